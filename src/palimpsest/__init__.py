@@ -1,0 +1,1 @@
+"""Context you can audit, undo and price."""

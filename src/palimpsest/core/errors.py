@@ -1,0 +1,88 @@
+"""The one tree of errors: what happened, where, and what to do."""
+
+
+class PalimpsestError(Exception):
+    """Root of every error this library raises on purpose; its text is one line for a person."""
+
+    kind = "error"
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.message = message
+        self.where = where
+
+
+class BadInput(PalimpsestError):
+    """What the caller gave cannot be used: an unknown id, a wrong option, an unreadable path."""
+
+    kind = "input"
+
+
+class BadEdit(PalimpsestError):
+    """An edit that does not fit the view it was proposed for."""
+
+    kind = "edit"
+
+
+class BadLog(PalimpsestError):
+    """A line of a log that cannot be read, or that contradicts the lines around it."""
+
+    kind = "log"
+
+
+class NewerFormat(BadLog):
+    """A line written by a newer version than this one."""
+
+    kind = "version"
+
+
+class MissingBase(BadLog):
+    """A fork whose base is not there, or is not the one it names."""
+
+    kind = "base"
+
+
+class MissingBlob(PalimpsestError):
+    """A blob that an event names and no store holds."""
+
+    kind = "blob"
+
+
+class StoreError(PalimpsestError):
+    """The disk, the folder or the database refused."""
+
+    kind = "store"
+
+
+class ReadOnly(StoreError):
+    """A write to something that was opened for reading, or that became read-only after a failed sync."""
+
+    kind = "readonly"
+
+
+class Locked(StoreError):
+    """Another writer holds this session."""
+
+    kind = "locked"
+
+
+class WireError(PalimpsestError):
+    """A provider's answer that does not follow its own protocol."""
+
+    kind = "wire"
+
+
+class ProviderError(PalimpsestError):
+    """A provider refused or failed."""
+
+    kind = "provider"
+
+
+class PromptTooLong(ProviderError):
+    """The request does not fit the model's window; `gap` is how many tokens too many, when the provider says so."""
+
+    kind = "too_long"
+
+    def __init__(self, message: str, *, where: str = "", gap: int | None = None) -> None:
+        super().__init__(message, where=where)
+        self.gap = gap

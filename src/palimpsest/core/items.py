@@ -1,0 +1,163 @@
+"""Contents that can be shown to a model, and items: a content at its place in a view."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Role: TypeAlias = Literal["user", "assistant", "developer", "system"]
+Kind: TypeAlias = Literal[
+    "user", "steering", "assistant", "thinking", "call", "result", "context", "summary", "reminder", "recalled", "notice"
+]
+Form: TypeAlias = Literal["json", "free", "shell", "search"]
+
+
+class Value(Struct, frozen=True, omit_defaults=True):
+    """A frozen value; fields at their default are left out when it is written."""
+
+
+class Seal(Value, frozen=True, gc=False):
+    """Encrypted state that goes back only to the provider and model that made it."""
+
+    provider: str
+    model: str
+    data: str
+
+
+class Text(Value, frozen=True, tag="text", gc=False):
+    """Plain text. Neighbours with the same `ref` are parts of one message of the provider."""
+
+    text: str
+    role: Role = "user"
+    phase: str = ""
+    ref: str = ""
+
+
+class Thinking(Value, frozen=True, tag="thinking"):
+    """What a model thought aloud (`whole`), a digest of it (`digest`), or nothing readable beside its seal (`sealed`)."""
+
+    text: str
+    seal: Seal | None = None
+    form: Literal["whole", "digest", "sealed"] = "whole"
+    ref: str = ""
+
+
+class Image(Value, frozen=True, tag="image", gc=False):
+    """A picture, by the address of its blob or by a URL that the provider fetches itself."""
+
+    media: str
+    blob: str = ""
+    url: str = ""
+    detail: str = ""
+    ref: str = ""
+
+
+class Document(Value, frozen=True, tag="document", gc=False):
+    """A file shown whole (a PDF, say), by the address of its blob or by a URL."""
+
+    media: str
+    blob: str = ""
+    url: str = ""
+    name: str = ""
+    ref: str = ""
+
+
+class Opaque(Value, frozen=True, tag="opaque", gc=False):
+    """A provider's own item as raw JSON; `twin` is what other models and people read in its place."""
+
+    provider: str
+    model: str
+    data: str
+    twin: str = ""
+    ref: str = ""
+
+
+class ToolCall(Value, frozen=True, tag="tool_call", gc=False):
+    """A model asks for a tool; `args` is the text it wrote, JSON or free as `form` says."""
+
+    call_id: str
+    tool: str
+    args: str
+    form: Form = "json"
+    ref: str = ""
+
+
+Part: TypeAlias = Text | Image | Document | Opaque
+
+
+class ToolResult(Value, frozen=True, tag="tool_result"):
+    """What a tool gave back. `blob` holds the whole output when `parts` is only a preview of it."""
+
+    call_id: str
+    parts: tuple[Part, ...] = ()
+    error: bool = False
+    form: Form = "json"
+    blob: str = ""
+    ref: str = ""
+
+
+Content: TypeAlias = Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque
+
+
+class Piece(Value, frozen=True):
+    """A content and what it is to us; `source` names where stated context came from."""
+
+    kind: Kind
+    content: Content
+    source: str = ""
+
+
+class Cover(Value, frozen=True, gc=False):
+    """What stands in for a masked item: nothing when the text is empty."""
+
+    text: str = ""
+    form: Literal["shown", "cached"] = "shown"
+
+
+class Item(Value, frozen=True):
+    """A content at its place. `17.2` is part 2 of event 17; `40.0.1` is piece 1 of edit 0 of event 40."""
+
+    id: str
+    kind: Kind
+    content: Content
+    source: str = ""
+    mask: Cover | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the model sees nothing of it."""
+        return self.mask is not None and self.mask.form == "shown" and not self.mask.text
+
+
+def seq_of(item_id: str) -> int:
+    """The event that an item comes from."""
+    return int(item_id.partition(".")[0])
+
+
+def kind_of(content: Content) -> Kind:
+    """What a content of a model's reply is to us."""
+    match content:
+        case ToolCall():
+            return "call"
+        case ToolResult():
+            return "result"
+        case Thinking():
+            return "thinking"
+        case Text() | Image() | Document() | Opaque():
+            return "assistant"
+
+
+def text_of(content: Content) -> str:
+    """What a person, a search index or another model can read of a content."""
+    match content:
+        case Text() | Thinking():
+            return content.text
+        case ToolCall():
+            return f"{content.tool} {content.args}"
+        case ToolResult():
+            return "\n".join(text_of(part) for part in content.parts)
+        case Opaque():
+            return content.twin
+        case Image():
+            return f"[image {content.media}]"
+        case Document():
+            return f"[document {content.name or content.media}]"

@@ -1,0 +1,56 @@
+"""The way from the root of a log to its tip: runs of event numbers, one per branch taken."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from palimpsest.core.items import Value
+
+
+class Run(Value, frozen=True, gc=False):
+    """Events `first` to `last`, both included, that follow one another."""
+
+    first: int
+    last: int
+
+
+class Path(Value, frozen=True):
+    """The runs from root to tip, in order."""
+
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def tip(self) -> int:
+        """The last event, or -1 of an empty log."""
+        return self.runs[-1].last if self.runs else -1
+
+    def __contains__(self, seq: int) -> bool:
+        return any(run.first <= seq <= run.last for run in self.runs)
+
+    def upto(self, seq: int) -> Self:
+        """The part of the path that ends with an event of it."""
+        kept = tuple(Run(run.first, min(run.last, seq)) for run in self.runs if run.first <= seq)
+        return type(self)(kept)
+
+    def then(self, seq: int, parent: int) -> Self:
+        """The path after one more event."""
+        runs = self.runs
+        if runs and parent == runs[-1].last:
+            if seq == parent + 1:
+                return type(self)((*runs[:-1], Run(runs[-1].first, seq)))
+            return type(self)((*runs, Run(seq, seq)))
+        return type(self)((*self.upto(parent).runs, Run(seq, seq)))
+
+
+def path_to(seq: int, first: int, jumps: Iterable[tuple[int, int]]) -> Path:
+    """The path that ends with `seq` in a file whose events begin at `first`; a jump is an event and its parent where that is not the event before."""
+    parents = dict(jumps)
+    starts = sorted(parents)
+    runs: list[Run] = []
+    last = seq
+    while True:
+        start = max((s for s in starts if s <= last), default=first)
+        runs.append(Run(start, last))
+        parent = parents.get(start)
+        if parent is None or parent < first:
+            return Path(tuple(reversed(runs)))
+        last = parent

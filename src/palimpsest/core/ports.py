@@ -1,0 +1,104 @@
+"""What the inside needs from the outside: a clock, a place for lines and blobs, and models."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Protocol
+
+from palimpsest.core.events import ModelReplied
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        ...
+
+
+class Lines(Protocol):
+    """The lines of one log, and the checkpoint beside them."""
+
+    @property
+    def name(self) -> str:
+        """What an error calls this log: a path, as a rule."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole lines."""
+        ...
+
+    def append(self, line: bytes) -> int:
+        """Write one line with its newline, and say at which byte it begins."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything appended would survive a power cut."""
+        ...
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Runs of whole lines with the byte where each run begins."""
+        ...
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes; fewer at the end."""
+        ...
+
+    def load_checkpoint(self) -> bytes | None:
+        """The newest checkpoint, if there is one."""
+        ...
+
+    def save_checkpoint(self, data: bytes) -> None:
+        """Replace the checkpoint; losing it costs time only."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file and the right to write."""
+        ...
+
+
+class Shelf(Protocol):
+    """All the sessions of one home."""
+
+    def create(self, session: str) -> Lines:
+        """An empty log under a new id, held for writing."""
+        ...
+
+    def open(self, session: str, *, write: bool = False) -> Lines:
+        """The log of a session; at most one writer holds it at a time."""
+        ...
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions."""
+        ...
+
+
+class Blobs(Protocol):
+    """Contents by their SHA-256: too large for a line, or not text."""
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes, durably, and return their address."""
+        ...
+
+    def get(self, address: str) -> bytes:
+        """The bytes at an address; `MissingBlob` if nobody holds them."""
+        ...
+
+    def __contains__(self, address: str) -> bool: ...
+
+
+class Sendable(Protocol):
+    """An encoded request, ready to leave."""
+
+    @property
+    def wire(self) -> str: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+class Provider(Protocol):
+    """A model that answers requests."""
+
+    def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+        """Text as it comes, and last the whole reply."""
+        ...

@@ -1,0 +1,68 @@
+"""What the model sees now, as a value."""
+
+from msgspec import Struct
+
+from palimpsest.core.events import CallStarted
+from palimpsest.core.items import Item, Value, seq_of
+
+
+class Fact(Value, frozen=True, gc=False):
+    """What a source last said, and the item that says it."""
+
+    value: str
+    id: str
+
+
+class Reported(Value, frozen=True, gc=False):
+    """The total of tokens the provider reported with a reply, valid until the view is edited."""
+
+    tokens: int
+    seq: int
+
+
+class RunningNotes(Value, frozen=True, gc=False):
+    """The newest notes of this session, and the last event they cover."""
+
+    text: str
+    covers: int
+    seq: int
+
+
+class View(Struct, frozen=True, omit_defaults=True):
+    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item is here."""
+
+    head: tuple[Item, ...] = ()
+    items: tuple[Item, ...] = ()
+    facts: dict[str, Fact] = {}
+    notes: RunningNotes | None = None
+    pins: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    epoch: int = 0
+    seq: int = -1
+    reported: Reported | None = None
+    call: CallStarted | None = None
+    model: str = ""
+    mode: str = ""
+
+    def __getitem__(self, item_id: str) -> Item:
+        """The visible item of that id."""
+        for item in self.items:
+            if item.id == item_id:
+                return item
+        raise KeyError(item_id)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all items, in order."""
+        return tuple(item.id for item in self.items)
+
+    def since(self, seq: int) -> tuple[Item, ...]:
+        """The items at the end that came after an event."""
+        items = self.items
+        start = len(items)
+        while start and seq_of(items[start - 1].id) > seq:
+            start -= 1
+        return items[start:]
+
+
+EMPTY = View()

@@ -1,0 +1,1 @@
+"""Models, real and scripted."""

@@ -1,0 +1,1 @@
+"""Where logs, blobs and the search index are kept."""
