@@ -42,7 +42,7 @@ class Path(Value, frozen=True):
 
 
 def path_to(seq: int, first: int, jumps: Iterable[tuple[int, int]]) -> Path:
-    """The path that ends with `seq` in a file whose events begin at `first`; a jump is an event and its parent where that is not the event before."""
+    """The path that ends with `seq` in a file that begins at `first`; a jump is an event whose parent is not the one before it."""
     parents = dict(jumps)
     starts = sorted(parents)
     runs: list[Run] = []

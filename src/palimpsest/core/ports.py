@@ -90,10 +90,14 @@ class Sendable(Protocol):
     """An encoded request, ready to leave."""
 
     @property
-    def wire(self) -> str: ...
+    def wire(self) -> str:
+        """The shape it has."""
+        ...
 
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> bytes:
+        """Its exact bytes."""
+        ...
 
 
 class Provider(Protocol):
