@@ -133,17 +133,20 @@ def seq_of(item_id: str) -> int:
     return int(item_id.partition(".")[0])
 
 
+_KINDS: dict[type[Content], Kind] = {
+    Text: "assistant",
+    Thinking: "thinking",
+    Image: "assistant",
+    Document: "assistant",
+    ToolCall: "call",
+    ToolResult: "result",
+    Opaque: "assistant",
+}
+
+
 def kind_of(content: Content) -> Kind:
     """What a content of a model's reply is to us."""
-    match content:
-        case ToolCall():
-            return "call"
-        case ToolResult():
-            return "result"
-        case Thinking():
-            return "thinking"
-        case Text() | Image() | Document() | Opaque():
-            return "assistant"
+    return _KINDS[type(content)]
 
 
 def text_of(content: Content) -> str:
