@@ -1,7 +1,12 @@
 """Facts about models: window, reply, senses, cache, prices."""
 
+import re
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
@@ -37,3 +42,163 @@ class ModelCard(Value, frozen=True):
     cache_edits: bool = False
     prices: Prices = Prices()
     call_ids: Literal["any", "claude", "mistral"] = "any"
+
+
+def _claude(
+    name: str, dollars: tuple[float, float], reply: int, *, minimum: int = 1024, window: int = 200_000, read: float = 0.1
+) -> ModelCard:
+    cost_in, cost_out = dollars
+    return ModelCard(
+        name=name,
+        wire="anthropic",
+        provider="anthropic",
+        window=window,
+        reply=reply,
+        family="claude",
+        documents=True,
+        thinking=True,
+        cache="marks",
+        cache_minimum=minimum,
+        prices=Prices(cost_in, cost_out, _round(cost_in * read), _round(cost_in * 1.25), _round(cost_in * 2)),
+        call_ids="claude",
+    )
+
+
+def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
+    # The newer models read more than this, but bill everything twice above it, and the older ones refuse it.
+    catalogue = 272_000
+    cost_in, cost_out = dollars
+    return ModelCard(
+        name=name,
+        wire="responses",
+        provider="openai",
+        window=catalogue,
+        reply=128_000,
+        family="gpt",
+        input_limit=catalogue,
+        documents=True,
+        thinking=True,
+        cache="automatic",
+        prices=Prices(
+            cost_in,
+            cost_out,
+            None if read is None else _round(cost_in * read),
+            None if write is None else _round(cost_in * write),
+            None if write is None else _round(cost_in * write),
+        ),
+    )
+
+
+def _round(dollars: float) -> float:
+    return round(dollars, 6)
+
+
+_MILLION = 1_000_000
+
+CARDS: tuple[ModelCard, ...] = (
+    _claude("claude-sonnet-4", (3, 15), 64_000),
+    _claude("claude-sonnet-4-5", (3, 15), 64_000),
+    _claude("claude-sonnet-4-6", (3, 15), 64_000),
+    _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION),
+    _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION),
+    _claude("claude-opus-4", (15, 75), 32_000),
+    _claude("claude-opus-4-1", (15, 75), 32_000),
+    _claude("claude-opus-4-5", (5, 25), 64_000, minimum=4096),
+    _claude("claude-opus-4-6", (5, 25), 128_000, minimum=4096),
+    _claude("claude-opus-4-7", (5, 25), 128_000, minimum=2048),
+    _claude("claude-opus-4-8", (5, 25), 128_000),
+    _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION),
+    _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION),
+    _claude("claude-haiku-3-5", (0.8, 4), 8_192, minimum=2048),
+    _claude("claude-haiku-4-5", (1, 5), 64_000, minimum=4096),
+    _gpt("gpt-5", (1.25, 10)),
+    _gpt("gpt-5-mini", (0.25, 2)),
+    _gpt("gpt-5-nano", (0.05, 0.4)),
+    _gpt("gpt-5-pro", (15, 120), read=None),
+    _gpt("gpt-5-codex", (1.25, 10)),
+    _gpt("gpt-5.1", (1.25, 10)),
+    _gpt("gpt-5.1-codex", (1.25, 10)),
+    _gpt("gpt-5.1-codex-max", (1.25, 10)),
+    _gpt("gpt-5.1-codex-mini", (0.25, 2)),
+    _gpt("gpt-5.2", (1.75, 14)),
+    _gpt("gpt-5.2-codex", (1.75, 14)),
+    _gpt("gpt-5.2-pro", (21, 168), read=None),
+    _gpt("gpt-5.3-codex", (1.75, 14)),
+    _gpt("gpt-5.4", (2.5, 15)),
+    _gpt("gpt-5.4-mini", (0.75, 4.5)),
+    _gpt("gpt-5.4-nano", (0.2, 1.25)),
+    _gpt("gpt-5.4-pro", (30, 180), read=None),
+    _gpt("gpt-5.5", (5, 30)),
+    _gpt("gpt-5.5-pro", (30, 180), read=None),
+    _gpt("gpt-5.6-sol", (4, 20)),
+    _gpt("gpt-5.6-terra", (2, 12)),
+    _gpt("gpt-5.6-luna", (0.2, 1.2)),
+    _gpt("gpt-6-sol", (2, 10), write=1.25),
+    _gpt("gpt-6-luna", (0.1, 0.5), write=1.25),
+)
+
+_VENDOR = re.compile(r"^(?:anthropic|openai)[/.]")
+_SUFFIX = re.compile(r"(?:\[1m\]|-latest|[-@]20\d{6}|-20\d\d-\d\d-\d\d|:\w+)$")
+_VARIANT = re.compile(r"^-[a-z]")
+
+
+def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
+    """The card of a model by its name, a dated name of it, or a variant; `window` overrides what the card says."""
+    known = {each.name: each for each in cards}
+    found = known.get(name) or _generic(name) or _alias(name, known)
+    if found is None:
+        raise BadInput(
+            f"no card is known for the model {name!r}; known are {', '.join(known)}, openai-compatible/NAME and local/NAME", where="model"
+        )
+    return found if window is None else resized(found, window)
+
+
+def resized(model: ModelCard, window: int) -> ModelCard:
+    """The same model with another window; a reply takes at most half of it."""
+    limit = None if model.input_limit is None else min(model.input_limit, window)
+    return replace(model, window=window, reply=min(model.reply, max(1, window // 2)), input_limit=limit)
+
+
+def _generic(name: str) -> ModelCard | None:
+    maker, _, model = name.partition("/")
+    if not model:
+        return None
+    if maker == "openai-compatible":
+        strict = "mistral" if re.search(r"(?:mi|dev|code|mag|mini)stral", model.lower()) else "any"
+        return ModelCard(
+            name=name,
+            wire="chat",
+            provider=maker,
+            window=128_000,
+            reply=8_192,
+            api_name=model,
+            images=False,
+            cache="automatic",
+            call_ids="mistral" if strict == "mistral" else "any",
+        )
+    if maker == "local":
+        return ModelCard(
+            name=name,
+            wire="chat",
+            provider=maker,
+            window=8_192,
+            reply=2_048,
+            api_name=model,
+            images=False,
+            cache="automatic",
+            cache_minimum=1,
+        )
+    return None
+
+
+def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
+    bare = _VENDOR.sub("", name)
+    plain = bare
+    while (shorter := _SUFFIX.sub("", plain)) != plain:
+        plain = shorter
+    if plain in known:
+        return replace(known[plain], api_name=bare)
+    prefixes = [each for each in known if plain.startswith(each) and _VARIANT.match(plain[len(each) :])]
+    if not prefixes:
+        return None
+    return replace(known[max(prefixes, key=len)], api_name=bare)
