@@ -1,0 +1,130 @@
+"""Contents by their SHA-256, one file each, written whole or not at all."""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from palimpsest.core.errors import BadInput, MissingBlob, StoreError
+
+_ADDRESS = re.compile(r"[0-9a-f]{64}")
+# Linux has fdatasync and macOS does not; a blob's size changes with its data, so both keep what matters.
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class BlobFolder:
+    """Blobs under `<folder>/ab/cdef…`, readable by their owner only."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def path(self, address: str) -> Path:
+        """Where a blob lies, or would lie."""
+        if not _ADDRESS.fullmatch(address):
+            raise BadInput(f"{address[:80]!r} is no blob address: it has to be 64 lower-case hex digits")
+        return self.folder / address[:2] / address[2:]
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes, durably, and return their address."""
+        address = sha256(data).hexdigest()
+        path = self.path(address)
+        try:
+            if not _has_size(path, len(data)):
+                self._make_room(path.parent)
+                _write(path, data)
+        except OSError as error:
+            raise _refused(path, error) from error
+        return address
+
+    def get(self, address: str) -> bytes:
+        """The bytes at an address, unchecked; `MissingBlob` if they are not here."""
+        path = self.path(address)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._missing(address) from None
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def check(self, address: str) -> bool:
+        """Whether the bytes at an address still are what it says."""
+        return sha256(self.get(address)).hexdigest() == address
+
+    def size(self, address: str) -> int:
+        """How many bytes lie at an address."""
+        path = self.path(address)
+        try:
+            return path.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._missing(address) from None
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def addresses(self) -> Iterator[str]:
+        """The addresses of all blobs, in order; what a crash left half written is not among them."""
+        for first in _names(self.folder):
+            for rest in _names(self.folder / first):
+                if _ADDRESS.fullmatch(first + rest):
+                    yield first + rest
+
+    def __contains__(self, address: str) -> bool:
+        return self.path(address).is_file()
+
+    def _missing(self, address: str) -> MissingBlob:
+        return MissingBlob(f"no blob {address}; the session that names it was copied without it", where=str(self.folder))
+
+    def _make_room(self, folder: Path) -> None:
+        if not folder.is_dir():
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(self.folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    # mkstemp makes the file with mode 0600, in the same folder so that the rename cannot cross a file system.
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            _sync(handle)
+        finally:
+            os.close(handle)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _refused(folder, error) from error
+
+
+def _refused(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"{error.strerror or error}; free the disk or the folder and try again", where=str(path))

@@ -1,0 +1,215 @@
+"""Every store in memory, with the power cuts and failing disks that a test needs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from palimpsest.core.errors import BadInput, Locked, MissingBlob, ReadOnly, StoreError
+
+RUN = 1024 * 1024
+
+
+class FixedClock:
+    """A clock that starts where it is told and goes on by `step` milliseconds each time somebody looks."""
+
+    def __init__(self, start: int = 0, step: int = 0) -> None:
+        self.time = start
+        self.step = step
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        time = self.time
+        self.time += self.step
+        return time
+
+
+@dataclass(slots=True)
+class _File:
+    """What a disk holds of one session; bytes after `synced` are only in the machine's cache."""
+
+    name: str
+    data: bytearray
+    changed: int
+    synced: int = 0
+    checkpoint: bytes | None = None
+    torn: bytes = b""
+    writer: "MemoryLines | None" = None
+
+    @property
+    def whole(self) -> int:
+        """Bytes of whole lines."""
+        return self.data.rfind(b"\n") + 1
+
+
+class MemoryLines:
+    """The lines of one log in memory. `crash` loses what was not synced; `fail` is a disk that refuses from now on."""
+
+    def __init__(self, shelf: "MemoryShelf", file: _File, *, write: bool) -> None:
+        self._shelf = shelf
+        self._file = file
+        self._write = write
+        self._why_not = "" if write else "the session was opened for reading"
+        self._disk_error = ""
+
+    @property
+    def name(self) -> str:
+        """What an error calls this log."""
+        return self._file.name
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole lines."""
+        return self._file.whole
+
+    @property
+    def torn(self) -> bytes:
+        """What was cut off when the log was opened for writing after a crash."""
+        return self._file.torn
+
+    def append(self, line: bytes) -> int:
+        """Write one line with its newline, and say at which byte it begins."""
+        self._must_write()
+        start = len(self._file.data)
+        self._file.data += line
+        self._file.changed = self._shelf.tick()
+        return start
+
+    def sync(self) -> None:
+        """Make everything appended survive a crash."""
+        self._must_write()
+        self._file.synced = len(self._file.data)
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Runs of whole lines with the byte where each run begins."""
+        data = self._file.data
+        end = self.size if stop is None else min(stop, self.size)
+        while start < end:
+            cut = data.find(b"\n", min(start + self._shelf.run, end) - 1) + 1
+            yield start, bytes(data[start:cut])
+            start = cut
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes; fewer at the end."""
+        return bytes(self._file.data[start : min(start + length, self.size)])
+
+    def load_checkpoint(self) -> bytes | None:
+        """The newest checkpoint, if there is one."""
+        return self._file.checkpoint
+
+    def save_checkpoint(self, data: bytes) -> None:
+        """Replace the checkpoint."""
+        self._must_write()
+        self._file.checkpoint = data
+
+    def close(self) -> None:
+        """Let go of the right to write."""
+        if self._file.writer is self:
+            self._file.writer = None
+        self._why_not = self._why_not or "the session was closed"
+
+    def crash(self, keep: int = 0, *, checkpoint: bool = True) -> None:
+        """Cut the power: of what was not synced only the first `keep` bytes stay, and the checkpoint only if told."""
+        file = self._file
+        del file.data[file.synced + keep :]
+        file.synced = len(file.data)
+        file.changed = self._shelf.tick()
+        if not checkpoint:
+            file.checkpoint = None
+        self.close()
+
+    def fail(self, reason: str = "No space left on device") -> None:
+        """The disk refuses from now on."""
+        self._disk_error = reason
+
+    def _must_write(self) -> None:
+        if self._why_not:
+            raise ReadOnly(self._why_not, where=self.name)
+        if self._disk_error:
+            self._why_not = f"an earlier write failed ({self._disk_error})"
+            raise StoreError(self._disk_error, where=self.name)
+
+
+class MemoryShelf:
+    """All the sessions of one home in memory; `run` is how many bytes a chunk has, about."""
+
+    def __init__(self, *, run: int = RUN) -> None:
+        self.run = run
+        self._files: dict[str, _File] = {}
+        self._time = 0
+
+    def create(self, session: str) -> MemoryLines:
+        """An empty log under a new id, held for writing."""
+        if session in self._files:
+            raise BadInput("a session of this id exists already", where=session)
+        self._files[session] = _File(f"memory:{session}", bytearray(), self.tick())
+        return self.open(session, write=True)
+
+    def open(self, session: str, *, write: bool = False) -> MemoryLines:
+        """The log of a session; at most one writer holds it at a time."""
+        file = self._files.get(session)
+        if file is None:
+            raise BadInput("there is no session of this id", where=session)
+        lines = MemoryLines(self, file, write=write)
+        if write:
+            if file.writer is not None:
+                raise Locked("another writer holds this session", where=file.name)
+            file.writer = lines
+            file.torn = bytes(file.data[file.whole :]) or file.torn
+            del file.data[file.whole :]
+        return lines
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions."""
+        return tuple(self._files)
+
+    def stats(self) -> Iterator[tuple[str, str, int, int]]:
+        """Of each session its id, its path, its size in bytes and when it last changed, in nanoseconds."""
+        for session, file in self._files.items():
+            yield session, file.name, len(file.data), file.changed
+
+    def replace(self, session: str, data: bytes) -> None:
+        """Put other bytes in the place of a session, as a person with an editor would."""
+        self._files[session] = _File(f"memory:{session}", bytearray(data), self.tick(), synced=len(data))
+
+    def remove(self, session: str) -> None:
+        """Delete a session."""
+        del self._files[session]
+
+    def tick(self) -> int:
+        """The next moment: time goes on with each change."""
+        self._time += 1
+        return self._time
+
+
+class MemoryBlobs:
+    """Contents by their SHA-256, in memory."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes and return their address."""
+        address = sha256(data).hexdigest()
+        self._contents[address] = data
+        return address
+
+    def get(self, address: str) -> bytes:
+        """The bytes at an address; `MissingBlob` if they are not here."""
+        if address not in self._contents:
+            raise MissingBlob(f"no blob {address}; the session that names it was copied without it", where="memory")
+        return self._contents[address]
+
+    def check(self, address: str) -> bool:
+        """Whether the bytes at an address still are what it says."""
+        return sha256(self.get(address)).hexdigest() == address
+
+    def size(self, address: str) -> int:
+        """How many bytes lie at an address."""
+        return len(self.get(address))
+
+    def addresses(self) -> Iterator[str]:
+        """The addresses of all blobs, in order."""
+        yield from sorted(self._contents)
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._contents

@@ -1,0 +1,86 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.errors import ReadOnly, StoreError
+from palimpsest.core.ports import Blobs, Clock, Lines, Shelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryLines, MemoryShelf
+
+LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"") + b"\n")
+
+
+def test_the_twins_are_what_the_inside_asks_for() -> None:
+    shelf: Shelf = MemoryShelf()
+    lines: Lines = shelf.create("one")
+    blobs: Blobs = MemoryBlobs()
+    clock: Clock = FixedClock(1_000, 5)
+    assert (lines.size, blobs.put(b"") in blobs) == (0, True)
+    assert [clock.now(), clock.now(), clock.now()] == [1_000, 1_005, 1_010]
+    assert [FixedClock(7).now(), FixedClock().now()] == [7, 0]
+
+
+@given(synced=st.lists(LINE, max_size=4), unsynced=st.lists(LINE, max_size=4), keep=st.integers(0, 60))
+def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: list[bytes], unsynced: list[bytes], keep: int) -> None:
+    shelf = MemoryShelf()
+    lines = shelf.create("one")
+    for line in synced:
+        lines.append(line)
+    lines.sync()
+    for line in unsynced:
+        lines.append(line)
+    lines.crash(keep)
+
+    left = b"".join(synced) + b"".join(unsynced)[:keep]
+    whole = left[: left.rfind(b"\n") + 1]
+    assert [size for _, _, size, _ in shelf.stats()] == [len(left)]
+    again = shelf.open("one", write=True)
+    assert (again.read(0, 1000), again.torn, again.size) == (whole, left[len(whole) :], len(whole))
+    assert [size for _, _, size, _ in shelf.stats()] == [len(whole)]
+
+
+def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_unless_told() -> None:
+    shelf = MemoryShelf()
+    lines = shelf.create("one")
+    lines.save_checkpoint(b"ahead of the log")
+    lines.crash()
+    with pytest.raises(ReadOnly, match="memory:one: the session was closed"):
+        lines.append(b"x\n")
+    again = shelf.open("one", write=True)
+    assert again.load_checkpoint() == b"ahead of the log"
+    again.crash(checkpoint=False)
+    assert shelf.open("one").load_checkpoint() is None
+
+
+def test_a_disk_that_refuses_makes_the_session_read_only() -> None:
+    shelf = MemoryShelf()
+    lines = shelf.create("one")
+    lines.append(b"x\n")
+    lines.fail()
+    with pytest.raises(StoreError, match="memory:one: No space left on device"):
+        lines.sync()
+    with pytest.raises(ReadOnly, match=r"memory:one: an earlier write failed \(No space left on device\)"):
+        lines.append(b"y\n")
+    lines.crash()
+    assert shelf.open("one").size == 0
+
+
+def test_each_change_moves_the_time_of_the_file() -> None:
+    shelf = MemoryShelf()
+    one = shelf.create("one")
+    shelf.create("two")
+    one.append(b"abc\n")
+    assert list(shelf.stats()) == [("one", "memory:one", 4, 3), ("two", "memory:two", 0, 2)]
+    shelf.replace("two", b"z\n")
+    shelf.remove("one")
+    assert list(shelf.stats()) == [("two", "memory:two", 2, 4)]
+
+
+def chunked(lines: MemoryLines) -> list[tuple[int, bytes]]:
+    return list(lines.chunks())
+
+
+def test_a_small_run_splits_between_lines() -> None:
+    lines = MemoryShelf(run=5).create("one")
+    for line in (b"a\n", b"b\n", b"cccccc\n", b"d\n"):
+        lines.append(line)
+    assert chunked(lines) == [(0, b"a\nb\ncccccc\n"), (11, b"d\n")]
