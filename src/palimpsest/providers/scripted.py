@@ -1,0 +1,86 @@
+"""A model that says what it was told to say: for tests, examples and offline work."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import ProviderError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.ports import Sendable
+
+Answer: TypeAlias = str | ModelReplied | Exception
+Reply: TypeAlias = Answer | Callable[[Sendable], Answer]
+
+_BYTES_PER_TOKEN = 4
+
+
+class Scripted:
+    """Gives its replies in order and keeps the requests it got; an exception among the replies is raised.
+
+    A reply without usage gets one that fits the sizes: what a request shares with the one before counts as read from the cache.
+    """
+
+    def __init__(self, *replies: Reply, model: str = "scripted", piece: int = 16) -> None:
+        self._replies = replies
+        self._model = model
+        self._piece = piece
+        self.requests: list[Sendable] = []
+
+    @property
+    def left(self) -> int:
+        """How many replies were not asked for yet."""
+        return max(0, len(self._replies) - len(self.requests))
+
+    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+        """The next reply: its text in pieces, then the whole."""
+        asked = len(self.requests)
+        self.requests.append(request)
+        if asked >= len(self._replies):
+            raise ProviderError(
+                f"the script has {len(self._replies)} replies and this is request {asked + 1}; give it one more", where=self._model
+            )
+        reply = self._replies[asked]
+        answer = reply(request) if callable(reply) else reply
+        if isinstance(answer, Exception):
+            raise answer
+        whole = self._finish(answer, asked)
+        for part in whole.parts:
+            if isinstance(part, Text):
+                for start in range(0, len(part.text), self._piece):
+                    yield part.text[start : start + self._piece]
+        yield whole
+
+    def _finish(self, answer: str | ModelReplied, asked: int) -> ModelReplied:
+        whole = ModelReplied(parts=(Text(answer, role="assistant"),)) if isinstance(answer, str) else answer
+        calls = any(isinstance(part, ToolCall) for part in whole.parts)
+        return replace(
+            whole,
+            usage=whole.usage if whole.usage != Usage() else self._usage(whole, asked),
+            stop=whole.stop or ("tool_use" if calls else "end_turn"),
+            model=whole.model or self._model,
+            message=whole.message or f"scripted-{asked + 1}",
+        )
+
+    def _usage(self, whole: ModelReplied, asked: int) -> Usage:
+        body = self.requests[asked].body
+        shared = _shared(self.requests[asked - 1].body, body) if asked else 0
+        written = sum(len(text_of(part).encode()) for part in whole.parts)
+        read = shared // _BYTES_PER_TOKEN
+        return Usage(input=_tokens(len(body)) - read, cache_read=read, output=_tokens(written))
+
+
+def _tokens(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+def _shared(one: bytes, two: bytes) -> int:
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == two[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
