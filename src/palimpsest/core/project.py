@@ -1,7 +1,6 @@
 """From events to a view: the only place where views are made."""
 
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -29,7 +28,9 @@ from palimpsest.core.items import Cover, Item, Kind, Piece, Text, kind_of
 from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
 
 Find: TypeAlias = Callable[[str], Item | None]
-Skip: TypeAlias = AbstractSet[tuple[int, int]]
+# Edits that were undone: by event, the indexes of its edits; no index means all of them.
+Skip: TypeAlias = Mapping[int, frozenset[int]]
+NOTHING: Skip = {}
 
 
 def nowhere(item_id: str) -> Item | None:
@@ -37,8 +38,8 @@ def nowhere(item_id: str) -> Item | None:
     return None
 
 
-def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = frozenset(), find: Find = nowhere) -> View:
-    """The view after events; `skip` names edits that were undone, as (event, index)."""
+def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING, find: Find = nowhere) -> View:
+    """The view after events; `skip` names edits that were undone."""
     projection = Projection(start, skip, find)
     for event in events:
         projection.take(event)
@@ -53,7 +54,7 @@ def apply(view: View, event: Event, find: Find = nowhere) -> View:
 class Projection:
     """A view in the making; it never leaves this layer except as the frozen view."""
 
-    def __init__(self, start: View = EMPTY, skip: Skip = frozenset(), find: Find = nowhere) -> None:
+    def __init__(self, start: View = EMPTY, skip: Skip = NOTHING, find: Find = nowhere) -> None:
         self.skip = skip
         self.find = find
         self.items = list(start.items)
@@ -237,8 +238,11 @@ def _take_stated(view: Projection, seq: int, body: ContextStated) -> None:
 
 
 def _take_edited(view: Projection, seq: int, body: ViewEdited) -> None:
+    undone = view.skip.get(seq)
+    if undone is not None and not undone:
+        return
     for index, edit in enumerate(body.edits):
-        if (seq, index) not in view.skip:
+        if undone is None or index not in undone:
             view.edit(seq, index, edit)
             view.reported = None
 

@@ -1,0 +1,55 @@
+"""Whether edits fit the view they are proposed for."""
+
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask
+from palimpsest.core.errors import BadEdit
+from palimpsest.core.pairs import parted
+from palimpsest.core.project import Find, Projection
+from palimpsest.core.view import View
+
+
+def check_fit(view: View, edits: tuple[Edit, ...], find: Find) -> None:
+    """Raise `BadEdit` if an edit names what is not there, or would part a call from its result."""
+    trial = Projection(view, find=find)
+    for index, edit in enumerate(edits):
+        _check_names({item.id: place for place, item in enumerate(trial.items)}, edit, find)
+        trial.edit(view.seq + 1, index, edit)
+    torn = parted(view.items, trial.items)
+    if torn:
+        raise BadEdit(f"call {torn[0]} would be parted from its result; edit both or neither")
+
+
+def _check_names(places: dict[str, int], edit: Edit, find: Find) -> None:
+    match edit:
+        case Mask(ids=ids) | Unmask(ids=ids):
+            _demand(ids, places)
+        case Fold(first=first, last=last, into=into):
+            _demand((first, last), places)
+            if places[last] < places[first]:
+                raise BadEdit(f"the fold ends with {last} before it begins with {first}")
+            kept = tuple(piece.id for piece in into if isinstance(piece, Keep))
+            _demand(kept, places)
+            outside = next((name for name in kept if not places[first] <= places[name] <= places[last]), None)
+            if outside is not None:
+                raise BadEdit(f"item {outside} is kept by a fold that does not reach it")
+            _demand_once(kept)
+        case Insert(before=before, contents=contents):
+            if before:
+                _demand((before,), places)
+            kept = tuple(piece.id for piece in contents if isinstance(piece, Keep))
+            _demand_once(kept)
+            for name in kept:
+                if name in places:
+                    raise BadEdit(f"item {name} shows already and cannot be brought back")
+                if find(name) is None:
+                    raise BadEdit(f"there is no item {name} in this log")
+
+
+def _demand(ids: tuple[str, ...], places: dict[str, int]) -> None:
+    missing = next((name for name in ids if name not in places), None)
+    if missing is not None:
+        raise BadEdit(f"there is no item {missing} in the view")
+
+
+def _demand_once(ids: tuple[str, ...]) -> None:
+    if len(set(ids)) < len(ids):
+        raise BadEdit("an item is kept twice")

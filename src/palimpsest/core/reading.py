@@ -1,0 +1,201 @@
+"""Reading the events of a log: one by number, some along a path, through the sessions that it was forked from."""
+
+from collections.abc import Iterator
+
+from palimpsest.core.checkpoint import load_checkpoint
+from palimpsest.core.codec import decode_chunk, decode_line, link_of_line
+from palimpsest.core.errors import BadInput, BadLog, MissingBase
+from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
+from palimpsest.core.items import Item, seq_of
+from palimpsest.core.path import Path, Run, path_to
+from palimpsest.core.ports import Lines, Shelf
+from palimpsest.core.project import Skip, item_of
+
+_BLOCK = 16 * 1024
+_SEQ = b'{"seq":'
+
+
+class Reader:
+    """One log file and, for a fork, the log it reads through.
+
+    It keeps no events: only where branches begin (`jumps`) and which edits were undone (`undone`), both few.
+    """
+
+    def __init__(self, lines: Lines, opened: Event, base: "Reader | None" = None) -> None:
+        self.lines = lines
+        self.opened = opened
+        self.first = opened.seq
+        self.base = base
+        self.jumps: list[tuple[int, int]] = []
+        self.undone: list[tuple[int, EditUndone]] = []
+
+    @property
+    def session(self) -> str:
+        """The id of the session this file belongs to."""
+        return self.opened.body.session if isinstance(self.opened.body, SessionOpened) else ""
+
+    def twin(self, lines: Lines) -> "Reader":
+        """A reader of the same log through another handle, for a fork that outlives this one."""
+        twin = Reader(lines, self.opened, self.base)
+        twin.jumps, twin.undone = list(self.jumps), list(self.undone)
+        return twin
+
+    def note(self, event: Event) -> bool:
+        """Remember what an event says about the shape of the log; true when the view does not just grow by it."""
+        shaped = False
+        if event.parent != event.seq - 1:
+            self.jumps.append((event.seq, event.parent))
+            shaped = True
+        if isinstance(event.body, EditUndone):
+            self.undone.append((event.seq, event.body))
+            shaped = True
+        return shaped
+
+    def path(self, seq: int) -> Path:
+        """The way from the root to an event."""
+        if seq < self.first:
+            if self.base is None:
+                raise BadInput(f"there is no event {seq}", where=self.lines.name)
+            return self.base.path(seq)
+        own = path_to(seq, self.first, self.jumps)
+        start = own.runs[0].first
+        parent = dict(self.jumps).get(start, start - 1)
+        if parent < 0 or self.base is None:
+            return own
+        below = self.base.path(parent).runs
+        if own.runs[0].first == below[-1].last + 1:
+            return Path((*below[:-1], Run(below[-1].first, own.runs[0].last), *own.runs[1:]))
+        return Path((*below, *own.runs))
+
+    def skip(self, path: Path) -> Skip:
+        """The edits that were undone on a path."""
+        found = dict(self.base.skip(path)) if self.base is not None else {}
+        for seq, body in self.undone:
+            if seq in path:
+                before = found.get(body.event)
+                whole = not body.edits or (before is not None and not before)
+                found[body.event] = frozenset() if whole else frozenset(body.edits) | (before or frozenset())
+        return found
+
+    def run(self, first: int, last: int) -> Iterator[Event]:
+        """The events `first` to `last` of the log, in order."""
+        if first < self.first and self.base is not None:
+            yield from self.base.run(first, min(last, self.first - 1))
+            first = self.first
+        if first > last:
+            return
+        for offset, chunk in self.lines.chunks(self.locate(first)):
+            for event in decode_chunk(chunk, self.lines.name, offset):
+                if event.seq > last:
+                    return
+                yield event
+
+    def along(self, path: Path) -> Iterator[Event]:
+        """The events of a path, in order."""
+        for run in path.runs:
+            yield from self.run(run.first, run.last)
+
+    def event(self, seq: int) -> Event:
+        """One event, wherever it is kept."""
+        if seq < self.first and self.base is not None:
+            return self.base.event(seq)
+        start = self.locate(seq)
+        line = self.line_at(start)
+        event = decode_line(line, self.lines.name, start) if line else None
+        if event is None or event.seq != seq:
+            raise BadInput(f"there is no event {seq}", where=self.lines.name)
+        return event
+
+    def item(self, item_id: str) -> Item | None:
+        """An item as its event first brought it, whether it shows now or not."""
+        try:
+            return item_of(self.event(seq_of(item_id)), item_id)
+        except (BadInput, ValueError):
+            return None
+
+    def link(self, seq: int) -> str:
+        """The hash chain up to and including an event."""
+        if seq < self.first and self.base is not None:
+            return self.base.link(seq)
+        line = self.line_at(self.locate(seq))
+        return link_of_line(line, decode_line(line, self.lines.name)) if line else ""
+
+    def owner(self, seq: int) -> "Reader":
+        """The reader of the file that holds an event."""
+        return self if seq >= self.first or self.base is None else self.base.owner(seq)
+
+    def locate(self, seq: int) -> int:
+        """The byte where the line of an event begins, found by halving: lines stand in the order of their numbers."""
+        low, high = 0, self.lines.size
+        while low < high:
+            middle = (low + high) // 2
+            start = self._line_start(middle, high)
+            if start >= high or self._seq_at(start) >= seq:
+                high = middle
+            else:
+                low = self._line_start(start + 1, self.lines.size)
+        return low
+
+    def _line_start(self, at: int, stop: int) -> int:
+        """The first byte at or after `at` where a line begins."""
+        if at == 0:
+            return 0
+        place = at - 1
+        while place < stop:
+            block = self.lines.read(place, _BLOCK)
+            if not block:
+                return stop
+            newline = block.find(b"\n")
+            if newline >= 0:
+                return place + newline + 1
+            place += len(block)
+        return stop
+
+    def _seq_at(self, start: int) -> int:
+        opening = self.lines.read(start, 64)
+        if opening.startswith(_SEQ):
+            return int(opening[len(_SEQ) : opening.index(b",")])
+        return decode_line(self.line_at(start), self.lines.name, start).seq
+
+    def line_at(self, start: int) -> bytes:
+        """The whole line that begins at a byte; empty at the end."""
+        return self.lines.read(start, self._line_start(start + 1, self.lines.size) - start) if start < self.lines.size else b""
+
+
+def open_reader(shelf: Shelf, lines: Lines) -> Reader:
+    """A reader of a log and of every log below it; the shape of this file itself is still to be noted."""
+    first = b"".join(chunk for _, chunk in _first_line(lines))
+    if not first:
+        raise BadLog("the log is empty; nothing was ever recorded in it", where=lines.name)
+    opened = decode_line(first, lines.name)
+    if not isinstance(opened.body, SessionOpened):
+        raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
+    place = opened.body.base
+    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place))
+
+
+def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
+    place = 0
+    while block := lines.read(place, _BLOCK):
+        newline = block.find(b"\n")
+        yield place, block if newline < 0 else block[: newline + 1]
+        if newline >= 0:
+            return
+        place += len(block)
+
+
+def _open_base(shelf: Shelf, lines: Lines, place: Place) -> Reader:
+    try:
+        base = open_reader(shelf, shelf.open(place.session))
+    except BadInput as error:
+        raise MissingBase(f"the fork reads through session {place.session}, which is not there", where=lines.name) from error
+    checkpoint = load_checkpoint(base.lines)
+    if checkpoint is not None and checkpoint.seq <= place.seq:
+        base.jumps.extend(checkpoint.jumps)
+        base.undone.extend(checkpoint.undone)
+    start = checkpoint.seq + 1 if checkpoint is not None and checkpoint.seq <= place.seq else base.first
+    for event in base.run(start, place.seq):
+        base.note(event)
+    if base.link(place.seq) != place.link:
+        raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=lines.name)
+    return base

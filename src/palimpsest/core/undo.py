@@ -1,0 +1,131 @@
+"""Taking back: undo of edits with all that rests on them, restoring one item, rewinding."""
+
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
+from palimpsest.core.items import Item, ToolCall, ToolResult, Value
+from palimpsest.core.log import Log
+from palimpsest.core.project import pieces_of, project
+from palimpsest.core.view import View
+
+
+class Undoing(Value, frozen=True):
+    """What an undo would do: the events it takes back, newest first, and the view after it."""
+
+    undone: tuple[EditUndone, ...]
+    view: View
+    resting: tuple[int, ...] = ()
+
+
+def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> Undoing:
+    """What taking back an edit means; later edits that rest on it go too and are named in `resting`."""
+    event = log.event(seq)
+    if not isinstance(event.body, ViewEdited):
+        raise BadInput(f"event {seq} is no edit of the view; `pal audit` lists the edits")
+    wrong = next((index for index in edits if not 0 <= index < len(event.body.edits)), None)
+    if wrong is not None:
+        raise BadInput(f"event {seq} has {len(event.body.edits)} edits, there is no edit {wrong}")
+    path = log.path
+    if seq not in path:
+        raise BadInput(f"edit {seq} is on another branch and hides nothing here")
+    skip = dict(log.reader.skip(path))
+    if _gone(skip, seq, edits):
+        raise BadInput(f"edit {seq} is undone already")
+    taken = _closure(log, seq, event.body, edits, skip)
+    for number, indexes in taken.items():
+        before = skip.get(number)
+        skip[number] = frozenset() if not indexes else frozenset(indexes) | (before or frozenset())
+    view = project(log.events(), skip=skip, find=log.reader.item)
+    shown = {item.id for item in log.view.items if item.mask is None}
+    brings = tuple(item.id for item in view.items if item.mask is None and item.id not in shown)
+    newest = sorted(taken, reverse=True)
+    undone = tuple(EditUndone(number, taken[number], why, brings if number == seq else ()) for number in newest)
+    return Undoing(undone, view, tuple(number for number in newest if number != seq))
+
+
+def undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
+    """Take back an edit and what rests on it; the view is then the projection of the path without them."""
+    return tuple([log.append(body) for body in plan_undo(log, seq, edits, why).undone])
+
+
+def restore(log: Log, item_id: str, why: str = "") -> Event:
+    """Bring back one item, and its other half if it is a call or a result, and nothing else."""
+    wanted = log.item(item_id)
+    pair = _pair(log, wanted)
+    visible = {item.id: item for item in log.view.items}
+    masked = tuple(item.id for item in pair if item.id in visible and visible[item.id].mask is not None)
+    absent = tuple(Keep(item.id) for item in pair if item.id not in visible)
+    if not masked and not absent:
+        raise BadInput(f"item {item_id} shows already")
+    edits: tuple[Edit, ...] = (Unmask(masked),) if masked else ()
+    if absent:
+        edits += (Insert(absent, _place_of(log.view, wanted)),)
+    return log.append(ViewEdited(edits, by="restore", why=why))
+
+
+def rewind(log: Log, to: int, *, files: bool = False, why: str = "") -> Event:
+    """Go on from an earlier event; what came after it stays in the log, on a branch of its own."""
+    return log.append(Rewound(to, files, why))
+
+
+def _gone(skip: dict[int, frozenset[int]], seq: int, edits: tuple[int, ...]) -> bool:
+    before = skip.get(seq)
+    return before is not None and (not before or (bool(edits) and before.issuperset(edits)))
+
+
+def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip: dict[int, frozenset[int]]) -> dict[int, tuple[int, ...]]:
+    """The edit and, walking forward, every later edit that names an item which a taken one made or moved."""
+    taken: dict[int, tuple[int, ...]] = {seq: edits}
+    chosen = edits or tuple(range(len(body.edits)))
+    touched: set[str] = set().union(*(_touched(seq, index, body.edits[index]) for index in chosen))
+    for later in log.events():
+        if later.seq <= seq or not isinstance(later.body, ViewEdited) or _gone(skip, later.seq, ()):
+            continue
+        if any(touched & _named(edit) for edit in later.body.edits):
+            taken[later.seq] = ()
+            touched.update(*(_touched(later.seq, index, edit) for index, edit in enumerate(later.body.edits)))
+    return taken
+
+
+def _touched(seq: int, index: int, edit: Edit) -> set[str]:
+    """The items whose being there, or whose place, is owed to an edit."""
+    match edit:
+        case Mask() | Unmask():
+            return set()
+        case Fold(into=into) | Insert(contents=into):
+            return {piece.id if isinstance(piece, Keep) else f"{seq}.{index}.{number}" for number, piece in enumerate(into)}
+
+
+def _named(edit: Edit) -> set[str]:
+    match edit:
+        case Mask(ids=ids) | Unmask(ids=ids):
+            return set(ids)
+        case Fold(first=first, last=last, into=into):
+            return {first, last, *(piece.id for piece in into if isinstance(piece, Keep))}
+        case Insert(before=before, contents=contents):
+            return {before, *(piece.id for piece in contents if isinstance(piece, Keep))}
+
+
+def _pair(log: Log, item: Item) -> tuple[Item, ...]:
+    """The item with its call or result, in their order; the other half is looked for along the path."""
+    content = item.content
+    if not isinstance(content, ToolCall | ToolResult):
+        return (item,)
+    halves = [item]
+    for event in log.events():
+        for number, piece in enumerate(pieces_of(event.body)):
+            half = piece.content
+            if isinstance(half, ToolCall | ToolResult) and half.call_id == content.call_id and type(half) is not type(content):
+                other = Item(f"{event.seq}.{number}", piece.kind, half, piece.source)
+                return (other, *halves) if isinstance(half, ToolCall) else (*halves, other)
+    return (item,)
+
+
+def _place_of(view: View, item: Item) -> str:
+    """The first visible item that came later than the one to bring back, so that it stands where it stood."""
+    order = _order(item.id)
+    return next((other.id for other in view.items if _order(other.id) > order), "")
+
+
+def _order(item_id: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in item_id.split("."))

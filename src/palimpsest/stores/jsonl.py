@@ -1,0 +1,263 @@
+"""Logs as JSONL files: one write per event, one writer per file, nothing ever rewritten."""
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from palimpsest.core.codec import MAX_LINE
+from palimpsest.core.errors import BadInput, BadLog, PalimpsestError, ReadOnly, StoreError
+from palimpsest.core.ports import Lines
+from palimpsest.stores.locks import Lock
+
+CHUNK = 1024 * 1024
+TAIL = 16 * 1024
+SUFFIX = ".jsonl"
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_sync_file = getattr(os, "fdatasync", os.fsync)
+
+
+class JsonlLines:
+    """The lines of one file. Opened for writing, a torn last line is copied aside and cut; readers just do not see it."""
+
+    def __init__(self, path: Path, *, lock: Lock | None = None, new: bool = False) -> None:
+        self._path = path
+        self._lock = lock
+        self._new = new
+        self._broken = ""
+        flags = os.O_RDWR | os.O_APPEND if lock is not None else os.O_RDONLY
+        try:
+            self._file = os.open(path, flags | os.O_CLOEXEC)
+        except OSError as error:
+            raise refusal(error, path, "open") from error
+        self._size = os.fstat(self._file).st_size
+        whole = self._whole()
+        if whole < self._size and lock is not None:
+            self._set_aside(whole)
+        self._size = whole
+
+    @property
+    def name(self) -> str:
+        """The path, as errors give it."""
+        return str(self._path)
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole lines."""
+        return self._size
+
+    def append(self, line: bytes) -> int:
+        """Write one line in one call; on a full disk the file is as it was before."""
+        if self._lock is None:
+            raise ReadOnly("this session was opened for reading", where=self.name)
+        if self._broken:
+            raise ReadOnly(f"this session takes no more events since the disk failed ({self._broken}); reopen it", where=self.name)
+        if len(line) > MAX_LINE:
+            raise BadInput(f"an event of {len(line):,} bytes is too long for a line; put its content into a blob", where=self.name)
+        start = self._size
+        try:
+            written = os.write(self._file, line)
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+        except OSError as error:
+            self._take_back(start)
+            raise refusal(error, self._path, "write to") from error
+        self._size = start + len(line)
+        return start
+
+    def _take_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._file, size)
+        except OSError as error:
+            self._broken = error.strerror or str(error)
+
+    def sync(self) -> None:
+        """Return when all lines are on the disk; after a failure nothing more is taken, for nobody knows what arrived."""
+        if self._lock is None:
+            return
+        try:
+            _sync_file(self._file)
+            if self._new:
+                sync_folder(self._path.parent)
+                self._new = False
+        except OSError as error:
+            self._broken = error.strerror or str(error)
+            message = f"the disk did not confirm the last events ({self._broken}); the session is read-only now"
+            raise StoreError(message, where=self.name) from error
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Runs of whole lines, about a megabyte each."""
+        end = self._size if stop is None else min(stop, self._size)
+        while start < end:
+            data = self._whole_lines(start, end)
+            yield start, data
+            start += len(data)
+
+    def _whole_lines(self, start: int, end: int) -> bytes:
+        length = min(CHUNK, end - start)
+        while True:
+            data = self.read(start, length)
+            if start + len(data) >= end:
+                return data
+            newline = data.rfind(b"\n")
+            if newline >= 0:
+                return data[: newline + 1]
+            if length > MAX_LINE:
+                raise BadLog(f"a line is longer than {MAX_LINE:,} bytes", where=f"{self.name}, byte {start}")
+            length = min(length * 4, end - start)
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes; fewer at the end."""
+        return os.pread(self._file, max(0, min(length, self._size - start)), start)
+
+    def load_checkpoint(self) -> bytes | None:
+        """The sidecar, if there is one."""
+        try:
+            return self._sidecar.read_bytes()
+        except OSError:
+            return None
+
+    def save_checkpoint(self, data: bytes) -> None:
+        """Replace the sidecar; a disk that refuses is no reason to stop, for the log is enough."""
+        if self._lock is None:
+            return
+        fresh = self._sidecar.with_suffix(".checkpoint-new")
+        try:
+            fresh.write_bytes(data)
+            fresh.replace(self._sidecar)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the file and of the lock."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def _sidecar(self) -> Path:
+        return self._path.with_suffix(".checkpoint")
+
+    def _whole(self) -> int:
+        """Where the last whole line ends: before a line without its newline, and before a block that a crash left as zeros."""
+        whole = self._newline_before(self._size)
+        start = max(0, whole - TAIL)
+        if b"\0" not in os.pread(self._file, whole - start, start):
+            return whole
+        return self._newline_before(self._first_zero(whole))
+
+    def _newline_before(self, end: int) -> int:
+        while end > 0:
+            start = max(0, end - TAIL)
+            newline = os.pread(self._file, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def _first_zero(self, end: int) -> int:
+        place = 0
+        while place < end:
+            block = os.pread(self._file, min(CHUNK, end - place), place)
+            zero = block.find(b"\0")
+            if zero >= 0:
+                return place + zero
+            place += len(block)
+        return end
+
+    def _set_aside(self, whole: int) -> None:
+        """Keep what a crash left of the last line in a file of its own, then cut it off."""
+        torn = os.pread(self._file, self._size - whole, whole)
+        number = 1
+        while (copy := self._path.with_suffix(f".torn-{number}")).exists():
+            number += 1
+        try:
+            copy.write_bytes(torn)
+            os.ftruncate(self._file, whole)
+            _sync_file(self._file)
+        except OSError as error:
+            raise refusal(error, self._path, "repair the last line of") from error
+
+
+class JsonlShelf:
+    """A folder of sessions, one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path_of(self, session: str) -> Path:
+        """Where a session is kept; an id is a plain name and never leaves the folder."""
+        if not session or session.startswith(".") or not _NAME.issuperset(session) or len(session) > 128:
+            raise BadInput(f"{session!r} cannot be the id of a session: letters, digits, dots, dashes and underscores only")
+        return self.folder / f"{session}{SUFFIX}"
+
+    def create(self, session: str) -> Lines:
+        """An empty log under a new id, held for writing."""
+        path = self.path_of(session)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError as error:
+            raise BadInput(f"session {session} exists already", where=str(path)) from error
+        except OSError as error:
+            raise refusal(error, path, "create") from error
+        return self._hold(path, session, new=True)
+
+    def open(self, session: str, *, write: bool = False) -> Lines:
+        """The log of a session, for reading or held for writing."""
+        path = self.path_of(session)
+        if not path.is_file():
+            raise BadInput(f"there is no session {session}; `pal sessions` lists them", where=str(path))
+        return self._hold(path, session) if write else JsonlLines(path)
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions, sorted."""
+        return sorted(session for session, *_ in self.stats())
+
+    def stats(self) -> Iterator[tuple[str, str, int, int]]:
+        """Of each session its id, path, size in bytes and time of the last change in nanoseconds, without opening a file."""
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(SUFFIX) and entry.is_file():
+                        stat = entry.stat()
+                        yield entry.name[: -len(SUFFIX)], entry.path, stat.st_size, stat.st_mtime_ns
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refusal(error, self.folder, "list") from error
+
+    def _hold(self, path: Path, session: str, *, new: bool = False) -> JsonlLines:
+        lock = Lock(self.folder / ".locks" / session)
+        lock.take()
+        try:
+            return JsonlLines(path, lock=lock, new=new)
+        except BaseException:
+            lock.release()
+            raise
+
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full; free some space, nothing was lost",
+    errno.EDQUOT: "the quota is used up; free some space, nothing was lost",
+    errno.EACCES: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "it does not exist",
+}
+
+
+def refusal(error: OSError, path: Path, verb: str) -> PalimpsestError:
+    """What the system refused, as one line."""
+    reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+    return StoreError(f"cannot {verb} it: {reason}", where=str(path))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
