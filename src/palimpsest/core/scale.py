@@ -1,0 +1,79 @@
+"""Weighs items and views by one size rule, each item once."""
+
+from palimpsest.core.items import Content, Item, Text, ToolResult
+from palimpsest.core.sizes import SizeRule
+from palimpsest.core.view import View
+
+
+def shown(item: Item) -> Content | None:
+    """What the model sees of an item: its content, its cover in the same place, or nothing."""
+    mask = item.mask
+    if mask is None:
+        return item.content
+    if not mask.text:
+        return None
+    if isinstance(item.content, ToolResult):
+        return ToolResult(item.content.call_id, (Text(mask.text),), error=item.content.error, form=item.content.form)
+    return Text(mask.text, role=item.content.role if isinstance(item.content, Text) else "user")
+
+
+class Scale:
+    """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled."""
+
+    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "factor", "rule")
+
+    def __init__(self, rule: SizeRule, factor: float = 1.0) -> None:
+        self.rule = rule
+        self.factor = factor
+        self._memo: dict[str, tuple[Item, int]] = {}
+        self._head: tuple[Item, ...] = ()
+        self._head_size = 0
+        self._items: tuple[Item, ...] = ()
+        self._items_size = 0
+
+    def item(self, item: Item) -> int:
+        """Tokens of one item as it is shown."""
+        return self.scaled(self._weigh(item))
+
+    def total(self, view: View) -> int:
+        """Tokens of the head and all items."""
+        return self.scaled(self.raw(view))
+
+    def scaled(self, raw: int) -> int:
+        """An unscaled size times the factor."""
+        return raw if self.factor == 1.0 else round(raw * self.factor)
+
+    def raw(self, view: View) -> int:
+        """The unscaled total, which is what `CallStarted.estimate` keeps: a calibration compares it with reported usage."""
+        if view.head is not self._head and view.head != self._head:
+            self._head_size = sum(self._weigh(item) for item in view.head)
+        self._head = view.head
+        items = view.items
+        if items is not self._items:
+            known = len(self._items)
+            if items[:known] == self._items:
+                self._items_size += sum(self._weigh(item) for item in items[known:])
+            else:
+                self._items_size = sum(self._weigh(item) for item in items)
+                self._forget_others(view)
+            self._items = items
+        return self._head_size + self._items_size
+
+    @property
+    def remembered(self) -> int:
+        """How many items are in the memo."""
+        return len(self._memo)
+
+    def _weigh(self, item: Item) -> int:
+        known = self._memo.get(item.id)
+        if known is not None and (known[0] is item or (known[0].content is item.content and known[0].mask == item.mask)):
+            return known[1]
+        content = shown(item)
+        size = 0 if content is None else self.rule(content)
+        self._memo[item.id] = (item, size)
+        return size
+
+    def _forget_others(self, view: View) -> None:
+        memo = self._memo
+        if len(memo) > len(view.items) + len(view.head):
+            self._memo = {item.id: memo[item.id] for part in (view.head, view.items) for item in part if item.id in memo}
