@@ -73,9 +73,14 @@ class WireError(PalimpsestError):
 
 
 class ProviderError(PalimpsestError):
-    """A provider refused or failed."""
+    """A provider refused or failed; the HTTP `status` and how many seconds to wait are there when it said so."""
 
     kind = "provider"
+
+    def __init__(self, message: str, *, where: str = "", status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, where=where)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class PromptTooLong(ProviderError):
@@ -83,6 +88,6 @@ class PromptTooLong(ProviderError):
 
     kind = "too_long"
 
-    def __init__(self, message: str, *, where: str = "", gap: int | None = None) -> None:
-        super().__init__(message, where=where)
+    def __init__(self, message: str, *, where: str = "", gap: int | None = None, status: int | None = None) -> None:
+        super().__init__(message, where=where, status=status)
         self.gap = gap

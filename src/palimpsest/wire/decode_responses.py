@@ -1,0 +1,148 @@
+"""Responses of OpenAI to contents: whole answers, and streams item by item."""
+
+from collections.abc import Iterator
+
+from palimpsest.core.errors import WireError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
+from palimpsest.wire.failures import error_of, failure
+from palimpsest.wire.lenient import Json, dump, number, table_at, tables_at, text
+from palimpsest.wire.twins import twin_of
+
+
+def decode_response_object(response: Json, card: ModelCard, items: list[Json] | None = None) -> ModelReplied:
+    """A whole response; `items` are what the stream brought, for servers that leave the output out at the end."""
+    if error := error_of(response):
+        raise failure(error, card.provider)
+    if text(response, "status") == "failed":
+        raise failure({"message": "the response failed without a reason"}, card.provider)
+    if items is None and not isinstance(response.get("output"), list):
+        raise WireError("the answer is not a response", where=card.provider)
+    output = tables_at(response, "output") or items or []
+    return ModelReplied(
+        parts=tuple(part for item in output for part in decode_item(item, card)),
+        usage=decode_usage(table_at(response, "usage")),
+        stop=text(table_at(response, "incomplete_details"), "reason") or text(response, "status"),
+        model=card.name,
+        message=text(response, "id"),
+    )
+
+
+def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
+    """The contents that an output item stands for."""
+    ref, call_id = text(item, "id"), text(item, "call_id")
+    match text(item, "type"):
+        case "message" if all(text(part, "type") in ("output_text", "refusal") for part in tables_at(item, "content")):
+            for part in tables_at(item, "content"):
+                yield Text(text(part, "text") or text(part, "refusal"), role="assistant", phase=text(item, "phase"), ref=ref)
+        case "reasoning":
+            yield from _decode_reasoning(item, card)
+        case "function_call":
+            yield ToolCall(call_id, text(item, "name"), text(item, "arguments") or "{}", ref=ref)
+        case "custom_tool_call":
+            yield ToolCall(call_id, text(item, "name"), text(item, "input"), form="free", ref=ref)
+        case "local_shell_call":
+            yield ToolCall(call_id or ref, "local_shell", dump(item.get("action") or {}), form="shell", ref=ref)
+        # A search that the server ran itself has no call id: nobody has to answer it.
+        case "tool_search_call" if call_id:
+            yield ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), form="search", ref=ref)
+        case _:
+            yield Opaque(card.provider, card.name, dump(item), twin_of(item), ref)
+
+
+def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
+    ref, sealed = text(item, "id"), text(item, "encrypted_content")
+    seal = Seal(card.provider, card.name, sealed) if sealed else None
+    parts = [Thinking(text(part, "text"), form="digest", ref=ref) for part in tables_at(item, "summary")]
+    parts += [Thinking(text(part, "text"), form="whole", ref=ref) for part in tables_at(item, "content")]
+    if not parts:
+        yield Thinking("", seal, "sealed", ref)
+        return
+    yield from parts[:-1]
+    yield Thinking(parts[-1].text, seal, parts[-1].form, ref)
+
+
+def decode_usage(usage: Json) -> Usage:
+    """Tokens by part; the provider counts what it read from and wrote to its cache as input."""
+    details = table_at(usage, "input_tokens_details")
+    read = number(details, "cached_tokens")
+    written = number(details, "cache_write_tokens")
+    return Usage(
+        input=max(0, number(usage, "input_tokens") - read - written),
+        cache_read=read,
+        cache_write=written,
+        output=number(usage, "output_tokens"),
+        reasoning=number(table_at(usage, "output_tokens_details"), "reasoning_tokens"),
+    )
+
+
+# What each kind of piece adds to: the list of parts and the type of a part, or the field of the item.
+_PARTS = {
+    "response.output_text.delta": ("content", "output_text", "text"),
+    "response.refusal.delta": ("content", "refusal", "refusal"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_text", "text"),
+    "response.reasoning_text.delta": ("content", "reasoning_text", "text"),
+}
+_FIELDS = {"response.function_call_arguments.delta": "arguments", "response.custom_tool_call_input.delta": "input"}
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
+
+
+class ResponseAssembler:
+    """A streamed response."""
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._response: Json = {}
+        self._items: dict[int, Json] = {}
+        self._complete = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole response has come."""
+        return self._complete
+
+    def take(self, event: Json) -> Iterator[Delta]:
+        """One event of the stream."""
+        kind, index = text(event, "type"), number(event, "output_index")
+        if kind in _PARTS:
+            yield self._extend_part(kind, index, event)
+        elif kind in _FIELDS:
+            item = self._items.setdefault(index, {})
+            item[_FIELDS[kind]] = text(item, _FIELDS[kind]) + text(event, "delta")
+            yield CallDelta(text(item, "call_id"), text(item, "name"), text(event, "delta"))
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            item = dict(table_at(event, "item"))
+            self._items[index] = item
+            if kind.endswith("added") and text(item, "type") in ("function_call", "custom_tool_call"):
+                yield CallDelta(text(item, "call_id"), text(item, "name"), "")
+        elif kind in ("response.created", "response.in_progress"):
+            self._response = table_at(event, "response")
+        elif kind in _ENDS:
+            self._end(table_at(event, "response"))
+        elif kind == "error":
+            raise failure(error_of(event) or event, self._card.provider)
+
+    def _end(self, response: Json) -> None:
+        self._response = response
+        self._complete = True
+        if text(response, "status") == "failed" or error_of(response):
+            raise failure(error_of(response) or {"message": "the response failed without a reason"}, self._card.provider)
+
+    def _extend_part(self, kind: str, index: int, event: Json) -> Delta:
+        place, part_type, field = _PARTS[kind]
+        item = self._items.setdefault(index, {"type": "message" if "output_text" in kind else "reasoning"})
+        parts = tables_at(item, place)
+        at = number(event, "summary_index" if place == "summary" else "content_index")
+        while len(parts) <= at:
+            parts.append({"type": part_type, field: ""})
+        piece = text(event, "delta")
+        parts[at] = {**parts[at], "type": part_type, field: text(parts[at], field) + piece}
+        item[place] = parts
+        return ThinkingDelta(piece) if "reasoning" in kind else TextDelta(piece)
+
+    def reply(self) -> ModelReplied:
+        """What has arrived so far."""
+        items = [item for _, item in sorted(self._items.items())]
+        return decode_response_object({**self._response, "error": None}, self._card, items)

@@ -1,0 +1,94 @@
+"""What a provider's error means: a prompt that does not fit, or anything else."""
+
+import re
+
+from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
+from palimpsest.wire.lenient import Json, is_json, number, parse, shorten, text
+
+_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "request_too_large", "string_above_max_length"}
+)
+
+# Words of a limit on how often or how much one may ask; such an error is never about the size of this prompt.
+_THROTTLED = re.compile(
+    r"rate.?limit|throttl|too many requests|quota|tokens per (?:min|day|hour)|requests per|\b[tr]p[md]\b|overloaded|at capacity|credit",
+    re.IGNORECASE,
+)
+
+# One pattern per way in which servers say it; where a pattern has groups, they are the size and the limit.
+_TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"prompt is too long: (?P<size>\d+) tokens > (?P<limit>\d+)",
+        r"prompt is too long",
+        r"input length and `?max_tokens`? exceed context limit: (?P<size>\d+) \+ (?P<more>\d+) > (?P<limit>\d+)",
+        r"maximum context length is (?P<limit>\d+) tokens.{0,80}?(?:resulted in|requested|request has|contains) (?:about )?(?P<size>\d+)",
+        r"maximum context length",
+        r"exceeds? the (?:model'?s? )?(?:maximum )?context (?:window|length|size|limit)",
+        r"request \((?P<size>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+        r"(?:exceeds?|exceeding|larger than|longer than|greater than) the available context size",
+        r"input is too long for (?:the )?requested model",
+        r"input token count \(?(?P<size>\d+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>\d+)",
+        r"input token count.{0,40}exceeds the maximum",
+        r"maximum prompt length is (?P<limit>\d+) but the request contains (?P<size>\d+)",
+        r"reduce the length of (?:the|your) (?:messages|prompt|input)",
+        r"(?:prompt|input|request|messages?) (?:is|are|has|have) too (?:long|large|many tokens)",
+        r"too (?:large|long|many tokens) for model with (?P<limit>\d+) maximum context length",
+        r"(?:prompt|input) tokens? \(?(?P<size>\d+)\)? (?:exceeds?|is over|> ?)\D{0,40}(?P<limit>\d+)",
+        r"`?inputs?`? tokens \+ `?max_new_tokens`? must be <= (?P<limit>\d+)\D{1,20}(?P<size>\d+)",
+        r"context (?:window|length|size) (?:was |is |has been )?(?:exceeded|overflow)",
+        r"exceeded (?:the )?(?:max|maximum|model|token|context)\w* (?:token|context|input|prompt|length|window|limit)",
+        r"context[ _-]?(?:window|length)[ _-]exceeded",
+        r"token limit (?:of \d+ )?(?:was |is )?exceeded",
+        r"tokens? (?:to keep|in prompt|in the prompt).{0,60}(?:greater|larger|more) than.{0,20}context",
+        r"prompt has (?P<size>\d+) tokens\D{1,60}(?P<limit>\d+)",
+    )
+)
+
+
+def failure(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+    """The error that a provider's error object means; `where` names the provider."""
+    message = (
+        text(error, "message") or text(error, "detail") or text(error, "error") or shorten(str(error) if error else "no reason was given")
+    )
+    code = text(error, "code") or text(error, "type")
+    codes = {text(error, "code"), text(error, "type")}
+    line = shorten(f"{code}: {message}" if code and code not in message else message, 300)
+    throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
+    if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
+        return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
+    return ProviderError(line, where=where, status=status, retry_after=retry_after)
+
+
+def refused(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
+    """The error that an HTTP answer other than 2xx means."""
+    try:
+        answer = parse(body, where)
+    except WireError:
+        answer = {"message": shorten(body) or "the answer was empty"}
+    found = failure(error_of(answer) or answer, where, status=status, retry_after=retry_after)
+    if isinstance(found, PromptTooLong):
+        return found
+    if status == 413:
+        return PromptTooLong(found.message, where=where, status=status)
+    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=retry_after)
+
+
+def error_of(answer: Json) -> Json:
+    """The error object in an answer, whatever it is wrapped in; empty if there is none."""
+    error = answer.get("error")
+    if is_json(error):
+        return error
+    return {"message": error} if isinstance(error, str) and error else {}
+
+
+def _gap(error: Json, message: str) -> int | None:
+    size, limit = number(error, "n_prompt_tokens"), number(error, "n_ctx")
+    if size and limit:
+        return max(1, size - limit)
+    for pattern in _TOO_LONG:
+        found = pattern.search(message)
+        if found and {"size", "limit"} <= found.groupdict().keys():
+            gap = int(found["size"]) + int(found.groupdict().get("more") or 0) - int(found["limit"])
+            return gap if gap > 0 else None
+    return None

@@ -1,0 +1,84 @@
+"""From a provider's bytes to a reply: one door for the three wires, whole or streamed."""
+
+from typing import assert_never
+
+from palimpsest.core.errors import WireError
+from palimpsest.core.events import ModelReplied
+from palimpsest.wire.cards import ModelCard, WireName
+from palimpsest.wire.decode_anthropic import MessageAssembler, decode_message
+from palimpsest.wire.decode_chat import ChunkAssembler, decode_completion
+from palimpsest.wire.decode_responses import ResponseAssembler, decode_response_object
+from palimpsest.wire.deltas import Assembler, Delta
+from palimpsest.wire.lenient import Json, parse, text
+from palimpsest.wire.sse import EventParser, ServerEvent
+
+_DONE = "[DONE]"
+
+
+def decode_response(wire: WireName, body: bytes, card: ModelCard) -> ModelReplied:
+    """The reply in a whole answer."""
+    answer = parse(body, card.provider)
+    match wire:
+        case "anthropic":
+            return decode_message(answer, card)
+        case "responses":
+            return decode_response_object(answer, card)
+        case "chat":
+            return decode_completion(answer, card)
+        case _:
+            assert_never(wire)
+
+
+class Decoder:
+    """Takes the bytes of a stream in any split; `finish` gives the reply, `partial` what there is of it so far."""
+
+    def __init__(self, assembler: Assembler, where: str) -> None:
+        self._assembler = assembler
+        self._where = where
+        self._parser = EventParser()
+        self._events = 0
+        self._done = False
+
+    def feed(self, data: bytes) -> tuple[Delta, ...]:
+        """What these bytes bring; an error that the provider sent is raised."""
+        return self._take(self._parser.feed(data))
+
+    def finish(self) -> ModelReplied:
+        """The whole reply; a stream that ended early is a `WireError`."""
+        self._take(self._parser.close())
+        if not self._assembler.complete:
+            how = "after it said that it was done" if self._done else "before the reply was whole"
+            raise WireError(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
+        return self._assembler.reply()
+
+    def partial(self) -> ModelReplied:
+        """What had arrived when the stream broke."""
+        return self._assembler.reply()
+
+    def _take(self, events: list[ServerEvent]) -> tuple[Delta, ...]:
+        deltas: list[Delta] = []
+        for event in events:
+            if event.data.strip() == _DONE:
+                self._done = True
+                continue
+            self._events += 1
+            deltas.extend(self._assembler.take(self._named(event)))
+        return tuple(deltas)
+
+    def _named(self, event: ServerEvent) -> Json:
+        content = parse(event.data, self._where)
+        # Some servers name an event only on its event line.
+        return content if text(content, "type") or not event.name else {"type": event.name, **content}
+
+
+def decoder(wire: WireName, card: ModelCard) -> Decoder:
+    """A decoder for one streamed reply."""
+    match wire:
+        case "anthropic":
+            return Decoder(MessageAssembler(card), card.provider)
+        case "responses":
+            return Decoder(ResponseAssembler(card), card.provider)
+        case "chat":
+            return Decoder(ChunkAssembler(card), card.provider)
+        case _:
+            assert_never(wire)

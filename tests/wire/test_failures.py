@@ -1,0 +1,86 @@
+import pytest
+
+from palimpsest.core.errors import PromptTooLong, ProviderError
+from palimpsest.wire.failures import failure, refused
+
+
+@pytest.mark.parametrize(
+    ("message", "gap"),
+    [
+        ("prompt is too long: 210000 tokens > 200000 maximum", 10_000),
+        ("Prompt is too long", None),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease it", 10_000),
+        ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.", 808),
+        ("maximum context length is 4096 tokens, however you requested 5000 tokens (4000 in your prompt; 1000 for the completion)", 904),
+        ("This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens", 7_232),
+        ("Your input exceeds the context window of this model. Please adjust your input and try again.", None),
+        ("request (3000 tokens) exceeds the available context size (2048 tokens), try increasing it", 952),
+        ("the request exceeds the available context size. try increasing the context size", None),
+        ("Input is too long for requested model.", None),
+        ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048575).", 151_425),
+        ("This model's maximum prompt length is 131072 but the request contains 140000 tokens.", 8_928),
+        ("Please reduce the length of the messages or completion.", None),
+        ("Prompt contains 70000 tokens and 0 draft tokens, too large for model with 65536 maximum context length", None),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", 904),
+        ("tokens to keep from the initial prompt is greater than the context length", None),
+        ("exceeded model token limit: 262144 (requested: 300000)", None),
+        ("context window exceeded", None),
+        ("Context length has been exceeded", None),
+        ("Token limit exceeded", None),
+        ("The prompt has 5000 tokens, but the model reads at most 4096", 904),
+        ("Your request is too large", None),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_recognised_in_the_words_of_many_servers(message: str, gap: int | None) -> None:
+    found = failure({"type": "invalid_request_error", "message": message}, "x")
+    assert isinstance(found, PromptTooLong)
+    assert found.gap == gap
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {
+            "type": "rate_limit_error",
+            "message": "This request would exceed the rate limit of 30,000 input tokens per minute; reduce the length of the prompt",
+        },
+        {"code": "rate_limit_exceeded", "message": "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 40000."},
+        {"type": "ThrottlingException", "message": "Too many tokens, please wait before trying again."},
+        {"type": "insufficient_quota", "message": "You exceeded your current quota, please check your plan and billing details."},
+        {"type": "overloaded_error", "message": "Overloaded"},
+        {"type": "invalid_request_error", "message": "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens"},
+        {"type": "invalid_request_error", "message": "messages.3: `tool_use` ids were found without `tool_result` blocks"},
+        {"type": "authentication_error", "message": "invalid x-api-key"},
+        {},
+    ],
+)
+def test_nothing_else_is_taken_for_a_prompt_that_does_not_fit(error: dict[str, object]) -> None:
+    assert type(failure(error, "x")) is ProviderError
+
+
+def test_an_http_error_is_one_line_with_its_status() -> None:
+    found = refused(401, b'{"error":{"type":"authentication_error","message":"invalid\\n x-api-key"}}', "anthropic")
+    assert (str(found), found.status, type(found)) == ("anthropic: HTTP 401: authentication_error: invalid x-api-key", 401, ProviderError)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (b"<html>\n<h1>502 Bad Gateway</h1>", "x: HTTP 502: <html> <h1>502 Bad Gateway</h1>"),
+        (b"", "x: HTTP 502: the answer was empty"),
+        (b'{"error":"model not loaded"}', "x: HTTP 502: model not loaded"),
+        (b'{"detail":"not found"}', "x: HTTP 502: not found"),
+        (b'{"object":"error","message":"bad","type":"BadRequestError","code":400}', "x: HTTP 502: BadRequestError: bad"),
+    ],
+)
+def test_an_http_error_of_any_shape_is_one_line(body: bytes, line: str) -> None:
+    assert str(refused(502, body, "x")) == line
+
+
+def test_too_many_requests_are_never_a_prompt_that_does_not_fit() -> None:
+    found = refused(429, b'{"error":{"message":"prompt is too long"}}', "x", retry_after=2.5)
+    assert (type(found), found.status, found.retry_after) == (ProviderError, 429, 2.5)
+
+
+def test_a_body_that_is_too_large_for_http_is_a_prompt_that_does_not_fit() -> None:
+    assert isinstance(refused(413, b"Payload Too Large", "x"), PromptTooLong)
