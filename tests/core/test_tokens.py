@@ -161,7 +161,7 @@ def test_recent_calls_weigh_more() -> None:
     for reported in (1_000, 1_000, 2_000):
         calibration = learn(calibration, "m", 1_000, reported)
     learned = calibration.models["m"]
-    assert (learned.estimated, learned.reported) == (pytest.approx(2_440), pytest.approx(3_440))
+    assert (round(learned.estimated), round(learned.reported)) == (2_440, 3_440)
     assert calibration.factor("m") > 4_000 / 3_000
 
 
