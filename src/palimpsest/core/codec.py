@@ -61,9 +61,13 @@ def link_of(prev: str, seq: int, parent: int, at: int, digest: str) -> str:
     return sha256(f"{prev}\n{seq}\n{parent}\n{at}\n{digest}".encode()).hexdigest()
 
 
-def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes) -> bytes:
-    """One line of a log; the body stands last, so that its bytes can be found without parsing."""
-    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s","body":%s}\n' % (seq, parent, at, prev.encode(), body)
+def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, digest: str = "") -> bytes:
+    """One line of a log; the body stands last, so that its bytes can be found without parsing.
+
+    A `digest` marks the body as redacted: it is the digest of the body that stood there before.
+    """
+    redacted = b'"digest":"%s",' % digest.encode() if digest else b""
+    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":%s}\n' % (seq, parent, at, prev.encode(), redacted, body)
 
 
 def body_bytes(line: bytes) -> bytes:

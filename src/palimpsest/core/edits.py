@@ -48,3 +48,28 @@ class Insert(Value, frozen=True, tag="insert"):
 
 
 Edit: TypeAlias = Mask | Unmask | Fold | Insert
+
+
+def named(edit: Edit) -> tuple[str, ...]:
+    """The items that an edit names."""
+    match edit:
+        case Mask(ids=ids) | Unmask(ids=ids):
+            return ids
+        case Fold(first=first, last=last):
+            return (first, last, *kept(edit))
+        case Insert(before=before):
+            return (before, *kept(edit)) if before else kept(edit)
+
+
+def into_of(edit: Edit) -> Into:
+    """What an edit brings into the view, new or kept."""
+    match edit:
+        case Mask() | Unmask():
+            return ()
+        case Fold(into=into) | Insert(contents=into):
+            return into
+
+
+def kept(edit: Edit) -> tuple[str, ...]:
+    """The items that an edit keeps or brings back."""
+    return tuple(piece.id for piece in into_of(edit) if isinstance(piece, Keep))

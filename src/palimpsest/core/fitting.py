@@ -1,6 +1,6 @@
 """Whether edits fit the view they are proposed for."""
 
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask
+from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
 from palimpsest.core.pairs import parted
 from palimpsest.core.project import Find, Projection
@@ -22,22 +22,20 @@ def _check_names(places: dict[str, int], edit: Edit, find: Find) -> None:
     match edit:
         case Mask(ids=ids) | Unmask(ids=ids):
             _demand(ids, places)
-        case Fold(first=first, last=last, into=into):
+        case Fold(first=first, last=last):
             _demand((first, last), places)
             if places[last] < places[first]:
                 raise BadEdit(f"the fold ends with {last} before it begins with {first}")
-            kept = tuple(piece.id for piece in into if isinstance(piece, Keep))
-            _demand(kept, places)
-            outside = next((name for name in kept if not places[first] <= places[name] <= places[last]), None)
+            _demand(kept(edit), places)
+            outside = next((name for name in kept(edit) if not places[first] <= places[name] <= places[last]), None)
             if outside is not None:
                 raise BadEdit(f"item {outside} is kept by a fold that does not reach it")
-            _demand_once(kept)
-        case Insert(before=before, contents=contents):
+            _demand_once(kept(edit))
+        case Insert(before=before):
             if before:
                 _demand((before,), places)
-            kept = tuple(piece.id for piece in contents if isinstance(piece, Keep))
-            _demand_once(kept)
-            for name in kept:
+            _demand_once(kept(edit))
+            for name in kept(edit):
                 if name in places:
                     raise BadEdit(f"item {name} shows already and cannot be brought back")
                 if find(name) is None:

@@ -27,6 +27,11 @@ class Lines(Protocol):
         """Bytes of whole lines."""
         ...
 
+    @property
+    def torn(self) -> int:
+        """Bytes after the last whole line, which a crash left."""
+        ...
+
     def append(self, line: bytes) -> int:
         """Write one line with its newline, and say at which byte it begins."""
         ...

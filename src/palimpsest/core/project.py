@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask
+from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, into_of
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -184,8 +184,7 @@ def item_of(event: Event, item_id: str) -> Item | None:
             piece = pieces[numbers[1]]
             return Item(item_id, piece.kind, piece.content, piece.source)
     elif isinstance(event.body, ViewEdited) and numbers[1] < len(event.body.edits):
-        edit = event.body.edits[numbers[1]]
-        into = edit.into if isinstance(edit, Fold) else edit.contents if isinstance(edit, Insert) else ()
+        into = into_of(event.body.edits[numbers[1]])
         made = into[numbers[2]] if numbers[2] < len(into) else None
         if isinstance(made, Put):
             return Item(item_id, made.kind, made.content, made.source)

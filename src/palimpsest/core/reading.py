@@ -162,8 +162,11 @@ class Reader:
         return self.lines.read(start, self._line_start(start + 1, self.lines.size) - start) if start < self.lines.size else b""
 
 
-def open_reader(shelf: Shelf, lines: Lines) -> Reader:
-    """A reader of a log and of every log below it; the shape of this file itself is still to be noted."""
+def open_reader(shelf: Shelf, lines: Lines, *, check: bool = True) -> Reader:
+    """A reader of a log and of every log below it; the shape of this file itself is still to be noted.
+
+    Without `check` a base that changed since the fork is read all the same.
+    """
     first = b"".join(chunk for _, chunk in _first_line(lines))
     if not first:
         raise BadLog("the log is empty; nothing was ever recorded in it", where=lines.name)
@@ -171,7 +174,7 @@ def open_reader(shelf: Shelf, lines: Lines) -> Reader:
     if not isinstance(opened.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
     place = opened.body.base
-    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place))
+    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
 
 
 def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
@@ -184,7 +187,7 @@ def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
         place += len(block)
 
 
-def _open_base(shelf: Shelf, lines: Lines, place: Place) -> Reader:
+def _open_base(shelf: Shelf, lines: Lines, place: Place, *, check: bool) -> Reader:
     try:
         base = open_reader(shelf, shelf.open(place.session))
     except BadInput as error:
@@ -196,6 +199,6 @@ def _open_base(shelf: Shelf, lines: Lines, place: Place) -> Reader:
     start = checkpoint.seq + 1 if checkpoint is not None and checkpoint.seq <= place.seq else base.first
     for event in base.run(start, place.seq):
         base.note(event)
-    if base.link(place.seq) != place.link:
+    if check and base.link(place.seq) != place.link:
         raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=lines.name)
     return base

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from palimpsest.core.checkpoint import Checkpoint, Stretch, load_checkpoint
 from palimpsest.core.codec import decode_chunk
-from palimpsest.core.edits import Fold, Insert, Put
+from palimpsest.core.edits import Put, into_of
 from palimpsest.core.errors import MissingBase
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.health import Health, HealthTally
@@ -89,8 +89,7 @@ def _collect(events: Iterable[Event], wanted: set[str], found: dict[str, Item]) 
         body = event.body
         if isinstance(body, ViewEdited):
             for index, edit in enumerate(body.edits):
-                into = edit.into if isinstance(edit, Fold) else edit.contents if isinstance(edit, Insert) else ()
-                for number, piece in enumerate(into):
+                for number, piece in enumerate(into_of(edit)):
                     item_id = f"{event.seq}.{index}.{number}"
                     if item_id in wanted and isinstance(piece, Put):
                         found[item_id] = Item(item_id, piece.kind, piece.content, piece.source)

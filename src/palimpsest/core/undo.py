@@ -1,6 +1,6 @@
 """Taking back: undo of edits with all that rests on them, restoring one item, rewinding."""
 
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask
+from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
@@ -81,7 +81,7 @@ def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip:
     for later in log.events():
         if later.seq <= seq or not isinstance(later.body, ViewEdited) or _gone(skip, later.seq, ()):
             continue
-        if any(touched & _named(edit) for edit in later.body.edits):
+        if any(touched.intersection(named(edit)) for edit in later.body.edits):
             taken[later.seq] = ()
             touched.update(*(_touched(later.seq, index, edit) for index, edit in enumerate(later.body.edits)))
     return taken
@@ -89,21 +89,7 @@ def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip:
 
 def _touched(seq: int, index: int, edit: Edit) -> set[str]:
     """The items whose being there, or whose place, is owed to an edit."""
-    match edit:
-        case Mask() | Unmask():
-            return set()
-        case Fold(into=into) | Insert(contents=into):
-            return {piece.id if isinstance(piece, Keep) else f"{seq}.{index}.{number}" for number, piece in enumerate(into)}
-
-
-def _named(edit: Edit) -> set[str]:
-    match edit:
-        case Mask(ids=ids) | Unmask(ids=ids):
-            return set(ids)
-        case Fold(first=first, last=last, into=into):
-            return {first, last, *(piece.id for piece in into if isinstance(piece, Keep))}
-        case Insert(before=before, contents=contents):
-            return {before, *(piece.id for piece in contents if isinstance(piece, Keep))}
+    return {piece.id if isinstance(piece, Keep) else f"{seq}.{index}.{number}" for number, piece in enumerate(into_of(edit))}
 
 
 def _pair(log: Log, item: Item) -> tuple[Item, ...]:

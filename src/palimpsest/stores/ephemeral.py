@@ -32,7 +32,7 @@ class _File:
     changed: int
     synced: int = 0
     checkpoint: bytes | None = None
-    torn: bytes = b""
+    cut: bytes = b""
     writer: "MemoryLines | None" = None
 
     @property
@@ -47,7 +47,7 @@ class MemoryLines:
     def __init__(self, shelf: "MemoryShelf", file: _File, *, write: bool) -> None:
         self._shelf = shelf
         self._file = file
-        self._write = write
+        self._size = file.whole
         self._why_not = "" if write else "the session was opened for reading"
         self._disk_error = ""
 
@@ -58,25 +58,38 @@ class MemoryLines:
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines."""
-        return self._file.whole
+        """Bytes of whole lines; a reader sees what was there when it was opened."""
+        return self._size
 
     @property
-    def torn(self) -> bytes:
+    def torn(self) -> int:
+        """Bytes after the last whole line, which a crash left."""
+        return len(self._file.data) - self._file.whole
+
+    @property
+    def cut(self) -> bytes:
         """What was cut off when the log was opened for writing after a crash."""
-        return self._file.torn
+        return self._file.cut
 
     def append(self, line: bytes) -> int:
         """Write one line with its newline, and say at which byte it begins."""
-        self._must_write()
+        if self._why_not:
+            raise ReadOnly(self._why_not, where=self.name)
+        if self._disk_error:
+            raise StoreError(self._disk_error, where=self.name)
         start = len(self._file.data)
         self._file.data += line
         self._file.changed = self._shelf.tick()
+        self._size = len(self._file.data)
         return start
 
     def sync(self) -> None:
-        """Make everything appended survive a crash."""
-        self._must_write()
+        """Make everything appended survive a crash; after a failure nothing more is taken."""
+        if self._file.writer is not self:
+            return
+        if self._disk_error:
+            self._why_not = f"an earlier sync failed ({self._disk_error})"
+            raise StoreError(self._disk_error, where=self.name)
         self._file.synced = len(self._file.data)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -97,9 +110,9 @@ class MemoryLines:
         return self._file.checkpoint
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Replace the checkpoint."""
-        self._must_write()
-        self._file.checkpoint = data
+        """Replace the checkpoint; a reader and a failing disk just do not."""
+        if self._file.writer is self and not self._disk_error:
+            self._file.checkpoint = data
 
     def close(self) -> None:
         """Let go of the right to write."""
@@ -118,15 +131,8 @@ class MemoryLines:
         self.close()
 
     def fail(self, reason: str = "No space left on device") -> None:
-        """The disk refuses from now on."""
+        """The disk refuses from now on, until the reason is empty."""
         self._disk_error = reason
-
-    def _must_write(self) -> None:
-        if self._why_not:
-            raise ReadOnly(self._why_not, where=self.name)
-        if self._disk_error:
-            self._why_not = f"an earlier write failed ({self._disk_error})"
-            raise StoreError(self._disk_error, where=self.name)
 
 
 class MemoryShelf:
@@ -149,12 +155,12 @@ class MemoryShelf:
         file = self._files.get(session)
         if file is None:
             raise BadInput("there is no session of this id", where=session)
+        if write and file.writer is not None:
+            raise Locked("another writer holds this session", where=file.name)
         lines = MemoryLines(self, file, write=write)
         if write:
-            if file.writer is not None:
-                raise Locked("another writer holds this session", where=file.name)
             file.writer = lines
-            file.torn = bytes(file.data[file.whole :]) or file.torn
+            file.cut = bytes(file.data[file.whole :]) or file.cut
             del file.data[file.whole :]
         return lines
 

@@ -32,8 +32,10 @@ class JsonlLines:
             raise refusal(error, path, "open") from error
         self._size = os.fstat(self._file).st_size
         whole = self._whole()
-        if whole < self._size and lock is not None:
+        self.torn = self._size - whole
+        if self.torn and lock is not None:
             self._set_aside(whole)
+            self.torn = 0
         self._size = whole
 
     @property
