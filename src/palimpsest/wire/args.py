@@ -1,0 +1,44 @@
+"""Arguments and names of calls, brought into the form that a wire demands."""
+
+import re
+
+import msgspec
+
+from palimpsest.core.items import Form, Opaque, ToolCall
+from palimpsest.wire.fragments import dump
+
+_NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST = 64
+
+
+def object_of(call: ToolCall) -> bytes:
+    """The arguments as a JSON object: as written when they are one, else as the one field `input`."""
+    if call.form != "free":
+        if not call.args.strip():
+            return b"{}"
+        if is_object(call.args):
+            return call.args.encode()
+    return dump({"input": call.args})
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+
+
+def family(form: Form) -> str:
+    """Kinds of calls that never answer for one another where the wire tells them apart."""
+    return {"json": "function", "shell": "function", "free": "custom", "search": "search"}[form]
+
+
+def tool_name(name: str) -> str:
+    """The name of a called tool in the letters that every provider accepts."""
+    return _NOT_A_NAME.sub("_", name)[:_LONGEST] or "tool"
+
+
+def type_of(content: Opaque) -> str:
+    """What a provider calls an item of its own."""
+    return str(msgspec.json.decode(content.data, type=dict[str, object]).get("type") or "")

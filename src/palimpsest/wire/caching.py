@@ -1,0 +1,113 @@
+"""Where cache marks go: one rule per program that places them, each at most four and never two on one block."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from palimpsest.core.view import View
+from palimpsest.wire.alternate import Message
+from palimpsest.wire.fragments import Fragment, Place
+from palimpsest.wire.request import MarkRule
+
+MAX_MARKS = 4
+HEAD = -1
+
+Spot: TypeAlias = tuple[int, int]
+"""A block: the number of its message, or HEAD, and its number within."""
+
+
+def spots(rule: MarkRule, heads: int, messages: Sequence[Message], anchors: Sequence[str] = ()) -> tuple[Spot, ...]:
+    """The blocks that carry a mark, in the order they are sent; `anchors` are item ids that our own rule marks beside head and tail."""
+    if rule == "none":
+        return ()
+    wanted = palimpsest(heads, messages, anchors) if rule == "palimpsest" else _RULES[rule](heads, messages)
+    return tuple(sorted(set(wanted)))[-MAX_MARKS:]
+
+
+def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) -> list[Spot]:
+    """The end of the head, the anchors (the frontier and the best live entry), the tail."""
+    found = [(HEAD, heads - 1)] if heads else []
+    found += [spot for anchor in anchors if (spot := _find(messages, anchor)) is not None]
+    return found + _tails(range(len(messages) - 1, len(messages)), messages)
+
+
+def claude_code(heads: int, messages: Sequence[Message]) -> list[Spot]:
+    """The second and third block of the head, the end of the last message of either side."""
+    last_said = max((index for index, (said, _) in enumerate(messages) if said), default=-1)
+    return _second_and_third(heads) + _tails((last_said, _last_heard(messages)), messages)
+
+
+def claude_code_2_1_325(heads: int, messages: Sequence[Message]) -> list[Spot]:
+    """The second and third block of the head, the end of the last user message."""
+    return _second_and_third(heads) + _tails((_last_heard(messages),), messages)
+
+
+def opencode(heads: int, messages: Sequence[Message]) -> list[Spot]:
+    """The first two blocks of the head, the ends of the last two messages."""
+    first = [(HEAD, index) for index in range(min(heads, 2))]
+    return first + _tails(range(max(len(messages) - 2, 0), len(messages)), messages)
+
+
+_RULES: Mapping[Literal["claude-code", "claude-code-2.1.325", "opencode"], Callable[[int, Sequence[Message]], list[Spot]]] = {
+    "claude-code": claude_code,
+    "claude-code-2.1.325": claude_code_2_1_325,
+    "opencode": opencode,
+}
+
+
+def anchors(view: View, fragments: Sequence[Fragment], frontier: str, wire: str) -> tuple[str, ...]:
+    """The items that our own rule marks between head and tail: the frontier, and the newest mark of the last call that still stands."""
+    found: list[str] = []
+    if frontier:
+        found += _nearest(fragments, frontier)
+    last = view.call
+    if last is not None and last.wire == wire:
+        for mark in reversed(last.marks):
+            if mark.startswith("head:"):
+                break
+            if any(each.item.id == mark and each.place for each in reversed(fragments)):
+                found.append(mark)
+                break
+    return tuple(found)
+
+
+def label(spot: Spot, messages: Sequence[Message]) -> str:
+    """How a request reports a mark: `head:n`, or the id of the item that carries it."""
+    message, block = spot
+    return f"head:{block}" if message == HEAD else messages[message][1][block].item.id
+
+
+def control(ttl: Literal["5m", "1h"]) -> bytes:
+    """The end of a block that carries a mark."""
+    return b',"cache_control":{"type":"ephemeral","ttl":"1h"}}' if ttl == "1h" else b',"cache_control":{"type":"ephemeral"}}'
+
+
+def _nearest(fragments: Sequence[Fragment], item_id: str) -> list[str]:
+    """The item itself, or the last one before it that is sent and may carry a mark."""
+    before: list[str] = []
+    for fragment in fragments:
+        if fragment.place not in {Place.NOTHING, Place.THINKING}:
+            before = [fragment.item.id]
+        if fragment.item.id == item_id:
+            return before
+    return []
+
+
+def _find(messages: Sequence[Message], item_id: str) -> Spot | None:
+    for index in range(len(messages) - 1, -1, -1):
+        blocks = messages[index][1]
+        for block in range(len(blocks) - 1, -1, -1):
+            if blocks[block].item.id == item_id:
+                return (index, block) if blocks[block].place != Place.THINKING else None
+    return None
+
+
+def _second_and_third(heads: int) -> list[Spot]:
+    return [(HEAD, index) for index in (1, 2) if index < heads]
+
+
+def _last_heard(messages: Sequence[Message]) -> int:
+    return max((index for index, (said, _) in enumerate(messages) if not said), default=-1)
+
+
+def _tails(indices: Iterable[int], messages: Sequence[Message]) -> list[Spot]:
+    return [(index, len(messages[index][1]) - 1) for index in indices if index >= 0]

@@ -1,0 +1,49 @@
+"""A view, a card, tools and parameters to the exact bytes of a request."""
+
+from hashlib import sha256
+
+from palimpsest.core.view import View
+from palimpsest.wire.anthropic import AnthropicWire
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.chat import ChatWire
+from palimpsest.wire.fragments import Memo, Wire
+from palimpsest.wire.media import Fetch, no_blobs
+from palimpsest.wire.repair import Mend, repair
+from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
+from palimpsest.wire.responses import ResponsesWire
+
+
+class Encoder:
+    """Encodes the views of one session, one after the other; what it encoded before it only joins."""
+
+    def __init__(self, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> None:
+        self._card = card
+        self._wire = _wire(card, tools, params, fetch)
+        self._heads = Memo(self._wire.head)
+        self._items = Memo(self._wire.fragment)
+        self._mend = Mend(self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids)
+
+    def encode(self, view: View) -> Request:
+        """The request that shows this view."""
+        heads = self._heads.take(view.head)
+        fragments, touches = repair(self._items.take(view.items), self._mend)
+        assembled = self._wire.assemble(view, heads, fragments)
+        body = assembled.body
+        digest = sha256(body).hexdigest()
+        name = self._card.api_name or self._card.name
+        return Request(self._card.wire, name, body, digest, assembled.marks, touches + assembled.touches)
+
+
+def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:
+    """The request that shows a view, from nothing but values."""
+    return Encoder(card, tools, params, fetch).encode(view)
+
+
+def _wire(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> Wire:
+    match card.wire:
+        case "anthropic":
+            return AnthropicWire(card, tools, params, fetch)
+        case "responses":
+            return ResponsesWire(card, tools, params, fetch)
+        case "chat":
+            return ChatWire(card, tools, params, fetch)

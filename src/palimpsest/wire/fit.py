@@ -1,0 +1,146 @@
+"""What a card may be shown of an item: masks applied, foreign seals left out, senses it lacks put into words."""
+
+from msgspec.structs import replace
+
+from palimpsest.core.items import (
+    Content,
+    Cover,
+    Document,
+    Image,
+    Item,
+    Opaque,
+    Part,
+    Role,
+    Seal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
+from palimpsest.wire.args import is_object
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.fragments import dump
+
+_PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PAPERS = frozenset({"application/pdf", "text/plain"})
+_SAID = frozenset({"assistant", "thinking", "call"})
+
+
+def fit(item: Item, card: ModelCard) -> Content | None:
+    """The content that this card is shown in place of an item, or `None` when it sees nothing of it."""
+    content: Content = item.content
+    mask = item.mask
+    if mask is not None and mask.form == "shown":
+        if not mask.text:
+            return None
+        content = _covered(item, mask)
+    match content:
+        case Text():
+            return content if content.text else None
+        case Thinking():
+            return _thinking(content, card)
+        case Image() | Document():
+            if role_of(item) == "assistant":
+                return Text(f"[{_name(content)}]", "assistant", ref=content.ref)
+            return _part(content, card)
+        case Opaque():
+            return _opaque(content, card, role_of(item))
+        case ToolResult():
+            if not content.call_id and card.wire != "responses":
+                return Text(text_of(content)) if content.parts else None
+            return _result(content, card)
+        case ToolCall():
+            return content
+
+
+def role_of(item: Item) -> Role:
+    """Who says an item, by its content or, where that does not say, by its kind."""
+    if isinstance(item.content, Text):
+        return item.content.role
+    return "assistant" if item.kind in _SAID else "user"
+
+
+def own(provider: str, model: str, card: ModelCard) -> bool:
+    """Whether sealed state of this provider and model may go to the card: OpenAI opens it for every model of a family."""
+    if provider != card.provider:
+        return False
+    if model in {card.name, card.api_name}:
+        return True
+    if card.wire == "responses" and card.family:
+        return model.startswith(card.family)
+    return _undated(model) == _undated(card.api_name or card.name)
+
+
+def seal_of(content: Thinking, card: ModelCard) -> Seal | None:
+    """The seal of a thought, if this card may have it."""
+    seal = content.seal
+    return seal if seal is not None and own(seal.provider, seal.model, card) else None
+
+
+def _undated(model: str) -> str:
+    stem, _, date = model.rpartition("-")
+    return stem if len(date) == len("20250929") and date.isdigit() else model
+
+
+def _covered(item: Item, mask: Cover) -> Content:
+    content = item.content
+    match content:
+        case ToolResult():
+            return replace(content, parts=(Text(mask.text),), blob="")
+        case ToolCall():
+            return replace(content, args=mask.text if content.form == "free" else dump({"note": mask.text}).decode())
+        case Text():
+            return replace(content, text=mask.text)
+        case Thinking() | Image() | Document() | Opaque():
+            return Text(mask.text, role_of(item), ref=content.ref)
+
+
+def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
+    if content.seal is None:
+        return content if content.text else None
+    if seal_of(content, card) is not None:
+        return content
+    # A thought of another model is never sent on, not even without its seal: it would look like this model's own.
+    return None
+
+
+def _result(content: ToolResult, card: ModelCard) -> ToolResult:
+    fitted = tuple(part for each in content.parts if (part := _part(each, card)) is not None)
+    return content if fitted == content.parts else replace(content, parts=fitted)
+
+
+def _part(part: Part, card: ModelCard) -> Part | None:
+    match part:
+        case Text():
+            return part if part.text else None
+        case Image():
+            return part if card.images and _known(part, card) else _missing(part, "see images" if not card.images else "see this format")
+        case Document():
+            readable = card.documents and _known(part, card)
+            return part if readable else _missing(part, "read documents" if not card.documents else "read this format")
+        case Opaque():
+            return _opaque(part, card, "user")
+
+
+def _opaque(content: Opaque, card: ModelCard, role: Role) -> Opaque | Text | None:
+    # Chat Completions has no items of its own: there every reader gets the twin.
+    if card.wire != "chat" and own(content.provider, content.model, card) and is_object(content.data):
+        return content
+    return Text(content.twin, role, ref=content.ref) if content.twin else None
+
+
+def _known(part: Image | Document, card: ModelCard) -> bool:
+    if card.wire != "anthropic" or (part.url and not part.url.startswith("data:")):
+        return True
+    return part.media in (_PICTURES if isinstance(part, Image) else _PAPERS)
+
+
+def _name(part: Image | Document) -> str:
+    if isinstance(part, Image):
+        return f"image {part.media}"
+    return f"document {part.name} {part.media}" if part.name else f"document {part.media}"
+
+
+def _missing(part: Image | Document, sense: str) -> Text:
+    return Text(f"[{_name(part)} not shown: this model cannot {sense}]", ref=part.ref)

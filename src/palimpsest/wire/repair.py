@@ -1,0 +1,157 @@
+"""The last look before sending: every call has one result after it, and every result a call before it."""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha1, sha256
+from itertools import count
+from typing import Literal
+
+from palimpsest.core.items import Form, Item, Text, ToolResult
+from palimpsest.wire.fragments import Fragment, Place
+from palimpsest.wire.request import Case, Touch
+
+_OPEN: dict[Form, tuple[Case, bool]] = {
+    "json": ("open_call", False),
+    "free": ("open_free_call", True),
+    "shell": ("open_shell_call", True),
+    "search": ("open_search_call", False),
+}
+_ORPHAN: dict[Form, tuple[Case, bool]] = {
+    "json": ("orphan_result", True),
+    "free": ("orphan_free_result", True),
+    "shell": ("orphan_result", True),
+    "search": ("orphan_search_result", False),
+}
+_PREFIX: dict[Form, str] = {"json": "fco", "shell": "fco", "free": "ctco", "search": "tso"}
+_NAMESPACE = bytes.fromhex("90d38d3e6a5b4d52bfe22f1e634bfac4")
+_NOT_CLAUDE = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_MISTRAL = re.compile(r"[^a-zA-Z0-9]")
+_MISTRAL_LENGTH = 9
+
+
+def repair(fragments: list[Fragment], mend: "Mend") -> tuple[list[Fragment], tuple[Touch, ...]]:
+    """The fragments with every pair whole, and what had to be touched; a list without fault comes back as it is."""
+    waiting: set[str] = set()
+    sent: set[str] = set()
+    call, result = Place.CALL, Place.RESULT
+    for fragment in fragments:
+        key = fragment.key
+        if not key:
+            continue
+        if fragment.place == call:
+            if fragment.wire_id in sent:
+                break
+            sent.add(fragment.wire_id)
+            waiting.add(key)
+        elif fragment.place == result:
+            if key not in waiting:
+                break
+            waiting.remove(key)
+    else:
+        if not waiting:
+            return fragments, ()
+    return _Repair(mend).run(fragments)
+
+
+class Mend:
+    """How a wire makes what repair needs: a fragment under another id, and the answer to a call that has none."""
+
+    def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: Literal["any", "claude", "mistral"]) -> None:
+        self.make = make
+        self.interrupted = interrupted
+        self.scrub = scrub
+
+    def answer(self, call: Fragment) -> Fragment:
+        """The result of a call that nobody answered; it takes the id of the item that asked."""
+        content = call.item.content
+        ref = inserted_id(call.form, content.ref)
+        call_id = call.key.partition(":")[2]
+        parts = () if call.form == "search" else (Text(self.interrupted),)
+        return self.make(Item(call.item.id, "result", ToolResult(call_id, parts, error=True, form=call.form, ref=ref)), call.wire_id)
+
+
+class _Repair:
+    """One pass over fragments with a fault: queues of open calls by key, in the order of the calls."""
+
+    def __init__(self, mend: Mend) -> None:
+        self.mend = mend
+        self.out: list[Fragment] = []
+        self.touches: list[Touch] = []
+        self.waiting: dict[str, deque[int]] = {}
+        self.open: dict[int, Fragment] = {}
+        self.sent: set[str] = set()
+
+    def run(self, fragments: list[Fragment]) -> tuple[list[Fragment], tuple[Touch, ...]]:
+        for fragment in fragments:
+            if not fragment.key:
+                self.out.append(fragment)
+            elif fragment.place == Place.CALL:
+                self.call(fragment)
+            else:
+                self.result(fragment)
+        for call in self.open.values():
+            case, bug = _OPEN[call.form]
+            self.touches.append(Touch(case, call.item.id, call.wire_id, bug))
+        mended: list[Fragment] = []
+        for index, fragment in enumerate(self.out):
+            mended.append(fragment)
+            if index in self.open:
+                mended.append(self.mend.answer(fragment))
+        return mended, tuple(self.touches)
+
+    def call(self, fragment: Fragment) -> None:
+        if fragment.wire_id in self.sent:
+            other = distinct(fragment.wire_id, fragment.key, self.sent, self.mend.scrub)
+            self.touches.append(Touch("renamed_call", fragment.item.id, other))
+            fragment = self.mend.make(fragment.item, other)
+        self.sent.add(fragment.wire_id)
+        self.waiting.setdefault(fragment.key, deque()).append(len(self.out))
+        self.open[len(self.out)] = fragment
+        self.out.append(fragment)
+
+    def result(self, fragment: Fragment) -> None:
+        queue = self.waiting.get(fragment.key)
+        if not queue:
+            case, bug = _ORPHAN[fragment.form]
+            if queue is not None:
+                case, bug = "duplicate_result", True
+            self.touches.append(Touch(case, fragment.item.id, fragment.wire_id, bug))
+            return
+        call = self.open.pop(queue.popleft())
+        if call.wire_id != fragment.wire_id:
+            fragment = self.mend.make(fragment.item, call.wire_id)
+        self.out.append(fragment)
+
+
+def scrubbed(call_id: str, rule: Literal["any", "claude", "mistral"]) -> str:
+    """A call id in the letters that a provider accepts."""
+    match rule:
+        case "any":
+            return call_id or "call"
+        case "claude":
+            return _NOT_CLAUDE.sub("_", call_id) or "call"
+        case "mistral":
+            return _NOT_MISTRAL.sub("", call_id)[:_MISTRAL_LENGTH].ljust(_MISTRAL_LENGTH, "0")
+
+
+def distinct(wire_id: str, key: str, taken: set[str], rule: Literal["any", "claude", "mistral"]) -> str:
+    """Another id for a call whose own is taken, the same one whenever the same calls are sent."""
+    for number in count(2):
+        numbered = f"{wire_id}_{number}"
+        candidate = sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] if rule == "mistral" else numbered
+        if candidate not in taken:
+            return candidate
+    raise AssertionError
+
+
+def inserted_id(form: Form, call_item: str) -> str:
+    """The provider-side id of an inserted output: a name-based UUID of the call's, so that it is the same each time."""
+    if not call_item:
+        return ""
+    prefix = _PREFIX[form]
+    digest = bytearray(sha1(_NAMESPACE + f"{prefix}:{call_item}".encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{prefix}_{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,92 @@
+"""What an encoded request is made of and what comes out: tools, parameters, touches, bytes."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw
+
+from palimpsest.core.items import Form, Value
+from palimpsest.wire.cards import WireName
+
+NULL = Raw(b"null")
+
+MarkRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode"]
+Dialect: TypeAlias = Literal["codex", "codex-0.166"]
+Case: TypeAlias = Literal[
+    "open_call",
+    "open_free_call",
+    "open_shell_call",
+    "open_search_call",
+    "orphan_result",
+    "orphan_free_result",
+    "orphan_search_result",
+    "duplicate_result",
+    "renamed_call",
+    "no_first_user",
+]
+
+
+class Tool(Value, frozen=True):
+    """A tool on offer; `format` is the grammar of a free one, `native` a provider's own declaration, sent verbatim."""
+
+    name: str
+    description: str = ""
+    schema: Raw = Raw(b'{"type":"object","properties":{}}')
+    form: Form = "json"
+    format: Raw = NULL
+    native: Raw = NULL
+
+
+class Params(Value, frozen=True):
+    """Everything beside view, card and tools that decides the bytes of a request.
+
+    `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    effort: str = ""
+    summary: str = ""
+    verbosity: str = ""
+    thinking: Literal["", "adaptive", "disabled"] = ""
+    thinking_budget: int | None = None
+    echo: bool = False
+    stream: bool = True
+    cache_key: str = ""
+    ttl: Literal["5m", "1h"] = "5m"
+    mark_rule: MarkRule = "palimpsest"
+    frontier: str = ""
+    sort_tools: bool = False
+    interrupted: str = "aborted"
+    dialect: Dialect = "codex"
+    tool_choice: str = "auto"
+    parallel: bool = True
+    schema: Raw = NULL
+    extra: Raw = NULL
+
+
+DEFAULTS = Params()
+
+
+class Touch(Value, frozen=True, gc=False):
+    """What had to be changed to make a view acceptable; `bug` says that our own log should never have led to it."""
+
+    case: Case
+    item: str
+    call_id: str = ""
+    bug: bool = False
+
+
+class Request(Value, frozen=True):
+    """The exact bytes that leave; `marks` are the item ids, or `head:n`, that carry a cache mark."""
+
+    wire: WireName
+    model: str
+    body: bytes
+    digest: str
+    marks: tuple[str, ...] = ()
+    touches: tuple[Touch, ...] = ()
+
+
+def given(raw: Raw) -> bool:
+    """Whether an optional piece of JSON was given."""
+    return bytes(raw) != b"null"
