@@ -58,22 +58,19 @@ def test_line_breaks_of_either_kind_and_a_missing_last_one_make_no_difference(re
 def test_a_stream_that_ends_early_says_so_and_what_had_arrived_is_a_beginning(recording: Recording, data: st.DataObject) -> None:
     stream = recording.stream
     cut = data.draw(st.integers(min_value=0, max_value=stream.index(recording.end)))
-    end = stream.rfind(b"\n\n", 0, cut) + 2
     decoding = decoder(recording.wire, recording.card)
-    decoding.feed(stream[: end if end > 1 else 0])
+    decoding.feed(stream[:cut])
     with pytest.raises(WireError, match="the stream ended before the reply was whole"):
         decoding.finish()
     whole = read(recording, [stream])[1]
     arrived = decoding.partial()
     assert len(arrived.parts) <= len(whole.parts)
     for part, last in zip(arrived.parts, whole.parts, strict=False):
-        match part, last:
-            case (Text(), Text()) | (Thinking(), Thinking()):
-                assert last.text.startswith(part.text)
-            case ToolCall(), ToolCall():
-                assert (part.call_id, part.tool) == (last.call_id, last.tool)
-            case _:
-                assert type(part) is type(last)
+        assert type(part) is type(last)
+        if isinstance(part, Text | Thinking) and isinstance(last, Text | Thinking):
+            assert last.text.startswith(part.text)
+        if isinstance(part, ToolCall) and isinstance(last, ToolCall):
+            assert (part.call_id, part.tool) == (last.call_id, last.tool)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

@@ -45,11 +45,19 @@ class Decoder:
 
     def finish(self) -> ModelReplied:
         """The whole reply; a stream that ended early is a `WireError`."""
-        self._take(self._parser.close())
+        last = self._parser.close()
+        try:
+            self._take(last)
+        except WireError as error:
+            # The last event has no end: what is wrong with it is that the rest never came.
+            raise self._early() from error
         if not self._assembler.complete:
-            how = "after it said that it was done" if self._done else "before the reply was whole"
-            raise WireError(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
+            raise self._early()
         return self._assembler.reply()
+
+    def _early(self) -> WireError:
+        how = "after it said that it was done" if self._done else "before the reply was whole"
+        return WireError(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
 
     def partial(self) -> ModelReplied:
         """What had arrived when the stream broke."""

@@ -1,0 +1,55 @@
+"""A model that answers from recorded bytes, in the exact form in which a provider once sent them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from palimpsest.core.errors import BadInput, ProviderError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Text
+from palimpsest.core.ports import Sendable
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.deltas import TextDelta
+from palimpsest.wire.stream import decode_response, decoder
+
+_CHUNK = 4096
+
+
+class Recorded:
+    """Answers each request with the next recording of the card's wire: a stream of events, or one JSON object."""
+
+    def __init__(self, card: ModelCard, *recordings: Path) -> None:
+        self._card = card
+        self._recordings = recordings
+        self.requests: list[Sendable] = []
+
+    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+        """Text as it came, and last the whole reply."""
+        asked = len(self.requests)
+        self.requests.append(request)
+        if request.wire != self._card.wire:
+            raise BadInput(f"the recordings are of the wire {self._card.wire} and the request is of {request.wire}", where=self._card.name)
+        if asked >= len(self._recordings):
+            raise ProviderError(
+                f"there are {len(self._recordings)} recordings and this is request {asked + 1}; record one more", where=self._card.name
+            )
+        data = _read(self._recordings[asked])
+        if data.lstrip().startswith(b"{"):
+            reply = decode_response(self._card.wire, data, self._card)
+            for part in reply.parts:
+                if isinstance(part, Text):
+                    yield part.text
+            yield reply
+            return
+        decoding = decoder(self._card.wire, self._card)
+        for start in range(0, len(data), _CHUNK):
+            for delta in decoding.feed(data[start : start + _CHUNK]):
+                if isinstance(delta, TextDelta) and delta.text:
+                    yield delta.text
+        yield decoding.finish()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"the recording cannot be read ({error.strerror})", where=str(path)) from error
