@@ -34,7 +34,7 @@ def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: l
     whole = left[: left.rfind(b"\n") + 1]
     assert [size for _, _, size, _ in shelf.stats()] == [len(left)]
     again = shelf.open("one", write=True)
-    assert (again.read(0, 1000), again.torn, again.size) == (whole, left[len(whole) :], len(whole))
+    assert (again.read(0, 1000), again.cut, again.size) == (whole, left[len(whole) :], len(whole))
     assert [size for _, _, size, _ in shelf.stats()] == [len(whole)]
 
 
@@ -51,17 +51,28 @@ def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_unless_told() -> None:
     assert shelf.open("one").load_checkpoint() is None
 
 
-def test_a_disk_that_refuses_makes_the_session_read_only() -> None:
+def test_a_sync_that_fails_makes_the_session_read_only() -> None:
     shelf = MemoryShelf()
     lines = shelf.create("one")
     lines.append(b"x\n")
-    lines.fail()
-    with pytest.raises(StoreError, match="memory:one: No space left on device"):
+    lines.fail("Input/output error")
+    with pytest.raises(StoreError, match="memory:one: Input/output error"):
         lines.sync()
-    with pytest.raises(ReadOnly, match=r"memory:one: an earlier write failed \(No space left on device\)"):
+    with pytest.raises(ReadOnly, match=r"memory:one: an earlier sync failed \(Input/output error\)"):
         lines.append(b"y\n")
     lines.crash()
     assert shelf.open("one").size == 0
+
+
+def test_a_full_disk_takes_no_line_until_there_is_room() -> None:
+    lines = MemoryShelf().create("one")
+    lines.append(b"x\n")
+    lines.fail()
+    with pytest.raises(StoreError, match="memory:one: No space left on device"):
+        lines.append(b"y\n")
+    lines.save_checkpoint(b"lost")
+    lines.fail("")
+    assert (lines.append(b"z\n"), lines.read(0, 9), lines.load_checkpoint()) == (2, b"x\nz\n", None)
 
 
 def test_each_change_moves_the_time_of_the_file() -> None:

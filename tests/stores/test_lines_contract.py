@@ -5,12 +5,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palimpsest.core.errors import BadInput, Locked, ReadOnly
+from palimpsest.core.errors import BadInput, Locked, ReadOnly, StoreError
 from palimpsest.core.ports import Shelf
 from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.jsonl import JsonlShelf
 
 Factory = Callable[[Path], Shelf]
-SHELVES: dict[str, Factory] = {"memory": lambda _: MemoryShelf(), "memory in small runs": lambda _: MemoryShelf(run=8)}
+SHELVES: dict[str, Factory] = {
+    "memory": lambda _: MemoryShelf(),
+    "memory in small runs": lambda _: MemoryShelf(run=8),
+    "jsonl": lambda folder: JsonlShelf(folder / "sessions"),
+}
 
 
 @pytest.fixture(params=SHELVES)
@@ -27,7 +32,7 @@ def test_a_line_is_found_where_append_said(shelf: Shelf) -> None:
     lines.close()
 
 
-LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"") + b"\n")
+LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b"") + b"\n")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -83,14 +88,28 @@ def test_who_opened_for_reading_cannot_append(shelf: Shelf) -> None:
     reader = shelf.open("one")
     with pytest.raises(ReadOnly):
         reader.append(b"x\n")
+    reader.save_checkpoint(b"not mine")
+    reader.sync()
+    assert reader.load_checkpoint() is None
     reader.close()
+
+
+def test_a_reader_sees_what_was_there_when_it_came(shelf: Shelf) -> None:
+    lines = shelf.create("one")
+    lines.append(b"first\n")
+    reader = shelf.open("one")
+    lines.append(b"second\n")
+    assert (reader.size, reader.read(0, 100), list(reader.chunks())) == (6, b"first\n", [(0, b"first\n")])
+    assert shelf.open("one").size == 13
+    lines.close()
 
 
 def test_who_has_closed_cannot_append(shelf: Shelf) -> None:
     lines = shelf.create("one")
     lines.close()
-    with pytest.raises(ReadOnly):
+    with pytest.raises(StoreError):
         lines.append(b"x\n")
+    assert shelf.open("one").size == 0
 
 
 def test_the_newest_checkpoint_is_read_back(shelf: Shelf) -> None:

@@ -1,0 +1,195 @@
+"""The index of all sessions: which there are, and where a word stands; it can always be made anew from the logs."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Self, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from palimpsest.core.codec import decode_line
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.ports import Lines
+from palimpsest.stores.database import Database, is_damaged, is_unwritable
+from palimpsest.stores.refresh import ROW_COLUMNS, SCHEMA, VERSION, Progress, Refresher, RefreshReport, Stated, known_stats, row_of
+from palimpsest.stores.units import SessionRow, UnitKind, units_of
+from palimpsest.stores.words import Query, read_query, snippet
+
+T = TypeVar("T")
+_OPEN_LOGS = 32
+_FEW = 10_000
+
+
+class Hit(Struct, frozen=True):
+    """A readable piece that matches: whose it is, what it is, when it came, and the text round the match."""
+
+    session: str
+    seq: int
+    item: str
+    kind: UnitKind
+    at: int
+    snippet: str
+
+
+Hits: TypeAlias = list[Hit]
+Rows: TypeAlias = list[SessionRow]
+_Found: TypeAlias = tuple[str, int, str, UnitKind, int, int, int]
+
+
+def selection(
+    match: str,
+    *,
+    ranked: bool = False,
+    limit: int = 20,
+    session: str | None = None,
+    kind: UnitKind | None = None,
+    before: int | None = None,
+    after: int | None = None,
+) -> tuple[str, tuple[str | int, ...]]:
+    """The statement of a search, and its values; by number downwards SQLite stops at the limit and sorts nothing."""
+    conditions: list[tuple[str, str | int | None]] = [
+        ("u.session = (SELECT num FROM sessions WHERE id = ?)", session),
+        # Without this range, a frequent word would be looked up in every session.
+        ("words.rowid >= (SELECT first_unit FROM sessions WHERE id = ?)", session),
+        ("words.rowid <= (SELECT last_unit FROM sessions WHERE id = ?)", session),
+        ("u.kind = ?", kind),
+        ("u.at < ?", before),
+        ("u.at >= ?", after),
+    ]
+    where = "".join(f" AND {text}" for text, value in conditions if value is not None)
+    order = "rank" if ranked else "words.rowid DESC"
+    statement = f"""SELECT s.id, u.seq, u.item, u.kind, u.at, u.start, u.length
+        FROM words CROSS JOIN units u ON u.num = words.rowid CROSS JOIN sessions s ON s.num = u.session
+        WHERE words MATCH ?{where} ORDER BY {order} LIMIT ?"""  # noqa: S608 - made of the constants above
+    return statement, (match, *(value for _, value in conditions if value is not None), limit)
+
+
+class Index:
+    """What can be searched and listed without reading the logs.
+
+    Nothing here is on the way of an append. Call `refresh` before a search that must see the newest lines; `list` does so by itself.
+    `note` says why the index is in memory, when it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], shelf: Stated) -> None:
+        self._shelf = shelf
+        self._database = Database(path, SCHEMA, VERSION)
+        self._logs: dict[str, Lines] = {}
+
+    @property
+    def note(self) -> str:
+        """Why the index is kept in memory; empty when it is not."""
+        return self._database.note
+
+    def stats_changed(self) -> bool:
+        """Whether some log is not as the index last saw it; no file is opened."""
+        return self._guarded(self._stats_changed)
+
+    def _stats_changed(self) -> bool:
+        return {session: (size, mtime) for session, _, size, mtime in self._shelf.stats()} != known_stats(self._database.connection)
+
+    def refresh(self, progress: Progress | None = None) -> RefreshReport:
+        """Read what is new in the logs; a log that cannot be read is reported and stops nothing."""
+        return self._guarded(lambda: self._refresh(progress))
+
+    def _refresh(self, progress: Progress | None) -> RefreshReport:
+        self._close_logs()
+        report = Refresher(self._database, self._shelf, progress).run()
+        counts: dict[str, int] = dict(self._database.connection.execute("SELECT name, value FROM counts"))
+        if counts["dead"] > max(_FEW, counts["next"] // 3):
+            return self._rebuild(progress)
+        return report
+
+    def rebuild(self, progress: Progress | None = None) -> RefreshReport:
+        """Make the index anew from the logs. After a redaction this is what takes the redacted words out of the index."""
+        return self._guarded(lambda: self._rebuild(progress))
+
+    def _rebuild(self, progress: Progress | None) -> RefreshReport:
+        self._close_logs()
+        self._database.wipe()
+        return Refresher(self._database, self._shelf, progress).run()
+
+    def list(self) -> Rows:
+        """All sessions in which something happened, the one with the newest event first."""
+        if self.stats_changed():
+            self.refresh()
+        return self._guarded(self._list)
+
+    def _list(self) -> Rows:
+        found = self._database.connection.execute(f"SELECT {ROW_COLUMNS} FROM sessions WHERE events > 0 ORDER BY updated DESC, id")  # noqa: S608 - names
+        return [row_of(values) for values in found]
+
+    def search(
+        self,
+        query: str,
+        *,
+        ranked: bool = False,
+        limit: int = 20,
+        session: str | None = None,
+        kind: UnitKind | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        marks: tuple[str, str] = ("[", "]"),
+        width: int = 160,
+    ) -> Hits:
+        """Pieces with all words of the query: "quoted phrases", prefix* and -not; anything else is taken as words.
+
+        Newest first means last indexed first: within a session by event; between sessions by when their new lines were indexed,
+        which for sessions read in one go is the time of their last change. `ranked` puts the best match first. `before` and `after`
+        are milliseconds since 1970, `after` itself included.
+        """
+        wanted = read_query(query)
+        if not wanted.match:
+            return []
+        statement, values = selection(wanted.match, ranked=ranked, limit=limit, session=session, kind=kind, before=before, after=after)
+        found: list[_Found] = self._guarded(lambda: self._database.connection.execute(statement, values).fetchall())
+        return [self._hit(one, wanted, marks, width) for one in found]
+
+    def _hit(self, found: _Found, query: Query, marks: tuple[str, str], width: int) -> Hit:
+        session, seq, item, kind, at, start, length = found
+        try:
+            event = decode_line(self._log(session).read(start, length), session, start)
+        except (PalimpsestError, OSError):
+            return Hit(session, seq, item, kind, at, "")
+        text = next((unit.text for unit in units_of(event) if (unit.item, unit.kind) == (item, kind)), "")
+        return Hit(session, seq, item, kind, at, snippet(query.wanted, text, marks, width))
+
+    def _log(self, session: str) -> Lines:
+        """A log held open for the snippets of this and the next searches."""
+        lines = self._logs.pop(session, None) or self._shelf.open(session)
+        self._logs[session] = lines
+        if len(self._logs) > _OPEN_LOGS:
+            self._logs.pop(next(iter(self._logs))).close()
+        return lines
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        """Do something with the database; a damaged one is made anew first, and one that cannot be written is left for memory."""
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if is_damaged(error):
+                self._database.renew()
+            elif is_unwritable(error) and not self._database.note:
+                self._database.give_up(str(error))
+            else:
+                raise self._database.refused(error) from error
+        try:
+            self._refresh(None)
+            return work()
+        except sqlite3.Error as error:
+            raise self._database.refused(error) from error
+
+    def _close_logs(self) -> None:
+        while self._logs:
+            self._logs.popitem()[1].close()
+
+    def close(self) -> None:
+        """Let go of the database and of the logs."""
+        self._close_logs()
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

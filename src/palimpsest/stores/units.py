@@ -1,0 +1,161 @@
+"""What an event gives to the index: readable pieces to search, and numbers for the list of sessions."""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, structs
+
+from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put, Unmask
+from palimpsest.core.events import (
+    ContextStated,
+    Event,
+    ModelReplied,
+    ModelSwitched,
+    NoteForgotten,
+    NoteSaved,
+    NotesTaken,
+    Place,
+    SessionOpened,
+    SideCalled,
+    Titled,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Kind, text_of
+from palimpsest.core.project import pieces_of
+
+UnitKind: TypeAlias = Kind | Literal["note", "title"]
+_TITLE = 80
+# The largest number a database can hold.
+_MOST = 2**63 - 1
+
+
+class Unit(Struct, frozen=True, gc=False):
+    """One readable piece of an event; `item` is empty when it is no item of a view."""
+
+    item: str
+    kind: UnitKind
+    text: str
+
+
+class SessionRow(Struct, frozen=True):
+    """One session in a list. `turns` counts what the user began; `tokens` is all that models read and wrote, by model in `usage`.
+
+    The title is the one it was given, else the first line that the user said. A fork counts its own events only.
+    """
+
+    id: str
+    path: str = ""
+    title: str = ""
+    origin: str = ""
+    cwd: str = ""
+    model: str = ""
+    profile: str = ""
+    created: int = 0
+    updated: int = 0
+    events: int = 0
+    turns: int = 0
+    tokens: int = 0
+    usage: dict[str, Usage] = {}
+    base: Place | None = None
+    opener: Place | None = None
+
+
+def units_of(event: Event) -> Iterator[Unit]:
+    """The readable pieces of an event; stated heads are left out, for they are the same in every session."""
+    body, seq = event.body, event.seq
+    match body:
+        case ViewEdited():
+            for index, edit in enumerate(body.edits):
+                yield from _units_of_edit(f"{seq}.{index}", edit)
+        case NotesTaken():
+            yield Unit("", "note", body.text)
+        case NoteSaved() | NoteForgotten():
+            yield Unit("", "note", f"{body.name} {body.reason}")
+        case Titled():
+            yield Unit("", "title", " ".join((body.title, *body.tags)))
+        case _:
+            first = len(body.head or ()) if isinstance(body, ContextStated) else 0
+            for number, piece in enumerate(pieces_of(body)):
+                text = text_of(piece.content)
+                if number >= first and text:
+                    yield Unit(f"{seq}.{number}", piece.kind, text)
+
+
+def _units_of_edit(prefix: str, edit: Edit) -> Iterator[Unit]:
+    match edit:
+        case Fold():
+            into = edit.into
+        case Insert():
+            into = edit.contents
+        case Mask() | Unmask():
+            return
+    for number, piece in enumerate(into):
+        if isinstance(piece, Put) and (text := text_of(piece.content)):
+            yield Unit(f"{prefix}.{number}", piece.kind, text)
+
+
+class Tally:
+    """The row of a session in the making, from its first event or from where it was left."""
+
+    def __init__(self, row: SessionRow) -> None:
+        self._start = row
+        self._changes: dict[str, object] = {}
+        self.title, self.model, self.updated = row.title, row.model, row.updated
+        self.events, self.turns = row.events, row.turns
+        self.usage = dict(row.usage)
+
+    @property
+    def row(self) -> SessionRow:
+        """What has been counted so far."""
+        return structs.replace(
+            self._start,
+            **self._changes,
+            title=self.title,
+            model=self.model,
+            updated=self.updated,
+            events=self.events,
+            turns=self.turns,
+            tokens=min(_MOST, sum(usage.total for usage in self.usage.values())),
+            usage=self.usage,
+        )
+
+    def take(self, event: Event) -> None:
+        """Count one more event."""
+        if self.events == 0:
+            self._changes["created"] = event.at
+        self.events += 1
+        self.updated = max(self.updated, event.at)
+        match event.body:
+            case SessionOpened() as body:
+                self._changes |= {"origin": body.origin, "cwd": body.cwd, "profile": body.profile, "base": body.base, "opener": body.opener}
+                self.model = body.model
+            case UserSaid() as body:
+                self.turns += not body.steering
+                if not self.title:
+                    self.title = _first_line(" ".join(text_of(part) for part in body.parts))
+            case ModelReplied() as body:
+                self.model = body.model or self.model
+                self._spend(self.model, body.usage)
+            case SideCalled() as body:
+                self._spend(body.model, body.usage)
+            case ModelSwitched() as body:
+                self.model = body.model
+            case Titled() as body:
+                self.title = body.title
+            case _:
+                pass
+
+    def _spend(self, model: str, usage: Usage) -> None:
+        if usage.total:
+            self.usage[model] = _sum(self.usage[model], usage) if model in self.usage else usage
+
+
+def _sum(one: Usage, two: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
