@@ -89,6 +89,12 @@ def learn(calibration: Calibration, model: str, estimated: int, reported: int) -
     """The calibration after one more call; `estimated` is unscaled, and calls too small to teach anything change nothing."""
     if estimated < SMALLEST_LESSON or reported <= 0:
         return calibration
-    before = calibration.models.get(model, Learned())
-    after = Learned(before.estimated * _FADE + estimated, before.reported * _FADE + reported)
+    after = taught(calibration.models.get(model), estimated, reported)
     return Calibration({**calibration.models, model: after})
+
+
+def taught(before: Learned | None, estimated: int, reported: int) -> Learned:
+    """Fading sums after one more call."""
+    if before is None:
+        return Learned(estimated, reported)
+    return Learned(before.estimated * _FADE + estimated, before.reported * _FADE + reported)

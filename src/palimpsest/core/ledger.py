@@ -1,0 +1,140 @@
+"""What was spent: tokens by model and purpose, on every branch of a log."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Final, Self
+
+from palimpsest.core.events import CallStarted, Event, ModelReplied, SideCalled, Usage
+from palimpsest.core.items import Value
+from palimpsest.core.tokens import SMALLEST_LESSON, Calibration, Learned, taught
+
+# A call that never got its reply is remembered only while it is among the newest.
+OPEN_CALLS: Final = 64
+
+
+class Spending(Value, frozen=True, gc=False):
+    """Calls of one model for one purpose. `estimated` is what we thought those prompts had, unscaled, and `measured` what they had."""
+
+    model: str
+    purpose: str
+    calls: int = 0
+    usage: Usage = Usage()
+    estimated: int = 0
+    measured: int = 0
+
+
+class OpenCall(Value, frozen=True, gc=False):
+    """A call that has left and was not answered yet."""
+
+    seq: int
+    model: str
+    purpose: str
+    estimate: int = 0
+
+
+class Ledger(Value, frozen=True):
+    """All spendings of a log, what they taught about token estimates, and the calls still under way."""
+
+    spendings: tuple[Spending, ...] = ()
+    calibration: Calibration = Calibration()
+    open: tuple[OpenCall, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """How many calls were answered, side calls included."""
+        return sum(spending.calls for spending in self.spendings)
+
+    @property
+    def usage(self) -> Usage:
+        """Everything together."""
+        return total_of(spending.usage for spending in self.spendings)
+
+
+def total_of(usages: Iterable[Usage]) -> Usage:
+    """The sum of some usages."""
+    rows = [_row(usage) for usage in usages]
+    return Usage(*(sum(column) for column in zip(*rows, strict=True))) if rows else Usage()
+
+
+def _row(usage: Usage) -> tuple[int, int, int, int, int, int]:
+    return usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long, usage.output, usage.reasoning
+
+
+class LedgerTally:
+    """A ledger that is being counted, event by event."""
+
+    WATCHES: ClassVar[frozenset[type]] = frozenset({CallStarted, ModelReplied, SideCalled})
+
+    __slots__ = ("_learned", "_open", "_sums", "_value")
+
+    def __init__(self) -> None:
+        # Calls, the six parts of the usage, estimated, measured.
+        self._sums: dict[tuple[str, str], list[int]] = {}
+        self._learned: dict[str, Learned] = {}
+        self._open: dict[int, OpenCall] = {}
+        self._value: Ledger | None = None
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Self:
+        """A tally that goes on from a ledger."""
+        tally = cls()
+        for spending in ledger.spendings:
+            sums = [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
+            tally._sums[spending.model, spending.purpose] = sums
+        tally._learned = dict(ledger.calibration.models)
+        tally._open = {call.seq: call for call in ledger.open}
+        return tally
+
+    def take(self, event: Event) -> None:
+        """Count one event; those that cost nothing are passed over."""
+        body = event.body
+        if isinstance(body, ModelReplied):
+            self._answer(body)
+        elif isinstance(body, CallStarted):
+            self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, body.estimate)
+            if len(self._open) > OPEN_CALLS:
+                del self._open[next(iter(self._open))]
+        elif isinstance(body, SideCalled):
+            self._add(body.model, body.purpose, body.usage)
+        else:
+            return
+        self._value = None
+
+    def value(self) -> Ledger:
+        """The ledger up to the last event taken."""
+        if self._value is None:
+            spendings = tuple(
+                Spending(model, purpose, sums[0], Usage(*sums[1:7]), sums[7], sums[8]) for (model, purpose), sums in self._sums.items()
+            )
+            self._value = Ledger(spendings, Calibration(dict(self._learned)), tuple(self._open.values()))
+        return self._value
+
+    def _answer(self, reply: ModelReplied) -> None:
+        call = self._answered(reply.call)
+        if call is None:
+            self._add(reply.model, "turn", reply.usage)
+            return
+        sums = self._add(reply.model or call.model, call.purpose, reply.usage)
+        measured = reply.usage.prompt
+        if call.estimate and measured:
+            sums[7] += call.estimate
+            sums[8] += measured
+            if call.estimate >= SMALLEST_LESSON:
+                self._learned[call.model] = taught(self._learned.get(call.model), call.estimate, measured)
+
+    def _answered(self, seq: int | None) -> OpenCall | None:
+        if seq is not None:
+            return self._open.pop(seq, None)
+        return self._open.popitem()[1] if self._open else None
+
+    def _add(self, model: str, purpose: str, usage: Usage) -> list[int]:
+        sums = self._sums.get((model, purpose))
+        if sums is None:
+            sums = self._sums[model, purpose] = [0] * 9
+        sums[0] += 1
+        sums[1] += usage.input
+        sums[2] += usage.cache_read
+        sums[3] += usage.cache_write
+        sums[4] += usage.cache_write_long
+        sums[5] += usage.output
+        sums[6] += usage.reasoning
+        return sums

@@ -1,0 +1,124 @@
+"""How a session fares."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.events import Body, Event, Failed, ModelReplied, SideCalled, ToolReturned, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.health import Health, HealthTally
+from palimpsest.core.items import Text, ToolCall, ToolResult
+
+
+def _tally(*bodies: Body) -> HealthTally:
+    tally = HealthTally()
+    for seq, body in enumerate(bodies):
+        tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
+    return tally
+
+
+def _health(*bodies: Body) -> Health:
+    return _tally(*bodies).value()
+
+
+def _calls(*tools: str) -> ModelReplied:
+    return ModelReplied(tuple(ToolCall(f"call-{tool}", tool, "{}") for tool in tools))
+
+
+SAID = UserSaid((Text("go on"),))
+FOLDED = ViewEdited((Fold("1.0", "2.0"),), by="summarize")
+MASKED = ViewEdited((Mask(("1.0",), "gone"),), by="clear_results")
+FAILED = Failed("summary", "provider", by="summarize")
+
+
+def test_failures_in_a_row_open_the_circuit_at_three() -> None:
+    assert [_health(*[FAILED] * times).is_open("summarize") for times in (2, 3)] == [False, True]
+
+
+def test_a_success_of_the_same_policy_closes_the_circuit() -> None:
+    assert _health(FAILED, FAILED, FAILED, FOLDED).failures == {}
+
+
+def test_a_success_of_another_policy_changes_nothing() -> None:
+    assert _health(FAILED, FAILED, MASKED, FAILED).failures == {"summarize": 3}
+
+
+def test_a_failure_of_no_policy_is_nobodys() -> None:
+    assert _health(Failed("call", "provider")) == Health()
+
+
+def test_folds_are_counted_within_a_turn_and_masks_are_not() -> None:
+    assert _health(SAID, FOLDED, MASKED, FOLDED).folds == 2
+    assert _health(SAID, FOLDED, TurnEnded()).folds == 0
+    assert _health(SAID, FOLDED, SAID).folds == 0
+
+
+def test_steering_does_not_begin_a_turn() -> None:
+    health = _health(SAID, FOLDED, UserSaid((Text("no, the other one"),), steering=True))
+    assert (health.turns, health.folds) == (1, 1)
+
+
+def test_a_fold_that_was_asked_for_does_not_count() -> None:
+    assert _health(SAID, ViewEdited(FOLDED.edits, by="summarize", moment="asked")).folds == 0
+
+
+def test_an_overflow_is_remembered_until_the_next_fold() -> None:
+    too_long = Failed("call", "too_long")
+    assert [_health(*bodies).overflow for bodies in ((too_long,), (too_long, MASKED), (too_long, FOLDED))] == [True, True, False]
+
+
+def test_turns_calls_and_the_time_of_the_last_reply_are_known() -> None:
+    health = _health(SAID, _calls(), _calls(), SideCalled("title", "m"))
+    assert (health.turns, health.calls, health.replied_at) == (1, 2, 1_002)
+
+
+def test_tool_calls_are_open_until_they_return() -> None:
+    replied = _calls("read", "bash", "grep")
+    returned = ToolReturned(ToolResult("call-bash"))
+    assert _health(replied).open_calls == ("call-read", "call-bash", "call-grep")
+    assert _health(replied, returned).open_calls == ("call-read", "call-grep")
+    assert _health(returned).open_calls == ()
+
+
+def test_the_counter_of_a_tool_is_zero_after_a_round_that_called_it_and_grows_by_one_a_round() -> None:
+    counters = [_health(*[_calls("todo", "read"), _calls("read"), _calls()][:rounds]).rounds_since("todo") for rounds in (1, 2, 3)]
+    assert counters == [0, 1, 2]
+    assert _health(_calls("todo", "read"), _calls("read"), _calls()).rounds == {"todo": 2, "read": 1}
+
+
+def test_a_tool_that_was_never_called_counts_from_the_start() -> None:
+    assert _health(_calls(), _calls("read"), _calls()).rounds_since("todo") == 3
+
+
+def test_an_event_without_bearing_leaves_the_very_same_health() -> None:
+    tally = _tally(SAID)
+    before = tally.value()
+    tally.take(Event(1, 0, 0, "", SideCalled("title", "m")))
+    assert tally.value() is before
+
+
+_bodies = st.sampled_from(
+    [
+        SAID,
+        FOLDED,
+        MASKED,
+        FAILED,
+        TurnEnded(),
+        Failed("call", "too_long"),
+        _calls("read"),
+        _calls("todo", "bash"),
+        ToolReturned(ToolResult("call-read")),
+    ]
+)
+
+
+@given(st.lists(_bodies, max_size=20), st.integers(0, 20))
+def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodies: list[Body], cut: int) -> None:
+    events = [Event(seq, seq - 1, 1_000 + seq, "", body) for seq, body in enumerate(bodies)]
+    first = HealthTally()
+    for event in events[:cut]:
+        first.take(event)
+    second = HealthTally.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Health))
+    for event in events[cut:]:
+        second.take(event)
+    assert second.value() == _health(*bodies)

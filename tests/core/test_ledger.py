@@ -1,0 +1,122 @@
+"""What was spent, by model and purpose."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, SideCalled, TurnEnded, Usage
+from palimpsest.core.ledger import OPEN_CALLS, Ledger, LedgerTally, OpenCall, Spending, total_of
+from palimpsest.core.tokens import Calibration, Learned
+
+
+def _tally(*bodies: Body) -> LedgerTally:
+    tally = LedgerTally()
+    for seq, body in enumerate(bodies):
+        tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
+    return tally
+
+
+def _ledger(*bodies: Body) -> Ledger:
+    return _tally(*bodies).value()
+
+
+USAGE = Usage(input=100, cache_read=2_000, cache_write=300, cache_write_long=50, output=40, reasoning=10)
+
+
+def test_a_reply_is_counted_under_the_model_and_purpose_of_its_call() -> None:
+    ledger = _ledger(CallStarted("gpt-5.5", "responses", estimate=2_000), ModelReplied((), call=0, usage=USAGE))
+    assert ledger == Ledger(
+        (Spending("gpt-5.5", "turn", 1, USAGE, estimated=2_000, measured=2_450),),
+        Calibration({"gpt-5.5": Learned(2_000, 2_450)}),
+    )
+
+
+def test_the_model_that_answered_is_charged_and_the_one_that_was_asked_is_calibrated() -> None:
+    ledger = _ledger(CallStarted("claude-x", "anthropic", estimate=2_000), ModelReplied((), call=0, usage=USAGE, model="claude-x-20260101"))
+    assert [spending.model for spending in ledger.spendings] == ["claude-x-20260101"]
+    assert list(ledger.calibration.models) == ["claude-x"]
+
+
+def test_an_imported_reply_without_a_call_is_counted_under_its_own_model() -> None:
+    assert _ledger(ModelReplied((), usage=USAGE, model="m")) == Ledger((Spending("m", "turn", 1, USAGE),))
+
+
+def test_side_calls_cost_all_the_same() -> None:
+    ledger = _ledger(SideCalled("title", "small", Usage(input=10, output=5)), SideCalled("title", "small", Usage(input=7)))
+    assert ledger == Ledger((Spending("small", "title", 2, Usage(input=17, output=5)),))
+
+
+def test_models_and_purposes_are_kept_apart_and_summed_in_the_total() -> None:
+    ledger = _ledger(
+        CallStarted("a", "chat"),
+        ModelReplied((), call=0, usage=USAGE),
+        CallStarted("b", "chat", purpose="summary"),
+        ModelReplied((), call=2, usage=USAGE),
+        SideCalled("title", "a", Usage(input=1)),
+    )
+    assert [(spending.model, spending.purpose) for spending in ledger.spendings] == [("a", "turn"), ("b", "summary"), ("a", "title")]
+    assert (ledger.calls, ledger.usage) == (3, Usage(201, 4_000, 600, 100, 80, 20))
+
+
+def test_a_call_under_way_is_part_of_the_ledger_until_it_is_answered() -> None:
+    started = _ledger(CallStarted("m", "chat", estimate=5_000, purpose="turn"))
+    assert started == Ledger(open=(OpenCall(0, "m", "turn", 5_000),))
+    assert LedgerTally.of(started).value() == started
+
+
+def test_a_reply_that_names_no_call_answers_the_newest_one() -> None:
+    ledger = _ledger(CallStarted("old", "chat"), CallStarted("new", "chat"), ModelReplied((), usage=USAGE))
+    assert [spending.model for spending in ledger.spendings] == ["new"]
+    assert [call.model for call in ledger.open] == ["old"]
+
+
+def test_calls_that_are_never_answered_do_not_pile_up() -> None:
+    ledger = _ledger(*[CallStarted("m", "chat")] * (OPEN_CALLS + 10))
+    assert [call.seq for call in ledger.open] == list(range(10, OPEN_CALLS + 10))
+
+
+def test_small_calls_are_summed_but_teach_nothing() -> None:
+    ledger = _ledger(CallStarted("m", "chat", estimate=999), ModelReplied((), call=0, usage=USAGE))
+    assert (ledger.spendings[0].estimated, ledger.spendings[0].measured, ledger.calibration) == (999, 2_450, Calibration())
+
+
+def test_a_reply_without_usage_is_neither_estimated_nor_measured() -> None:
+    ledger = _ledger(CallStarted("m", "chat", estimate=5_000), ModelReplied((), call=0))
+    assert ledger == Ledger((Spending("m", "turn", 1),))
+
+
+def test_an_event_that_costs_nothing_leaves_the_very_same_ledger() -> None:
+    tally = _tally(ModelReplied((), usage=USAGE, model="m"))
+    before = tally.value()
+    tally.take(Event(1, 0, 0, "", TurnEnded()))
+    assert tally.value() is before
+
+
+def test_no_usage_sums_to_nothing() -> None:
+    assert (total_of([]), Ledger().usage) == (Usage(), Usage())
+
+
+_counts = st.integers(0, 5_000)
+_bodies = st.one_of(
+    st.builds(CallStarted, model=st.sampled_from("ab"), wire=st.just("chat"), estimate=_counts),
+    st.builds(
+        ModelReplied,
+        parts=st.just(()),
+        call=st.none() | st.integers(0, 30),
+        model=st.sampled_from(["", "a", "c"]),
+        usage=st.builds(Usage, input=_counts, output=_counts),
+    ),
+    st.builds(SideCalled, purpose=st.sampled_from(["title", "notes"]), model=st.sampled_from("ab"), usage=st.builds(Usage, input=_counts)),
+)
+
+
+@given(st.lists(_bodies, max_size=30), st.integers(0, 30))
+def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodies: list[Body], cut: int) -> None:
+    events = [Event(seq, seq - 1, 0, "", body) for seq, body in enumerate(bodies)]
+    first = LedgerTally()
+    for event in events[:cut]:
+        first.take(event)
+    second = LedgerTally.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Ledger))
+    for event in events[cut:]:
+        second.take(event)
+    assert second.value() == _ledger(*bodies)
