@@ -6,7 +6,7 @@ from msgspec import Raw
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message, alternate
-from palimpsest.wire.args import object_of, tool_name, type_of
+from palimpsest.wire.args import object_of, pair_key, tool_name, type_of
 from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
@@ -60,7 +60,7 @@ class AnthropicWire:
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, "claude")
                 block = {"type": "tool_use", "id": name, "name": tool_name(content.tool), "input": Raw(object_of(content))}
-                return Fragment(item, Place.CALL, dump(block), f":{content.call_id}", name, content.form)
+                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
@@ -79,11 +79,12 @@ class AnthropicWire:
             case (Text(text=text),):
                 block["content"] = text
             case parts:
-                block["content"] = [Raw(each) for part in parts if (each := self._part(part))]
+                if shown := [Raw(each) for part in parts if (each := self._part(part))]:
+                    block["content"] = shown
         if content.error:
             block["is_error"] = True
         erased = item.mask is not None and item.mask.form == "cached"
-        return Fragment(item, Place.RESULT, dump(block), f":{content.call_id}", name, content.form, erased=erased)
+        return Fragment(item, Place.RESULT, dump(block), pair_key(content.call_id), name, content.form, erased=erased)
 
     def _part(self, part: Part) -> bytes:
         match part:
@@ -126,8 +127,9 @@ class AnthropicWire:
         if self._card.cache_edits:
             chunks.append(cache_edits(fragments))
         chunks += (self._suffix, b"}")
-        marks = tuple(label(spot, messages) for spot in marked)
-        return Assembled(b"".join(chunks), marks, touches)
+        # What was inserted has no id, or that of the call it answers.
+        marks = dict.fromkeys(name for spot in marked if (name := label(spot, messages)))
+        return Assembled(b"".join(chunks), tuple(marks), touches)
 
     def _add_system(self, chunks: list[bytes], heads: list[Fragment], marked: tuple[Spot, ...]) -> None:
         if not heads:

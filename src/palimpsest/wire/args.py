@@ -9,6 +9,8 @@ from palimpsest.wire.fragments import dump
 
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 64
+NAMELESS = "call"
+"""The id of a call that came without one."""
 
 
 def object_of(call: ToolCall) -> bytes:
@@ -27,6 +29,11 @@ def is_object(text: str) -> bool:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, UnicodeError):
         return False
+
+
+def pair_key(call_id: str, form: Form | None = None) -> str:
+    """What a call and its result share; where the wire tells kinds apart, the kind is part of it."""
+    return f"{family(form) if form else ''}:{call_id or NAMELESS}"
 
 
 def family(form: Form) -> str:

@@ -3,7 +3,7 @@
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import alternate
-from palimpsest.wire.args import object_of, tool_name
+from palimpsest.wire.args import object_of, pair_key, tool_name
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
@@ -60,7 +60,7 @@ class ChatWire:
                 name = wire_id or scrubbed(content.call_id, self._card.call_ids)
                 called = {"name": tool_name(content.tool), "arguments": object_of(content).decode()}
                 body = dump({"id": name, "type": "function", "function": called})
-                return Fragment(item, Place.CALL, body, f":{content.call_id}", name, content.form)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
@@ -82,7 +82,7 @@ class ChatWire:
             aside = b",".join((dump({"type": "text", "text": f"[from the result of call {name}]"}), *shown))
             output = output or "[shown in the next message]"
         body = b"," + dump({"role": "tool", "tool_call_id": name, "content": output})
-        return Fragment(item, Place.RESULT, body, f":{content.call_id}", name, content.form, aside=aside)
+        return Fragment(item, Place.RESULT, body, pair_key(content.call_id), name, content.form, aside=aside)
 
     def _media(self, part: Image | Document) -> bytes:
         url = url_of(part, self._fetch)

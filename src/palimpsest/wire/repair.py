@@ -8,6 +8,7 @@ from itertools import count
 from typing import Literal
 
 from palimpsest.core.items import Form, Item, Text, ToolResult
+from palimpsest.wire.args import NAMELESS
 from palimpsest.wire.fragments import Fragment, Place
 from palimpsest.wire.request import Case, Touch
 
@@ -128,9 +129,9 @@ def scrubbed(call_id: str, rule: Literal["any", "claude", "mistral"]) -> str:
     """A call id in the letters that a provider accepts."""
     match rule:
         case "any":
-            return call_id or "call"
+            return call_id or NAMELESS
         case "claude":
-            return _NOT_CLAUDE.sub("_", call_id) or "call"
+            return _NOT_CLAUDE.sub("_", call_id) or NAMELESS
         case "mistral":
             return _NOT_MISTRAL.sub("", call_id)[:_MISTRAL_LENGTH].ljust(_MISTRAL_LENGTH, "0")
 

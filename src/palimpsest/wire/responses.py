@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.args import family, is_object, object_of, tool_name, type_of
+from palimpsest.wire.args import family, is_object, object_of, pair_key, tool_name, type_of
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
@@ -95,8 +95,11 @@ class ResponsesWire:
 
     def _call(self, item: Item, content: ToolCall, wire_id: str) -> Fragment:
         name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-        key = f"{family(content.form)}:{content.call_id}"
+        key = pair_key(content.call_id, content.form)
         fields: dict[str, object] = {"call_id": name}
+        if not content.call_id and content.form in {"shell", "search"}:
+            # The server ran it itself: it names no call and waits for no output.
+            key, fields = "", {}
         match content.form:
             case "json":
                 kind = "function_call"
@@ -109,7 +112,7 @@ class ResponsesWire:
                 fields |= {"status": "completed", "action": _action(content)}
             case "search":
                 kind = "tool_search_call"
-                fields |= {"status": "completed", "execution": "client", "arguments": Raw(object_of(content))}
+                fields |= {"status": "completed", "execution": "client" if fields else "server", "arguments": Raw(object_of(content))}
         return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form)
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
@@ -127,7 +130,7 @@ class ResponsesWire:
         return Fragment(item, Place.RESULT, self._item(kind, content.ref, fields), *self._pair(content, name))
 
     def _pair(self, content: ToolResult, name: str) -> tuple[str, str, Form]:
-        key = f"{family(content.form)}:{content.call_id}" if content.call_id else ""
+        key = pair_key(content.call_id, content.form) if content.call_id else ""
         return key, name, content.form
 
     def _output(self, content: ToolResult) -> object:
