@@ -1,0 +1,1 @@
+"""Sessions made up, replayed, priced and measured."""
