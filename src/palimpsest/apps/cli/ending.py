@@ -1,0 +1,85 @@
+"""How a command line ends: exit codes, and errors as one line or one JSON value, never as a traceback for a user's mistake."""
+
+import json
+import os
+import sys
+from typing import NoReturn
+
+import click
+from click.shell_completion import shell_complete
+
+from palimpsest.core.errors import PalimpsestError
+
+FINDINGS = 1
+WRONG = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
+    """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted."""
+    words = sys.argv[1:] if argv is None else argv
+    _speak_any_letter()
+    instruction = os.environ.get("_PAL_COMPLETE")
+    if instruction:
+        sys.exit(shell_complete(cli, {}, "pal", "_PAL_COMPLETE", instruction))
+    try:
+        code = _run(cli, words)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        _silence()
+        code = BROKEN_PIPE
+    except OSError as error:
+        # Commands turn the refusals of a disk into errors of their own; what arrives here is standard output itself, as a rule.
+        _silence()
+        place = error.filename if isinstance(error.filename, str) else "output"
+        click.echo(f"pal: {place}: {error.strerror or error}", err=True)
+        code = WRONG
+    sys.exit(code)
+
+
+def _run(cli: click.Command, words: list[str]) -> int:
+    try:
+        with cli.make_context("pal", list(words)) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return WRONG
+    except click.UsageError as error:
+        name = error.ctx.command_path if error.ctx is not None else "pal"
+        return _say(words, "usage", f"{error.format_message().rstrip('.')}; see `{name} --help`", name.removeprefix("pal").strip())
+    except click.ClickException as error:
+        return _say(words, "usage", error.format_message(), "")
+    except PalimpsestError as error:
+        return _say(words, error.kind, error.message, error.where)
+    return 0
+
+
+def _say(words: list[str], kind: str, message: str, where: str) -> int:
+    options = words[: words.index("--")] if "--" in words else words
+    if "--json" in options:
+        click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where}}, ensure_ascii=False))
+    else:
+        line = f"pal: {where}: {message}" if where else f"pal: {message}"
+        click.echo(" ".join(line.split()), err=True)
+    return WRONG
+
+
+def _speak_any_letter() -> None:
+    """A terminal that cannot show a letter gets an escape for it instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _silence() -> None:
+    """Standard output is gone: keep the interpreter from trying once more at its exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None

@@ -1,0 +1,102 @@
+"""The `pal` command: a table of commands, each loaded when it is used."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from palimpsest.apps.cli.ending import run_to_the_end
+
+# Name: (module and attribute, one line of help). The table is all that `pal --help` needs, so no command's module is imported for it.
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Look": {
+        "sessions": ("sessions:sessions", "List sessions, newest first."),
+        "show": ("show:show", "Show a session, or any of its requests byte for byte."),
+        "context": ("context:context", "Show who fills the model's window."),
+        "search": ("search:search", "Find words in all sessions."),
+        "cards": ("cards:cards", "List known models with window and prices."),
+    },
+    "Change": {
+        "undo": ("undo:undo", "Take back an edit of the view."),
+        "restore": ("undo:restore", "Bring one hidden item back into the view."),
+        "rewind": ("branches:rewind", "Go back in the conversation; nothing is deleted."),
+        "fork": ("branches:fork", "Begin a new session from a point of another."),
+    },
+    "Keep": {
+        "verify": ("verify:verify", "Check logs for damage, and repair copies of them."),
+        "index": ("index:index", "Bring the search index up to date, or make it anew."),
+        "doctor": ("doctor:doctor", "Check this installation and its home folder."),
+        "completion": ("completion:completion", "Print the completion script of a shell."),
+    },
+    "Try": {
+        "demo": ("demo:demo", "See log, view, fold, audit and undo on a made-up session."),
+        "bench": ("bench:bench", "Measure this machine against the bars and the peers."),
+    },
+}
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, loaded now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        path = f"{__package__}.{module}"
+        try:
+            found: click.Command = getattr(import_module(path), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != path:
+                raise
+            raise click.UsageError(f"`pal {cmd_name}` is not part of this installation") from error
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, by section."""
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, text) in section.items()], col_max=14)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names from the table, so that pressing tab loads nothing."""
+        found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
+        """Run a command line to its end: whatever happens becomes one line and an exit code."""
+        run_to_the_end(self, None if args is None else list(args))
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - the signature of a click callback
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 - costs more than the rest of the help
+
+        click.echo(f"pal {version('palimpsest-agent')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nBegin with:\n  pal demo\n  pal sessions",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit.")
+def cli() -> None:
+    """Context you can audit, undo and price.
+
+    A session is named by its id, by a prefix of it that no other has, by the path of its file, or by `last`.
+    Everything lives in one folder, which PAL_HOME moves. Every command takes --json.
+    """
+
+
+def main() -> None:
+    """The entry point of `pal`."""
+    cli.main()

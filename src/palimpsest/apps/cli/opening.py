@@ -1,0 +1,55 @@
+"""Opening a session for a command, and weighing what it shows."""
+
+from palimpsest.apps.cli.home import Found, SystemClock
+from palimpsest.core.budget import Budget, used
+from palimpsest.core.budget_rules import palimpsest_budget
+from palimpsest.core.errors import BadInput
+from palimpsest.core.log import Log
+from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import palimpsest_size, tool_list_size
+from palimpsest.core.tokens import Calibration
+from palimpsest.core.view import View
+from palimpsest.stores.blobs import BlobFolder
+from palimpsest.wire.cards import ModelCard, card
+
+_USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
+
+
+def open_log(found: Found, *, write: bool = False) -> Log:
+    """The session, for reading or held for writing."""
+    return Log.open(found.shelf, found.session, SystemClock(), write=write)
+
+
+def scale_of(view: View, calibration: Calibration | None = None) -> Scale:
+    """Weighs items the way the model of a view counts, as far as that is known."""
+    learned = Calibration() if calibration is None else calibration
+    return Scale(palimpsest_size, learned.factor(view.model))
+
+
+def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
+    """The room of a model; one that has no card is taken for a usual one."""
+    try:
+        found = card(model, cards, window=window)
+    except BadInput:
+        return palimpsest_budget(window or _USUAL_WINDOW, _USUAL_REPLY)
+    return palimpsest_budget(min(found.window, found.input_limit or found.window), found.reply)
+
+
+def tools_tokens(view: View, blobs: BlobFolder, scale: Scale) -> int:
+    """What the tools of the last call take of the window."""
+    call = view.call
+    if call is None or not call.tools or call.tools not in blobs:
+        return 0
+    return scale.scaled(tool_list_size(blobs.get(call.tools)))
+
+
+def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
+    """Tokens of a view and the room there is; a view that does not fit is refused with both numbers."""
+    scale = scale_of(after, log.ledger.calibration)
+    tokens = used(after, scale, tools_tokens(after, found.blobs, scale))
+    budget = budget_of(after.model, cards)
+    room = budget.block_at or budget.window
+    if tokens >= room:
+        numbers = f"it would have {tokens:,} tokens, and of {budget.window:,} the model's window takes {room:,}"
+        raise BadInput(f"the view after this would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
+    return tokens, room

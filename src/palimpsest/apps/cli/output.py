@@ -1,0 +1,95 @@
+"""What commands print: JSON for programs, tables for people, progress for those who wait."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
+
+# Control characters of a log must not command the terminal; those that only lay text out are kept.
+_HARMLESS = {ord("\n"), ord("\t")}
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS}
+_CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
+
+
+def emit(value: object) -> None:
+    """One JSON value on standard output."""
+    click.echo(msgspec.json.encode(value).decode())
+
+
+def console(*, err: bool = False) -> Console:
+    """A console of the width it has, 80 columns where nobody says; colour only on a terminal that wants it."""
+    return Console(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def plain(text: str) -> str:
+    """Text from a log as it may go to a terminal: no control character gets through."""
+    return text.translate(_CONTROLS)
+
+
+def one_line(text: str, width: int) -> str:
+    """The beginning of a text on one line, at most so many columns wide."""
+    line = Text(" ".join(plain(text[: width * 8]).split()))
+    line.truncate(width, overflow="ellipsis")
+    return line.plain
+
+
+def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> Table:
+    """A table without frame; `right` columns are numbers, `keep` columns are never cut."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        kept = name in right or name in keep
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=True, overflow="fold" if kept else "ellipsis")
+    return made
+
+
+def when(at: int) -> str:
+    """A moment in local time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
+
+
+def short(number: int) -> str:
+    """A count in at most five characters: 950, 12k, 3.4M."""
+    if number < 10_000:
+        return str(number)
+    return f"{number // 1000}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
+
+
+def dollars(cost: float | None) -> str:
+    """A price for people."""
+    if cost is None:
+        return "?"
+    return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
+
+
+def _say_nothing(done: int, total: int) -> None:
+    return
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Tells a waiting person how far something is, after a second and only on a terminal."""
+    if not sys.stderr.isatty():
+        yield _say_nothing
+        return
+    begun = time.monotonic()
+    shown = False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - begun >= 1:
+            shown = True
+            click.echo(f"\r{what} {min(100, done * 100 // max(1, total)):3d} %", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)

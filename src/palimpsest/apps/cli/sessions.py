@@ -1,0 +1,84 @@
+"""`pal sessions`: what there is, newest first."""
+
+from collections.abc import Sequence
+
+import click
+from rich.text import Text
+
+from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.listing import print_listing
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line, progress, short, when
+from palimpsest.core.errors import BadInput
+from palimpsest.stores.sqlite import Index
+from palimpsest.stores.units import SessionRow
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.prices import ledger_cost
+
+_FEW = 20
+
+
+@click.command(epilog="\b\nExample:\n  pal sessions --limit 5")
+@click.option("--limit", type=click.IntRange(min=1), default=None, metavar="N", help=f"At most N sessions; {_FEW} where a person reads.")
+@click.option("--all", "everything", is_flag=True, help="All of them, sub-agents' sessions too.")
+@json_option
+def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
+    """List sessions, newest first.
+
+    Sessions of sub-agents are left out unless --all is given.
+    """
+    home = find_home()
+    found = list_sessions(home)
+    if not everything:
+        found = [row for row in found if row.opener is None]
+    count = len(found)
+    if limit is not None or not (everything or as_json):
+        found = found[: limit or _FEW]
+    cards = home.cards()
+    if as_json:
+        emit([as_builtins(row, cost_of(row, cards)) for row in found])
+        return
+    if not found:
+        click.echo("no sessions yet; `pal demo` shows what there is to see")
+        return
+    _print(found, cards)
+    if count > len(found):
+        click.echo(f"… and {count - len(found):,} more: --limit N or --all")
+
+
+def list_sessions(home: Home) -> list[SessionRow]:
+    """All sessions of a home, the index brought up to date first."""
+    with Index(home.index_path, home.shelf) as index:
+        if index.stats_changed():
+            with progress("reading new events") as tell:
+                report = index.refresh(tell)
+            for path, why in report.skipped:
+                click.echo(f"pal: {path}: {why}", err=True)
+        return index.list()
+
+
+def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
+    """What a session cost, or nothing when one of its models has no card."""
+    try:
+        return ledger_cost(row.usage.items(), cards).total
+    except BadInput:
+        return None
+
+
+def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
+    """A session as programs read it."""
+    names = ("id", "title", "origin", "cwd", "model", "profile", "created", "updated", "events", "turns", "tokens")
+    shape: dict[str, object] = {name: getattr(row, name) for name in names}
+    shape |= {"cost_usd": cost, "path": row.path}
+    if row.base is not None:
+        shape["base"] = {"session": row.base.session, "seq": row.base.seq}
+    return shape
+
+
+def _print(found: list[SessionRow], cards: tuple[ModelCard, ...]) -> None:
+    rows: list[tuple[Sequence[str], Text | None]] = []
+    for row in found:
+        price = dollars(cost_of(row, cards)) if row.usage else "-"
+        cells = (row.id, when(row.updated), one_line(row.model or "-", 24), f"{row.events:,}", short(row.tokens), price)
+        rows.append((cells, Text(one_line(row.title or "(untitled)", 76), style="dim" if not row.title else "")))
+    header = ("session", "when", "model", "events", "tokens", "cost")
+    print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))
