@@ -1,0 +1,178 @@
+"""All that a policy may look at, as values that each follow from the log."""
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.health import Health
+from palimpsest.core.items import Value
+from palimpsest.core.ledger import Ledger
+from palimpsest.core.scale import Scale
+from palimpsest.core.view import View
+
+Moment: TypeAlias = Literal[
+    "turn_starts", "before_call", "after_call", "folded", "turn_ends", "idle", "overflow", "asked", "switched", "resumed"
+]
+
+
+class CardPrices(Protocol):
+    """Dollars per million tokens; a cache price of `None` means that part is billed as input."""
+
+    @property
+    def input(self) -> float:
+        """What the model reads anew."""
+        ...
+
+    @property
+    def output(self) -> float:
+        """What it writes."""
+        ...
+
+    @property
+    def cache_read(self) -> float | None:
+        """What it reads from its cache."""
+        ...
+
+    @property
+    def cache_write(self) -> float | None:
+        """What goes into its cache for the usual time."""
+        ...
+
+    @property
+    def cache_write_long(self) -> float | None:
+        """What goes into its cache for longer."""
+        ...
+
+
+class Card(Protocol):
+    """What a policy needs to know of a model."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """How many tokens fit."""
+        ...
+
+    @property
+    def reply(self) -> int:
+        """How many it may write at once."""
+        ...
+
+    @property
+    def images(self) -> bool:
+        """Whether it sees pictures."""
+        ...
+
+    @property
+    def cache(self) -> Literal["none", "marks", "automatic"]:
+        """How its cache is filled: by marks that we set, by itself, or not at all."""
+        ...
+
+    @property
+    def cache_minimum(self) -> int:
+        """The shortest prefix that it keeps."""
+        ...
+
+    @property
+    def cache_edits(self) -> bool:
+        """Whether parts of a cached prefix can be dropped."""
+        ...
+
+    @property
+    def prices(self) -> CardPrices:
+        """What it costs."""
+        ...
+
+
+class CachedPrefix(Value, frozen=True, gc=False):
+    """A prefix that the provider keeps: the last item in it, its tokens, when it was last used, and for how long that lasts."""
+
+    last: str
+    tokens: int
+    at: int
+    ttl: int
+
+    def live(self, now: int) -> bool:
+        """Whether it can still be read; times are in milliseconds."""
+        return now - self.at < self.ttl
+
+
+class Cache(Value, frozen=True):
+    """What we believe to be cached, from the marks that were sent and the reads that were reported."""
+
+    prefixes: tuple[CachedPrefix, ...] = ()
+
+    def longest(self, now: int) -> int:
+        """Tokens of the longest live prefix; 0 when the cache is cold."""
+        return max((prefix.tokens for prefix in self.prefixes if prefix.live(now)), default=0)
+
+    def before(self, item_id: str, view: View, now: int) -> int:
+        """Tokens of the longest live prefix that ends before an item."""
+        places = {item.id: place for place, item in enumerate((*view.head, *view.items))}
+        here = places.get(item_id, 0)
+        return max(
+            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, here) < here),
+            default=0,
+        )
+
+
+class Use(Value, frozen=True, gc=False):
+    """The life of one item in model calls: when it arrived, was last named, and died."""
+
+    arrived: int
+    last_named: int | None = None
+    died: int | None = None
+
+
+class Ran(Value, frozen=True, gc=False):
+    """A command, its exit code if it ended, and the event that says so."""
+
+    command: str
+    exit: int | None = None
+    seq: int = -1
+
+
+class Quote(Value, frozen=True, gc=False):
+    """Words of the user that bind, and the item they stand in."""
+
+    text: str
+    id: str
+    kind: Literal["forbidden", "demanded", "decided"] = "demanded"
+
+
+class Evidence(Value, frozen=True):
+    """What the log proves about the work so far, newest last."""
+
+    edited: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    commands: tuple[Ran, ...] = ()
+    tests: Ran | None = None
+    errors: tuple[Ran, ...] = ()
+    quotes: tuple[Quote, ...] = ()
+    tasks: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One moment of a session. `used` counts what the next request would carry, `rent` what a fold has earned by waiting."""
+
+    view: View
+    budget: Budget
+    card: Card
+    moment: Moment
+    scale: Scale
+    used: int = 0
+    now: int = 0
+    health: Health = field(default_factory=Health)
+    ledger: Ledger = field(default_factory=Ledger)
+    cache: Cache = field(default_factory=Cache)
+    uses: dict[str, Use] = field(default_factory=dict)
+    rent: float = 0.0
+    evidence: Evidence = field(default_factory=Evidence)
+    asked: str = ""
+    tools_tokens: int = 0

@@ -1,0 +1,159 @@
+"""Plans and their driver."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import pytest
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.edits import Edit, Insert, Mask, Put
+from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong
+from palimpsest.core.events import Event, ModelReplied, TurnEnded
+from palimpsest.core.items import Item, Text
+from palimpsest.core.policy import Answer, Ask, Look, Plan, Policy, Save, Span, Steps, Want, ask, begin, look, proceed, run_plan, save, span
+from palimpsest.core.scale import Scale
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.sizes import claude_size
+from palimpsest.core.view import View
+from palimpsest.wire.cards import ModelCard
+
+ITEM = Item("1.0", "user", Text("hello"))
+MASK = Mask(("1.0",), "gone")
+CARD = ModelCard("test-1", "chat", "test", 8_000, 1_000)
+
+
+def _said(text: str) -> ModelReplied:
+    return ModelReplied((Text(text, "assistant"),))
+
+
+def _summary(reply: ModelReplied) -> tuple[Edit, ...]:
+    return (Insert((Put("summary", reply.parts[0]),)),)
+
+
+def _retrying() -> Steps:
+    try:
+        reply = yield from ask(Ask((ITEM, ITEM), "sum up", "summary"))
+    except PromptTooLong:
+        reply = yield from ask(Ask((ITEM,), "sum up", "summary"))
+    return _summary(reply)
+
+
+def test_a_plan_of_plain_edits_passes_through() -> None:
+    def nobody(want: Want) -> Answer:
+        raise AssertionError(want)
+
+    assert run_plan((MASK,), nobody) == (MASK,)
+    assert run_plan((), nobody) == ()
+
+
+def test_an_answer_reaches_the_plan() -> None:
+    assert run_plan(_retrying(), lambda _: _said("short")) == _summary(_said("short"))
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_failure_reaches_the_except_of_the_plan_whether_raised_or_returned(raises: bool) -> None:
+    seen: list[Want] = []
+
+    def answer(want: Want) -> Answer | PalimpsestError:
+        seen.append(want)
+        if len(seen) > 1:
+            return _said("shorter")
+        if raises:
+            raise PromptTooLong("7 tokens too many", gap=7)
+        return PromptTooLong("7 tokens too many", gap=7)
+
+    assert run_plan(_retrying(), answer) == _summary(_said("shorter"))
+    assert seen == [Ask((ITEM, ITEM), "sum up", "summary"), Ask((ITEM,), "sum up", "summary")]
+
+
+def test_a_failure_that_the_plan_does_not_expect_comes_out() -> None:
+    def refuse(_: Want) -> Answer:
+        raise BadInput("no such model")
+
+    with pytest.raises(BadInput, match="no such model"):
+        run_plan(_retrying(), refuse)
+
+
+def test_each_want_has_its_own_kind_of_answer() -> None:
+    event = Event(3, 2, 0, "", TurnEnded())
+    answers: dict[type, Answer] = {Look: None, Save: "address", Span: (event,), Ask: _said("done")}
+    seen: list[tuple[str | None, str, tuple[Event, ...]]] = []
+
+    def plan() -> Steps:
+        seen.append(((yield from look(Look("a.py"))), (yield from save(Save(b"x"))), (yield from span(Span(3, 3)))))
+        return _summary((yield from ask(Ask((), "p", "title"))))
+
+    assert run_plan(plan(), lambda want: answers[type(want)]) == _summary(_said("done"))
+    assert seen == [(None, "address", (event,))]
+
+
+def _wanting_bytes() -> Steps:
+    yield from save(Save(b"x"))
+    return ()
+
+
+def _wanting_events() -> Steps:
+    yield from span(Span(0, 1))
+    return ()
+
+
+def _wanting_a_file() -> Steps:
+    yield from look(Look("a.py"))
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("plan", "answer", "words"),
+    [
+        (_retrying(), "text", "a Ask was answered with a str"),
+        (_wanting_bytes(), None, "a Save was answered with a NoneType"),
+        (_wanting_events(), "text", "a Span was answered with a str"),
+        (_wanting_a_file(), (), "a Look was answered with a tuple"),
+    ],
+)
+def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        run_plan(plan, lambda _: answer)
+
+
+def test_a_plan_can_be_driven_step_by_step_for_an_event_loop() -> None:
+    steps = _retrying()
+    assert begin(steps) == Ask((ITEM, ITEM), "sum up", "summary")
+    assert proceed(steps, PromptTooLong("too long")) == Ask((ITEM,), "sum up", "summary")
+    assert proceed(steps, _said("short")) == _summary(_said("short"))
+
+
+def test_a_plan_is_closed_when_its_driver_is_stopped() -> None:
+    closed: list[str] = []
+
+    def waiting() -> Generator[Want, Answer, tuple[Edit, ...]]:
+        try:
+            yield Look("a.py")
+        finally:
+            closed.append("closed")
+        return ()
+
+    def stop(_: Want) -> Answer:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(waiting(), stop)
+    assert closed == ["closed"]
+
+
+@dataclass(frozen=True)
+class HideFirst:
+    """The smallest policy there is."""
+
+    name: str = "hide_first"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        return (Mask((situation.view.items[0].id,)),) if situation.used >= situation.budget.window else ()
+
+
+def test_a_frozen_dataclass_is_a_policy_and_a_model_card_is_a_card() -> None:
+    policy: Policy = HideFirst()
+    situation = Situation(View(items=(ITEM,)), Budget(window=100), CARD, "before_call", Scale(claude_size), used=100)
+    assert (policy.plan(situation), situation.card.window, situation.card.prices.input) == ((Mask(("1.0",)),), 8_000, 0.0)
