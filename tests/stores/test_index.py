@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palimpsest.core.codec import digest_of, encode_body, encode_line, link_of
-from palimpsest.core.errors import StoreError
+from palimpsest.core.errors import Locked, StoreError
 from palimpsest.core.events import Body, ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
@@ -286,10 +286,10 @@ def test_an_index_that_somebody_else_writes_is_one_clear_line(shelf: MemoryShelf
     other = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     write(shelf, "two", "word")
-    with pytest.raises(StoreError) as error:
+    with pytest.raises(Locked) as error:
         index.refresh()
     assert str(error.value) == f"{tmp_path / 'index.sqlite'}: another process is writing the index; try again in a moment"
-    assert found(index, "word") == [("one", 1)]
+    assert (found(index, "word"), [row.id for row in index.list()]) == ([("one", 1)], ["one"])
     other.close()
     index.refresh()
     assert found(index, "word") == [("two", 1), ("one", 1)]

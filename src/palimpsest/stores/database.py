@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from palimpsest.core.errors import StoreError
+from palimpsest.core.errors import Locked, StoreError
 
-BUSY_MS = 500
+BUSY_SECONDS = 1.0
 
 
 class Database:
@@ -39,7 +39,7 @@ class Database:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The words of private sessions: SQLite gives its side files the mode of this one.
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_MS / 1000)
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -52,13 +52,12 @@ class Database:
 
     def _in_memory(self, why: str) -> sqlite3.Connection:
         self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and made anew each time"
-        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._prepare(connection)
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cache_size=-16000")
-        connection.execute("PRAGMA mmap_size=1073741824")
         if self._is_current(connection):
             return
         connection.execute("BEGIN IMMEDIATE")
@@ -124,7 +123,7 @@ class Database:
     def refused(self, error: sqlite3.Error) -> StoreError:
         """An error of SQLite as one line for a person."""
         if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            return StoreError("another process is writing the index; try again in a moment", where=str(self.path))
+            return Locked("another process is writing the index; try again in a moment", where=str(self.path))
         return StoreError(f"the index cannot be used ({error}); it can be deleted without loss", where=str(self.path))
 
     def _unlink(self) -> None:

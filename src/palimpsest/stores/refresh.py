@@ -16,7 +16,8 @@ from palimpsest.stores.units import SessionRow, Tally, units_of
 from palimpsest.stores.words import spaced
 
 Progress: TypeAlias = Callable[[int, int], None]
-_COMMIT_EVERY = 32 * 1024 * 1024
+# Whoever else wants to write waits for a commit, about half a second.
+_COMMIT_EVERY = 16 * 1024 * 1024
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(Place)
 
@@ -33,7 +34,7 @@ CREATE TABLE units(
 CREATE TABLE counts(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 INSERT INTO counts VALUES ('next', 1), ('dead', 0);
 CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
-INSERT INTO words(words, rank) VALUES ('hashsize', 16777216)
+INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 ROW_COLUMNS = "id, path, title, origin, cwd, model, profile, created, updated, events, turns, tokens, usage, base, opener"
 SEEN_COLUMNS = "size, mtime, done, last, seq, print, first_unit, last_unit"

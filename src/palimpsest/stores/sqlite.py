@@ -3,12 +3,13 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from palimpsest.core.codec import decode_line
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import Locked, PalimpsestError
 from palimpsest.core.ports import Lines
 from palimpsest.stores.database import Database, is_damaged, is_unwritable
 from palimpsest.stores.refresh import ROW_COLUMNS, SCHEMA, VERSION, Progress, Refresher, RefreshReport, Stated, known_stats, row_of
@@ -68,7 +69,7 @@ class Index:
     """What can be searched and listed without reading the logs.
 
     Nothing here is on the way of an append. Call `refresh` before a search that must see the newest lines; `list` does so by itself.
-    `note` says why the index is in memory, when it is.
+    It may be used from any thread, by one at a time. `note` says why the index is in memory, when it is.
     """
 
     def __init__(self, path: str | os.PathLike[str], shelf: Stated) -> None:
@@ -110,9 +111,13 @@ class Index:
         return Refresher(self._database, self._shelf, progress).run()
 
     def list(self) -> Rows:
-        """All sessions in which something happened, the one with the newest event first."""
+        """All sessions in which something happened, the one with the newest event first.
+
+        It refreshes first when a log has changed; while another process writes the index, it lists what is known.
+        """
         if self.stats_changed():
-            self.refresh()
+            with suppress(Locked):
+                self.refresh()
         return self._guarded(self._list)
 
     def _list(self) -> Rows:
