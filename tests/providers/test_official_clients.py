@@ -147,7 +147,7 @@ def theirs(wire: WireName, url: str, *, stream: bool) -> Summary:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("wire", WIRES)
-def test_the_official_client_reads_the_same_from_the_same_bytes(wire: WireName, stream: bool, serve: Serve) -> None:  # noqa: FBT001 - a parameter of the case
+def test_the_official_client_reads_the_same_from_the_same_bytes(wire: WireName, stream: bool, serve: Serve) -> None:
     data = (STREAMS / f"{wire}.{'sse' if stream else 'json'}").read_bytes()
     url, seen = serve(data, kind="text/event-stream" if stream else "application/json")
     assert summary(ours(wire, data, stream=stream)) == theirs(wire, url, stream=stream)

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,13 @@ def test_a_server_that_leaves_the_output_out_at_the_end_loses_nothing() -> None:
         b'data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[],"usage":' + usage + b"}}\n\n"
     )
     assert decoding.finish() == REPLY
+
+
+def test_a_server_that_numbers_nothing_names_items_by_their_ids() -> None:
+    stream = re.sub(rb'"output_index":\d+,', b"", (STREAMS / "responses.sse").read_bytes())
+    decoding = decoder("responses", GPT)
+    decoding.feed(stream[: stream.index(b"event: response.completed")])
+    assert decoding.partial().parts == REPLY.parts
 
 
 def test_every_item_that_had_begun_is_in_what_arrived() -> None:

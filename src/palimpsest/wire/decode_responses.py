@@ -96,6 +96,7 @@ class ResponseAssembler:
         self._card = card
         self._response: Json = {}
         self._items: dict[int, Json] = {}
+        self._refs: dict[str, int] = {}
         self._complete = False
 
     @property
@@ -105,7 +106,7 @@ class ResponseAssembler:
 
     def take(self, event: Json) -> Iterator[Delta]:
         """One event of the stream."""
-        kind, index = text(event, "type"), number(event, "output_index")
+        kind, index = text(event, "type"), self._index(event)
         if kind in _PARTS:
             yield self._extend_part(kind, index, event)
         elif kind in _FIELDS:
@@ -123,6 +124,14 @@ class ResponseAssembler:
             self._end(table_at(event, "response"))
         elif kind == "error":
             raise failure(error_of(event) or event, self._card.provider)
+
+    def _index(self, event: Json) -> int:
+        if isinstance(event.get("output_index"), int):
+            return number(event, "output_index")
+        # Some servers number nothing and name an item by its id, or by the call it makes.
+        item = table_at(event, "item")
+        ref = text(event, "item_id") or text(item, "id") or text(item, "call_id")
+        return self._refs.setdefault(ref, len(self._refs)) if ref else max(0, len(self._refs) - 1)
 
     def _end(self, response: Json) -> None:
         self._response = response
