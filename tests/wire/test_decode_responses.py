@@ -168,6 +168,18 @@ def test_cache_writes_are_counted_apart() -> None:
     assert decode_response("responses", body, GPT).usage == Usage(input=30, cache_read=10, cache_write=60, output=1)
 
 
+def test_what_had_arrived_before_a_response_failed_can_still_be_had() -> None:
+    stream = (STREAMS / "responses.sse").read_bytes()
+    decoding = decoder("responses", GPT)
+    decoding.feed(stream[: stream.index(b"event: response.output_text.done")])
+    with pytest.raises(ProviderError, match="server_error: Sorry"):
+        decoding.feed(
+            b'data: {"type":"response.failed","response":{"id":"resp_1","status":"failed","output":[],'
+            b'"error":{"code":"server_error","message":"Sorry"}}}\n\n'
+        )
+    assert decoding.partial() == ModelReplied(REPLY.parts[:3], stop="failed", model="gpt-5.5", message="resp_1")
+
+
 def test_a_failed_response_says_whether_the_prompt_was_too_long() -> None:
     with pytest.raises(PromptTooLong, match=r"^openai: context_length_exceeded: Your input exceeds the context window"):
         decoder("responses", GPT).feed(

@@ -11,6 +11,8 @@ from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, parse, table_at, tables_at, text
 from palimpsest.wire.twins import twin_of
 
+_ARGS = "partial_json"
+
 
 def decode_message(message: Json, card: ModelCard) -> ModelReplied:
     """A whole message."""
@@ -78,7 +80,8 @@ class MessageAssembler:
         self._message: Json = {}
         self._usage: Json = {}
         self._blocks: dict[int, Json] = {}
-        self._args: dict[int, list[str]] = {}
+        # Pieces are joined once, at the end: a long reply comes in tens of thousands of them.
+        self._pieces: dict[int, dict[str, list[str]]] = {}
         self._stop = ""
         self._complete = False
 
@@ -119,32 +122,43 @@ class MessageAssembler:
         block = self._blocks.get(index)
         if block is None:
             raise WireError(f"the stream adds to block {index}, which never began", where=self._card.provider)
+        pieces = self._pieces.setdefault(index, {})
         kind = text(delta, "type")
-        if kind == "input_json_delta":
-            piece = text(delta, "partial_json")
-            self._args.setdefault(index, []).append(piece)
-            if text(block, "type") == "tool_use":
-                yield CallDelta(text(block, "id"), text(block, "name"), piece)
-            return
         for key, value in delta.items():
             if key == "type" or value is None:
                 continue
             if kind == "citations_delta" and is_json(value):
                 block["citations"] = [*tables_at(block, "citations"), value]
             elif isinstance(value, str):
-                block[key] = text(block, key) + value
+                pieces.setdefault(key, []).append(value)
             else:
                 block[key] = value
-        if kind == "text_delta":
-            yield TextDelta(text(delta, "text"))
-        elif kind == "thinking_delta":
-            yield ThinkingDelta(text(delta, "thinking"))
+        match kind:
+            case "text_delta":
+                yield TextDelta(text(delta, "text"))
+            case "thinking_delta":
+                yield ThinkingDelta(text(delta, "thinking"))
+            case "input_json_delta" if text(block, "type") == "tool_use":
+                yield CallDelta(text(block, "id"), text(block, "name"), text(delta, _ARGS))
+            case _:
+                return
+
+    def _whole(self, index: int) -> tuple[Json, str]:
+        block = dict(self._blocks[index])
+        args = ""
+        for key, pieces in self._pieces.get(index, {}).items():
+            if key == _ARGS:
+                args = "".join(pieces)
+            else:
+                block[key] = text(block, key) + "".join(pieces)
+        return block, args
 
     def reply(self) -> ModelReplied:
         """What has arrived so far."""
         parts: list[Content] = []
-        for index, block in sorted(self._blocks.items()):
-            parts.extend(decode_block(block, self._card, "".join(self._args.get(index, ()))))
+        for index in sorted(self._blocks):
+            block, args = self._whole(index)
+            parts.extend(decode_block(block, self._card, args))
         return ModelReplied(
             parts=tuple(parts),
             usage=decode_usage(self._usage),

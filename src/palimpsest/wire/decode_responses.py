@@ -12,15 +12,21 @@ from palimpsest.wire.lenient import Json, dump, number, table_at, tables_at, tex
 from palimpsest.wire.twins import twin_of
 
 
-def decode_response_object(response: Json, card: ModelCard, items: list[Json] | None = None) -> ModelReplied:
-    """A whole response; `items` are what the stream brought, for servers that leave the output out at the end."""
-    if error := error_of(response):
-        raise failure(error, card.provider)
-    if text(response, "status") == "failed":
-        raise failure({"message": "the response failed without a reason"}, card.provider)
-    if items is None and not isinstance(response.get("output"), list):
+def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
+    """A whole response."""
+    _refuse_failed(response, card)
+    if not isinstance(response.get("output"), list):
         raise WireError("the answer is not a response", where=card.provider)
-    output = tables_at(response, "output") or items or []
+    return _reply(response, tables_at(response, "output"), card)
+
+
+def _refuse_failed(response: Json, card: ModelCard) -> None:
+    error = error_of(response)
+    if error or text(response, "status") == "failed":
+        raise failure(error or {"message": "the response failed without a reason"}, card.provider)
+
+
+def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
     return ModelReplied(
         parts=tuple(part for item in output for part in decode_item(item, card)),
         usage=decode_usage(table_at(response, "usage")),
@@ -97,6 +103,8 @@ class ResponseAssembler:
         self._response: Json = {}
         self._items: dict[int, Json] = {}
         self._refs: dict[str, int] = {}
+        # Pieces by item, field and place in it; they are joined once, for a long reply comes in tens of thousands of them.
+        self._pieces: dict[int, dict[tuple[str, int], list[str]]] = {}
         self._complete = False
 
     @property
@@ -111,11 +119,12 @@ class ResponseAssembler:
             yield self._extend_part(kind, index, event)
         elif kind in _FIELDS:
             item = self._items.setdefault(index, {})
-            item[_FIELDS[kind]] = text(item, _FIELDS[kind]) + text(event, "delta")
+            self._keep(index, kind, 0, text(event, "delta"))
             yield CallDelta(text(item, "call_id"), text(item, "name"), text(event, "delta"))
         elif kind in ("response.output_item.added", "response.output_item.done"):
             item = dict(table_at(event, "item"))
             self._items[index] = item
+            self._pieces.pop(index, None)
             if kind.endswith("added") and text(item, "type") in ("function_call", "custom_tool_call"):
                 yield CallDelta(text(item, "call_id"), text(item, "name"), "")
         elif kind in ("response.created", "response.in_progress"):
@@ -136,22 +145,31 @@ class ResponseAssembler:
     def _end(self, response: Json) -> None:
         self._response = response
         self._complete = True
-        if text(response, "status") == "failed" or error_of(response):
-            raise failure(error_of(response) or {"message": "the response failed without a reason"}, self._card.provider)
+        _refuse_failed(response, self._card)
 
     def _extend_part(self, kind: str, index: int, event: Json) -> Delta:
-        place, part_type, field = _PARTS[kind]
-        item = self._items.setdefault(index, {"type": "message" if "output_text" in kind else "reasoning"})
-        parts = tables_at(item, place)
-        at = number(event, "summary_index" if place == "summary" else "content_index")
-        while len(parts) <= at:
-            parts.append({"type": part_type, field: ""})
-        piece = text(event, "delta")
-        parts[at] = {**parts[at], "type": part_type, field: text(parts[at], field) + piece}
-        item[place] = parts
-        return ThinkingDelta(piece) if "reasoning" in kind else TextDelta(piece)
+        thinks = "reasoning" in kind
+        self._items.setdefault(index, {"type": "reasoning" if thinks else "message"})
+        place = number(event, "summary_index" if _PARTS[kind][0] == "summary" else "content_index")
+        self._keep(index, kind, place, text(event, "delta"))
+        return ThinkingDelta(text(event, "delta")) if thinks else TextDelta(text(event, "delta"))
+
+    def _keep(self, index: int, kind: str, place: int, piece: str) -> None:
+        self._pieces.setdefault(index, {}).setdefault((kind, place), []).append(piece)
+
+    def _whole(self, index: int) -> Json:
+        item = dict(self._items[index])
+        for (kind, _), pieces in sorted(self._pieces.get(index, {}).items()):
+            joined = "".join(pieces)
+            if kind in _FIELDS:
+                item[_FIELDS[kind]] = text(item, _FIELDS[kind]) + joined
+            else:
+                parts, part_type, field = _PARTS[kind]
+                item[parts] = [*tables_at(item, parts), {"type": part_type, field: joined}]
+        return item
 
     def reply(self) -> ModelReplied:
         """What has arrived so far."""
-        items = [item for _, item in sorted(self._items.items())]
-        return decode_response_object({**self._response, "error": None}, self._card, items)
+        # Some servers leave the output out at the end, for it has already been sent.
+        output = tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
+        return _reply(self._response, output, self._card)
