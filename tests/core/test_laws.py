@@ -1,6 +1,6 @@
+from histories import Step, new_log, steps, tell
 from hypothesis import given
 from hypothesis import strategies as st
-from histories import Step, new_log, steps, tell
 
 from palimpsest.core.codec import decode_line, encode_body, encode_line
 from palimpsest.core.events import Event, ViewEdited

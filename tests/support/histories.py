@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put, Unmask
+from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import (
     CallStarted,
@@ -90,7 +90,7 @@ def _fold(log: Log, a: int, b: int) -> None:
     first = a % len(items)
     first, last = widen(items, first, min(len(items) - 1, first + b % 12))
     kept = tuple(Keep(item.id) for item in items[first : last + 1] if item.kind == "user" and (a + b) % 2)
-    into = (Put("summary", Text(f"summary {a}")), *kept) if b % 6 else kept
+    into: Into = (Put("summary", Text(f"summary {a}")), *kept) if b % 6 else kept
     _edit(log, Fold(items[first].id, items[last].id, into))
 
 

@@ -3,7 +3,7 @@
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
-from palimpsest.core.items import Item, ToolCall, ToolResult, Value
+from palimpsest.core.items import Item, ToolCall, ToolResult, Value, seq_of
 from palimpsest.core.log import Log
 from palimpsest.core.project import pieces_of, project
 from palimpsest.core.view import View
@@ -108,10 +108,6 @@ def _pair(log: Log, item: Item) -> tuple[Item, ...]:
 
 
 def _place_of(view: View, item: Item) -> str:
-    """The first visible item that came later than the one to bring back, so that it stands where it stood."""
-    order = _order(item.id)
-    return next((other.id for other in view.items if _order(other.id) > order), "")
-
-
-def _order(item_id: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in item_id.split("."))
+    """The first visible item of the conversation that came later than the one to bring back, so that it stands where it stood."""
+    seq = seq_of(item.id)
+    return next((other.id for other in view.items if other.id.count(".") == 1 and seq_of(other.id) > seq), "")

@@ -106,7 +106,7 @@ class JsonlLines:
                 return data[: newline + 1]
             if length > MAX_LINE:
                 raise BadLog(f"a line is longer than {MAX_LINE:,} bytes", where=f"{self.name}, byte {start}")
-            length = min(length * 4, end - start)
+            length = min(length * 4, MAX_LINE + 1, end - start)
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes; fewer at the end."""

@@ -1,0 +1,50 @@
+from histories import Step, new_log, steps, tell
+from hypothesis import given
+
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.pairs import open_calls, parted, rounds, safe_cuts, widen
+
+SAID = Item("1.0", "user", Text("go"))
+FIRST = Item("2.0", "call", ToolCall("a", "read", "{}"))
+SECOND = Item("2.1", "call", ToolCall("b", "read", "{}"))
+FIRST_RESULT = Item("3.0", "result", ToolResult("a"))
+SECOND_RESULT = Item("4.0", "result", ToolResult("b"))
+ANSWER = Item("5.0", "assistant", Text("done", "assistant"))
+TURN = (SAID, FIRST, SECOND, FIRST_RESULT, SECOND_RESULT, ANSWER)
+
+
+def test_a_view_is_cut_only_where_no_call_waits_for_its_result() -> None:
+    assert safe_cuts(TURN) == (0, 1, 5, 6)
+
+
+def test_a_run_is_widened_to_whole_pairs() -> None:
+    assert widen(TURN, 2, 3) == (1, 4)
+    assert widen(TURN, 0, 0) == (0, 0)
+
+
+def test_calls_without_a_result_are_open() -> None:
+    assert open_calls(TURN[:4]) == (SECOND,)
+    assert open_calls(TURN) == ()
+
+
+def test_a_pair_is_parted_when_one_half_is_gone_or_comes_first() -> None:
+    assert parted(TURN, (SAID, FIRST, SECOND, SECOND_RESULT, ANSWER)) == ("a",)
+    assert parted(TURN, (SAID, SECOND_RESULT, SECOND, ANSWER)) == ("b",)
+    assert parted(TURN, (SAID, ANSWER)) == ()
+
+
+def test_a_call_that_was_open_before_is_not_parted() -> None:
+    assert parted(TURN[:3], (SAID,)) == ()
+
+
+def test_a_round_is_a_reply_with_what_follows_it_and_the_opening_belongs_to_the_first() -> None:
+    assert rounds(TURN) == (0, 5)
+    assert rounds((SAID,)) == (0,)
+    assert rounds(()) == ()
+
+
+@given(steps)
+def test_cutting_at_any_safe_place_parts_no_pair(told: list[Step]) -> None:
+    items = tell(new_log(), told).view.items
+    for cut in safe_cuts(items):
+        assert parted(items, items[:cut]) == parted(items, items[cut:]) == ()

@@ -1,0 +1,117 @@
+from histories import new_log
+
+from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
+from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
+from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.core.view import Fact, Reported
+
+
+def conversation() -> Log:
+    log = new_log()
+    log.append(UserSaid((Text("why is it red?"),)))
+    log.append(ModelReplied((Text("looking", "assistant"), ToolCall("c1", "bash", '{"command":"pytest"}'))))
+    log.append(ToolReturned(ToolResult("c1", (Text("1 failed"),))))
+    log.append(ModelReplied((Text("a test fails", "assistant"),), usage=Usage(input=90, output=10)))
+    return log
+
+
+def edit(log: Log, *edits: Mask | Unmask | Fold | Insert) -> int:
+    return log.append(ViewEdited(edits, by="test")).seq
+
+
+def test_items_are_numbered_by_event_and_part() -> None:
+    assert [(item.id, item.kind) for item in conversation().view.items] == [
+        ("1.0", "user"),
+        ("2.0", "assistant"),
+        ("2.1", "call"),
+        ("3.0", "result"),
+        ("4.0", "assistant"),
+    ]
+
+
+def test_a_mask_covers_an_item_and_unmask_uncovers_it() -> None:
+    log = conversation()
+    before = log.view.items
+    edit(log, Mask(("3.0",), "[cleared]"))
+    assert log.view["3.0"] == Item("3.0", "result", ToolResult("c1", (Text("1 failed"),)), mask=Cover("[cleared]"))
+    edit(log, Unmask(("3.0",)))
+    assert log.view.items == before
+
+
+def test_a_mask_without_text_hides() -> None:
+    log = conversation()
+    edit(log, Mask(("4.0",)))
+    assert [item.id for item in log.view.items if item.hidden] == ["4.0"]
+
+
+def test_a_fold_replaces_a_run_and_moves_what_it_keeps() -> None:
+    log = conversation()
+    seq = edit(log, Fold("1.0", "3.0", (Put("summary", Text("one test fails")), Keep("1.0"))))
+    assert log.view.ids == (f"{seq}.0.0", "1.0", "4.0")
+    assert log.view[f"{seq}.0.0"] == Item(f"{seq}.0.0", "summary", Text("one test fails"))
+
+
+def test_an_insert_puts_contents_before_an_item_or_at_the_end() -> None:
+    log = conversation()
+    first = edit(log, Insert((Put("reminder", Text("a")),), "2.0"))
+    second = edit(log, Insert((Put("reminder", Text("b")),)))
+    assert log.view.ids == ("1.0", f"{first}.0.0", "2.0", "2.1", "3.0", "4.0", f"{second}.0.0")
+
+
+def test_an_insert_brings_back_what_a_fold_took_away() -> None:
+    log = conversation()
+    fold = edit(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
+    edit(log, Insert((Keep("1.0"),), f"{fold}.0.0"))
+    assert log.view.ids == ("1.0", f"{fold}.0.0")
+    assert log.view["1.0"].content == Text("why is it red?")
+
+
+def test_several_edits_of_one_event_apply_in_order() -> None:
+    log = conversation()
+    seq = edit(log, Fold("1.0", "3.0", (Put("summary", Text("s")),)), Mask(("4.0",), "later"))
+    assert [(item.id, item.mask) for item in log.view.items] == [(f"{seq}.0.0", None), ("4.0", Cover("later"))]
+
+
+def test_a_reported_total_holds_until_the_view_is_edited_or_the_model_changes() -> None:
+    log = conversation()
+    seen = [log.view.reported]
+    edit(log, Mask(("3.0",), "x"))
+    seen.append(log.view.reported)
+    log.append(ModelReplied((Text("more", "assistant"),), usage=Usage(input=50)))
+    seen.append(log.view.reported)
+    log.append(ModelSwitched("other"))
+    seen.append(log.view.reported)
+    assert (seen, log.view.model) == ([Reported(100, 4), None, Reported(50, 6), None], "other")
+
+
+def test_a_stated_fact_lasts_as_long_as_the_item_that_states_it() -> None:
+    log = new_log()
+    log.append(ContextStated((Statement("environment", "cwd is /a", value="/a"), Statement("git", "on main", value="main"))))
+    assert log.view.facts == {"environment": Fact("/a", "1.0"), "git": Fact("main", "1.1")}
+    edit(log, Fold("1.0", "1.0"))
+    assert log.view.facts == {"git": Fact("main", "1.1")}
+
+
+def test_a_stated_head_begins_an_epoch_and_stays_until_the_next() -> None:
+    log = new_log()
+    log.append(ContextStated(head=(Statement("base", "you are pal", "system"),), items=(Statement("date", "today"),)))
+    first = log.view
+    log.append(ContextStated((Statement("date", "tomorrow"),)))
+    same = log.view
+    log.append(ContextStated(head=(Statement("base", "you are pal 2", "system"),)))
+    assert [view.epoch for view in (first, same, log.view)] == [0, 0, 1]
+    assert same.head == first.head == (Item("1.0", "context", Text("you are pal", "system"), "base"),)
+    assert log.view.head == (Item("3.0", "context", Text("you are pal 2", "system"), "base"),)
+    assert [item.id for item in log.view.items] == ["1.1", "2.0"]
+
+
+def test_pins_are_set_and_taken_away() -> None:
+    log = conversation()
+    log.append(Pinned(("1.0",), ("src/a.py",)))
+    log.append(Pinned(("1.0",), on=False))
+    assert log.view.pins == frozenset({"src/a.py"})
+
+
+def test_items_since_an_event_are_those_at_the_end() -> None:
+    assert [item.id for item in conversation().view.since(2)] == ["3.0", "4.0"]

@@ -1,0 +1,89 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import killed_writer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.jsonl import JsonlShelf
+
+
+def test_a_writer_killed_two_hundred_times_loses_nothing_it_acknowledged() -> None:
+    ran = subprocess.run([sys.executable, killed_writer.__file__, "200"], capture_output=True, text=True, check=False, timeout=300)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("200 kills, ")
+
+
+def write_a_session(folder: Path) -> bytes:
+    with Log.create(JsonlShelf(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
+        log.append(UserSaid((Text("read the file 请读取文件"),)))
+        log.append(ModelReplied((ToolCall("c1", "read", '{"path":"a.py"}'),), usage=Usage(input=10, output=5)))
+        log.append(ToolReturned(ToolResult("c1", (Text("print('é')\n"),))))
+    return (folder / "s.jsonl").read_bytes()
+
+
+def test_a_log_cut_at_every_byte_of_its_last_three_records_opens_with_all_whole_events(tmp_path: Path) -> None:
+    whole = write_a_session(tmp_path / "whole")
+    lines = whole.splitlines(keepends=True)
+    start = len(whole) - sum(map(len, lines[-3:]))
+    for cut in range(start, len(whole) + 1):
+        folder = tmp_path / str(cut)
+        folder.mkdir()
+        (folder / "s.jsonl").write_bytes(whole[:cut])
+        shelf = JsonlShelf(folder)
+        kept = whole[:cut].count(b"\n")
+        with Log.open(shelf, "s", FixedClock(9, 1), write=True) as log:
+            assert log.tip == kept - 1
+            torn = whole[:cut].splitlines(keepends=True)[kept:]
+            assert [path.read_bytes() for path in folder.glob("*.torn-1")] == torn
+            log.append(UserSaid((Text("and on"),)))
+        assert verify(shelf, "s", MemoryBlobs()).findings == ()
+
+
+def test_a_checkpoint_that_is_ahead_of_a_cut_log_is_not_trusted(tmp_path: Path) -> None:
+    whole = write_a_session(tmp_path)
+    (tmp_path / "s.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1)).view.ids == ("1.0", "2.0")
+
+
+def test_a_block_of_zeros_at_the_end_is_set_aside(tmp_path: Path) -> None:
+    whole = write_a_session(tmp_path)
+    (tmp_path / "s.jsonl").write_bytes(whole + b"\0" * 5000 + b"\n\0\0")
+    with Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True) as log:
+        assert log.tip == 3
+    assert (tmp_path / "s.jsonl").read_bytes() == whole
+    assert (tmp_path / "s.torn-1").read_bytes() == b"\0" * 5000 + b"\n\0\0"
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12), st.integers(0, 2_000), st.booleans())
+def test_dropping_the_unsynced_tail_keeps_every_synced_event(writes: list[tuple[int, bool]], keep: int, with_checkpoint: bool) -> None:
+    shelf = MemoryShelf()
+    log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+    log.sync()
+    synced = 0
+    for size, sync in writes:
+        log.append(UserSaid((Text("x" * size),)))
+        if sync:
+            log.sync()
+            synced = log.tip
+    if with_checkpoint:
+        log.checkpoint()
+    lines = log.reader.lines
+    assert hasattr(lines, "crash")
+    lines.crash(keep)
+    with Log.open(shelf, "s", FixedClock(1, 1), write=True) as left:
+        assert synced <= left.tip <= log.tip
+        sizes = [
+            len(event.body.parts[0].text)
+            for event in left.events()
+            if isinstance(event.body, UserSaid) and isinstance(event.body.parts[0], Text)
+        ]
+        assert sizes == [size for size, _ in writes][: left.tip]
+        left.append(UserSaid((Text("on"),)))
+    assert verify(shelf, "s", MemoryBlobs()).findings == ()
