@@ -1,1 +1,84 @@
 """Context you can audit, undo and price."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
+    from palimpsest.core.errors import PalimpsestError
+    from palimpsest.core.events import ContextStated, Event, ModelReplied, Statement, ToolReturned, UserSaid, ViewEdited
+    from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+    from palimpsest.core.log import Log
+    from palimpsest.core.undo import restore, rewind, undo
+    from palimpsest.core.view import View
+    from palimpsest.providers.scripted import Scripted
+    from palimpsest.stores.home import Home
+    from palimpsest.wire.cards import card
+    from palimpsest.wire.encode import Encoder, encode
+    from palimpsest.wire.prices import cost
+    from palimpsest.wire.request import Params, Tool
+
+__all__ = [
+    "ContextStated",
+    "Encoder",
+    "Event",
+    "Fold",
+    "Home",
+    "Insert",
+    "Item",
+    "Keep",
+    "Log",
+    "Mask",
+    "ModelReplied",
+    "PalimpsestError",
+    "Params",
+    "Put",
+    "Scripted",
+    "Statement",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "ToolReturned",
+    "Unmask",
+    "UserSaid",
+    "View",
+    "ViewEdited",
+    "card",
+    "cost",
+    "encode",
+    "restore",
+    "rewind",
+    "undo",
+]
+
+# Where each name lives: a room is opened when its first name is used, so that importing the package costs next to nothing.
+_ROOMS = {
+    "core.edits": ("Fold", "Insert", "Keep", "Mask", "Put", "Unmask"),
+    "core.errors": ("PalimpsestError",),
+    "core.events": ("ContextStated", "Event", "ModelReplied", "Statement", "ToolReturned", "UserSaid", "ViewEdited"),
+    "core.items": ("Item", "Text", "ToolCall", "ToolResult"),
+    "core.log": ("Log",),
+    "core.undo": ("restore", "rewind", "undo"),
+    "core.view": ("View",),
+    "providers.scripted": ("Scripted",),
+    "stores.home": ("Home",),
+    "wire.cards": ("card",),
+    "wire.encode": ("Encoder", "encode"),
+    "wire.prices": ("cost",),
+    "wire.request": ("Params", "Tool"),
+}
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, found in its room on first use and kept."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,6 +9,8 @@ from pathlib import Path
 from palimpsest.core.errors import Locked, StoreError
 
 BUSY_SECONDS = 1.0
+# The path of a database that was never meant to be a file.
+MEMORY = ":memory:"
 
 
 class Database:
@@ -19,6 +21,9 @@ class Database:
         self.note = ""
         self._schema = schema
         self._version = version
+        if path == MEMORY:
+            self.connection = self._connect_memory()
+            return
         try:
             self.connection = self._open_or_renew()
         except (sqlite3.OperationalError, OSError) as error:
@@ -52,7 +57,10 @@ class Database:
 
     def _in_memory(self, why: str) -> sqlite3.Connection:
         self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and made anew each time"
-        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        return self._connect_memory()
+
+    def _connect_memory(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
         self._prepare(connection)
         return connection
 

@@ -1,73 +1,17 @@
 """Where `pal` keeps things, and how a person names a session."""
 
 import os
-import secrets
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.errors import BadInput
 from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.home import Home, SystemClock, new_session_id
 from palimpsest.stores.jsonl import SUFFIX, JsonlShelf
-from palimpsest.wire.cards import CARDS, ModelCard
+
+__all__ = ["NEWEST", "Found", "Home", "SystemClock", "find_home", "find_session", "new_session_id"]
 
 NEWEST = "last"
-_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-
-
-class SystemClock:
-    """The clock of this machine."""
-
-    def now(self) -> int:
-        """Milliseconds since 1970, UTC."""
-        return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True)
-class Home:
-    """The folder that holds everything: `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`."""
-
-    folder: Path
-
-    @property
-    def shelf(self) -> JsonlShelf:
-        """All sessions."""
-        return JsonlShelf(self.folder / "sessions")
-
-    @property
-    def blobs(self) -> BlobFolder:
-        """Contents too large for a line."""
-        return BlobFolder(self.folder / "blobs")
-
-    @property
-    def index_path(self) -> Path:
-        """The search index; it can be deleted without loss."""
-        return self.folder / "index.sqlite"
-
-    @property
-    def cards_path(self) -> Path:
-        """Model cards that the user wrote."""
-        return self.folder / "cards.toml"
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """All known model cards; the user's own win over the built-in ones of the same name."""
-        own = self.own_cards()
-        names = {each.name for each in own}
-        return (*own, *(each for each in CARDS if each.name not in names))
-
-    def own_cards(self) -> tuple[ModelCard, ...]:
-        """The cards of the user's file, if there is one."""
-        try:
-            text = self.cards_path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StoreError(f"cannot read it: {error.strerror}", where=str(self.cards_path)) from error
-        except UnicodeDecodeError as error:
-            raise BadInput("this is not UTF-8 text", where=str(self.cards_path)) from error
-        from palimpsest.wire.card_file import parse_cards  # noqa: PLC0415 - most homes have no such file
-
-        return parse_cards(text, where=str(self.cards_path))
 
 
 def find_home(folder: str | None = None) -> Home:
@@ -121,9 +65,3 @@ def _find_file(path: Path) -> Found:
         raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
     folder = path.resolve().parent
     return Found(path.stem, JsonlShelf(folder), BlobFolder(folder.parent / "blobs"))
-
-
-def new_session_id(now: int) -> str:
-    """An id that sorts by time: date, time and four random letters."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now / 1000))
-    return f"{stamp}-{''.join(secrets.choice(_LETTERS) for _ in range(4))}"

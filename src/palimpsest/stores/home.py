@@ -1,0 +1,147 @@
+"""A home: the one place that holds sessions, blobs, the index and the user's own cards, on disk or in memory."""
+
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.events import SessionOpened, Titled
+from palimpsest.core.log import Log
+from palimpsest.core.ports import Clock, Shelf
+from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.wire.cards import CARDS, ModelCard
+
+if TYPE_CHECKING:
+    from palimpsest.stores.sqlite import Index
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder that holds everything: `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`."""
+
+    folder: Path
+    clock: Clock = field(default_factory=SystemClock)
+
+    @classmethod
+    def at(cls, folder: str | os.PathLike[str]) -> Self:
+        """The home in a folder, which is made when the first session is."""
+        return cls(Path(folder).expanduser())
+
+    @staticmethod
+    def in_memory(clock: Clock | None = None) -> "MemoryHome":
+        """A home that is gone with the process."""
+        return MemoryHome() if clock is None else MemoryHome(clock)
+
+    @property
+    def shelf(self) -> JsonlShelf:
+        """All sessions."""
+        return JsonlShelf(self.folder / "sessions")
+
+    @property
+    def blobs(self) -> BlobFolder:
+        """Contents too large for a line."""
+        return BlobFolder(self.folder / "blobs")
+
+    @property
+    def index_path(self) -> Path:
+        """The search index; it can be deleted without loss."""
+        return self.folder / "index.sqlite"
+
+    @property
+    def cards_path(self) -> Path:
+        """Model cards that the user wrote."""
+        return self.folder / "cards.toml"
+
+    def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
+        """A new session, held for writing."""
+        return _new(self.shelf, self.clock, cwd, model, title)
+
+    def open(self, session: str, *, write: bool = True) -> Log:
+        """A session as it was left, held for writing unless told not to."""
+        return Log.open(self.shelf, session, self.clock, write=write)
+
+    def fork(self, log: Log, seq: int | None = None) -> Log:
+        """A new session that goes on from an event of another, or from its tip."""
+        return log.fork(self.shelf, new_session_id(self.clock.now()), seq)
+
+    def index(self) -> "Index":
+        """The search over all sessions; close it after use."""
+        from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+
+        return Index(self.index_path, self.shelf)
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All known model cards; the user's own win over the built-in ones of the same name."""
+        own = self.own_cards()
+        names = {each.name for each in own}
+        return (*own, *(each for each in CARDS if each.name not in names))
+
+    def own_cards(self) -> tuple[ModelCard, ...]:
+        """The cards of the user's file, if there is one."""
+        try:
+            text = self.cards_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StoreError(f"cannot read it: {error.strerror}", where=str(self.cards_path)) from error
+        except UnicodeDecodeError as error:
+            raise BadInput("this is not UTF-8 text", where=str(self.cards_path)) from error
+        from palimpsest.wire.card_file import parse_cards  # noqa: PLC0415 - most homes have no such file
+
+        return parse_cards(text, where=str(self.cards_path))
+
+
+@dataclass(frozen=True)
+class MemoryHome:
+    """A home without a folder, for tests, examples and work that nobody wants to keep."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    shelf: MemoryShelf = field(default_factory=MemoryShelf)
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
+
+    def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
+        """A new session, held for writing."""
+        return _new(self.shelf, self.clock, cwd, model, title)
+
+    def open(self, session: str, *, write: bool = True) -> Log:
+        """A session as it was left, held for writing unless told not to."""
+        return Log.open(self.shelf, session, self.clock, write=write)
+
+    def fork(self, log: Log, seq: int | None = None) -> Log:
+        """A new session that goes on from an event of another, or from its tip."""
+        return log.fork(self.shelf, new_session_id(self.clock.now()), seq)
+
+    def index(self) -> "Index":
+        """The search over all sessions, made anew each time."""
+        from palimpsest.stores.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - the same
+
+        return Index(MEMORY, self.shelf)
+
+
+def _new(shelf: Shelf, clock: Clock, cwd: str, model: str, title: str) -> Log:
+    log = Log.create(shelf, SessionOpened(new_session_id(clock.now()), cwd=cwd, model=model), clock)
+    if title:
+        log.append(Titled(title))
+    return log
+
+
+def new_session_id(now: int) -> str:
+    """An id that sorts by time: date, time and four random letters."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now / 1000))
+    return f"{stamp}-{''.join(secrets.choice(_LETTERS) for _ in range(4))}"

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+from palimpsest.core.errors import BadInput, Locked
+from palimpsest.core.events import Titled, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.home import Home, MemoryHome, new_session_id
+
+
+@pytest.fixture(params=["folder", "memory"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home | MemoryHome:
+    return Home.at(tmp_path / "home") if request.param == "folder" else Home.in_memory()
+
+
+def test_a_session_of_a_home_is_there_when_it_is_opened_again(home: Home | MemoryHome) -> None:
+    with home.new(cwd="/repo", model="m", title="Greeting") as log:
+        log.append(UserSaid((Text("hello"),)))
+        session, view = log.session, log.view
+    with home.open(session) as again:
+        assert again.view == view
+        assert (again.opened.cwd, again.opened.model, again.event(1).body) == ("/repo", "m", Titled("Greeting"))
+
+
+def test_a_session_has_one_writer_and_any_number_of_readers(home: Home | MemoryHome) -> None:
+    with home.new() as log:
+        with pytest.raises(Locked):
+            home.open(log.session)
+        with home.open(log.session, write=False) as reader:
+            assert reader.tip == 0
+
+
+def test_a_fork_goes_on_from_an_event_and_leaves_its_base_as_it_was(home: Home | MemoryHome) -> None:
+    with home.new() as log:
+        log.extend([UserSaid((Text("one"),)), UserSaid((Text("two"),))])
+        with home.fork(log, 1) as fork:
+            fork.append(UserSaid((Text("three"),)))
+            assert fork.view.ids == ("1.0", "3.0")
+        assert log.view.ids == ("1.0", "2.0")
+
+
+def test_the_index_of_a_home_finds_what_was_said(home: Home | MemoryHome) -> None:
+    with home.new() as log:
+        log.extend([UserSaid((Text("a palimpsest is written over"),))])
+    with home.index() as index:
+        index.refresh()
+        assert [(hit.session, hit.item) for hit in index.search("palimpsest")] == [(log.session, "1.0")]
+        assert index.note == ""
+
+
+def test_a_home_is_made_by_its_first_session_and_not_by_looking(tmp_path: Path) -> None:
+    home = Home.at(tmp_path / "home")
+    assert home.shelf.sessions() == []
+    assert not home.folder.exists()
+    home.new().close()
+    assert home.folder.is_dir()
+
+
+def test_a_card_of_the_user_wins_over_a_built_in_one(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    home.cards_path.write_text('[cards."gpt-5"]\nlike = "gpt-5"\nwindow = 100000\n', encoding="utf-8")
+    assert [card.window for card in home.cards() if card.name == "gpt-5"] == [100_000]
+
+
+def test_a_card_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    home.cards_path.write_bytes(b"\xff")
+    with pytest.raises(BadInput, match=r"cards\.toml: this is not UTF-8 text"):
+        home.own_cards()
+
+
+def test_the_clock_of_a_memory_home_can_be_given() -> None:
+    log = Home.in_memory(FixedClock(1_000, 10)).new()
+    assert [log.append(UserSaid((Text("a"),))).at for _ in range(2)] == [1_020, 1_030]
+
+
+def test_session_ids_sort_by_time() -> None:
+    assert new_session_id(1_700_000_000_000) < new_session_id(1_700_000_001_000)
