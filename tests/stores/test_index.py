@@ -157,6 +157,21 @@ def test_a_replaced_log_is_read_anew(shelf: MemoryShelf, index: Index, other: tu
     assert [(row.id, row.events) for row in index.list()] == [("one", 1 + len(other)), ("two", 2)]
 
 
+def test_a_log_redacted_in_its_middle_is_read_anew(shelf: MemoryShelf, index: Index) -> None:
+    log = log_of((SessionOpened("one"), *said("x" * 600, "secret", "y" * 600)))
+    shelf.replace("one", log)
+    index.refresh()
+    shelf.replace("one", log.replace(b"secret", b"hidden"))
+    index.refresh()
+    assert (found(index, "secret"), found(index, "hidden")) == ([], [("one", 2)])
+
+
+def test_numbers_that_no_database_holds_are_bad_lines(shelf: MemoryShelf, index: Index) -> None:
+    shelf.replace("one", log_of((SessionOpened("one"), *said("word"))) + log_of(said("late"), at=2**80, seq=2))
+    assert index.refresh().bad_lines == 1
+    assert (found(index, "word"), found(index, "late")) == ([("one", 1)], [])
+
+
 def test_a_vanished_log_is_dropped(shelf: MemoryShelf, index: Index) -> None:
     write(shelf, "one", "word")
     write(shelf, "two", "word")
@@ -244,13 +259,15 @@ def test_a_damaged_or_other_version_of_the_file_is_made_anew(shelf: MemoryShelf,
 
 def test_a_rebuild_forgets_the_words_of_a_redacted_log(shelf: MemoryShelf, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    write(shelf, "one", "hunter2secret", "word")
+    write(shelf, "one", " ".join(f"hunter2secret{number:05}" for number in range(5_000)), "word")
     steps: list[tuple[int, int]] = []
     with Index(path, shelf) as index:
         index.refresh()
-        write(shelf, "one", "redacted", "word")
+    assert b"hunter2secret" in path.read_bytes()
+    write(shelf, "one", "redacted", "word")
+    with Index(path, shelf) as index:
         report = index.rebuild(lambda done, total: steps.append((done, total)))
-        assert (found(index, "hunter2secret"), found(index, "word")) == ([], [("one", 2)])
+        assert (found(index, "hunter2secret*"), found(index, "word")) == ([], [("one", 2)])
     size = shelf.open("one").size
     assert (report, b"hunter2secret" in path.read_bytes()) == (RefreshReport(read=1, bytes=size), False)
     assert all(total == size for _, total in steps)
@@ -278,6 +295,19 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(shelf: MemoryShel
         assert [row.id for row in index.list()] == ["one"]
         assert found(index, "word") == [("one", 1)]
         assert index.note.startswith(f"{path} cannot be written (")
+
+
+def test_an_index_that_becomes_read_only_goes_on_in_memory(shelf: MemoryShelf, index: Index, tmp_path: Path) -> None:
+    write(shelf, "one", "word")
+    index.refresh()
+    index._database.connection.execute("PRAGMA query_only = 1")  # as root, file modes stop nobody
+    write(shelf, "two", "word")
+    index.refresh()
+    assert found(index, "word") == [("two", 1), ("one", 1)]
+    assert index.note == (
+        f"{tmp_path / 'index.sqlite'} cannot be written (attempt to write a readonly database): "
+        "the index is kept in memory and made anew each time"
+    )
 
 
 def test_an_index_that_somebody_else_writes_is_one_clear_line(shelf: MemoryShelf, index: Index, tmp_path: Path) -> None:

@@ -129,7 +129,8 @@ class Refresher:
             number, seen, row = None, Seen(), SessionRow(session)
             if found is not None:
                 number, seen = found[0], Seen(*found[1:9])
-                if self._goes_on(lines, seen, size):
+                # A changed log of the same size was touched or redacted: nobody knows where, so it is read again.
+                if size != seen.size and print_of(lines, seen.last, seen.done) == seen.print:
                     row = row_of(found[9:])
                 else:
                     self._forget(session)
@@ -138,10 +139,6 @@ class Refresher:
             self._index(lines, number, msgspec.structs.replace(seen, size=size, mtime=mtime), msgspec.structs.replace(row, path=path))
         finally:
             lines.close()
-
-    def _goes_on(self, lines: Lines, seen: Seen, size: int) -> bool:
-        """Whether a log is the one that was read, and longer. One of the same size was touched or redacted: it is read again."""
-        return seen.done <= lines.size and size != seen.size and print_of(lines, seen.last, seen.done) == seen.print
 
     def _index(self, lines: Lines, number: int | None, seen: Seen, row: SessionRow) -> None:
         if number is None:
