@@ -263,12 +263,15 @@ def test_a_rebuild_forgets_the_words_of_a_redacted_log(shelf: MemoryShelf, tmp_p
     steps: list[tuple[int, int]] = []
     with Index(path, shelf) as index:
         index.refresh()
-    assert b"hunter2secret" in path.read_bytes()
+    before = path.read_bytes()
+    assert b"hunter2secret" in before
     write(shelf, "one", "redacted", "word")
     with Index(path, shelf) as index:
         report = index.rebuild(lambda done, total: steps.append((done, total)))
         assert (found(index, "hunter2secret*"), found(index, "word")) == ([], [("one", 2)])
     size = shelf.open("one").size
+    # Some builds of SQLite blank what they free; a file that shrank holds nothing freed in any build.
+    assert path.stat().st_size < len(before) // 2
     assert (report, b"hunter2secret" in path.read_bytes()) == (RefreshReport(read=1, bytes=size), False)
     assert all(total == size for _, total in steps)
 
