@@ -5,6 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+
 from palimpsest.core.events import CallStarted
 from palimpsest.core.items import (
     Content,
@@ -55,7 +56,9 @@ images = st.builds(
 blobs = st.builds(Image, st.just("image/jpeg"), blob=st.just("f" * 64))
 documents = st.builds(Document, st.sampled_from(("application/pdf", "text/plain", "text/csv")), blob=st.just("f" * 64), name=texts)
 opaques = st.builds(
-    lambda maker, kind, twin: Opaque(*maker, json.dumps({"type": kind, "data": "x", "summary": [], "encrypted_content": "y"}), twin),
+    lambda maker, kind, twin: Opaque(
+        maker[0], maker[1], json.dumps({"type": kind, "data": "x", "summary": [], "encrypted_content": "y"}), twin
+    ),
     makers,
     st.sampled_from(("redacted_thinking", "server_tool_use", "compaction", "web_search_call", "ghost_snapshot")),
     texts,
@@ -84,7 +87,8 @@ def views(draw: st.DrawFn) -> View:
     items: list[Item] = []
     event, part = 1, 0
     for content in draw(st.lists(contents, max_size=14)):
-        event, part = (event, part + 1) if items and draw(st.booleans()) else (event + 1, 0)
+        same_event = draw(st.booleans())
+        event, part = (event, part + 1) if items and same_event else (event + 1, 0)
         said = not isinstance(content, Text | Image | Document) or draw(st.booleans())
         kind = kind_of(content) if said else draw(st.sampled_from(KINDS))
         items.append(Item(f"{event}.{part}", kind, content, mask=draw(masks)))

@@ -48,7 +48,7 @@ def fit(item: Item, card: ModelCard) -> Content | None:
             return _opaque(content, card, role_of(item))
         case ToolResult():
             if not content.call_id and card.wire != "responses":
-                return Text(text_of(content)) if content.parts else None
+                return Text(said) if (said := text_of(content)) else None
             return _result(content, card)
         case ToolCall():
             return content

@@ -119,7 +119,10 @@ class _Repair:
                 case, bug = "duplicate_result", True
             self.touches.append(Touch(case, fragment.item.id, fragment.wire_id, bug))
             return
-        call = self.open.pop(queue.popleft())
+        # A result that was given a name before answers the call of that name; any other the oldest open one.
+        index = next((each for each in queue if self.open[each].wire_id == fragment.wire_id), queue[0])
+        queue.remove(index)
+        call = self.open.pop(index)
         if call.wire_id != fragment.wire_id:
             fragment = self.mend.make(fragment.item, call.wire_id)
         self.out.append(fragment)
