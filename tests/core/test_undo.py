@@ -152,6 +152,17 @@ def test_an_edit_that_does_not_fit_is_refused_and_nothing_is_recorded(edit: Mask
     assert (log.tip, log.view) == before
 
 
+def test_a_call_that_waits_for_its_result_cannot_be_hidden_until_the_user_has_gone_on() -> None:
+    log = session()
+    log.append(ModelReplied((ToolCall("c2", "read", "{}"),)))
+    for edit in (Mask(("7.0",)), Fold("6.0", "7.0")):
+        with pytest.raises(BadEdit, match=r"call 7\.0 still waits for its result"):
+            edited(log, edit)
+    log.append(UserSaid((Text("never mind"),)))
+    edited(log, Fold("6.0", "7.0"))
+    assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "8.0")
+
+
 def test_a_rewind_to_nowhere_is_refused() -> None:
     log = session()
     with pytest.raises(BadInput, match="there is no event 70; the newest is 6"):

@@ -2,17 +2,21 @@
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
-from palimpsest.core.pairs import parted
+from palimpsest.core.pairs import parted, waiting
 from palimpsest.core.project import Find, Projection
 from palimpsest.core.view import View
 
 
 def check_fit(view: View, edits: tuple[Edit, ...], find: Find) -> None:
-    """Raise `BadEdit` if an edit names what is not there, or would part a call from its result."""
+    """Raise `BadEdit` if an edit names what is not there, or would part a call from its result or its coming result."""
     trial = Projection(view, find=find)
     for index, edit in enumerate(edits):
         _check_names({item.id: place for place, item in enumerate(trial.items)}, edit, find)
         trial.edit(view.seq + 1, index, edit)
+    shown = {item.id for item in trial.items if not item.hidden}
+    lost = next((item.id for item in waiting(view.items) if item.id not in shown), None)
+    if lost is not None:
+        raise BadEdit(f"call {lost} still waits for its result and must show until it comes")
     torn = parted(view.items, trial.items)
     if torn:
         raise BadEdit(f"call {torn[0]} would be parted from its result; edit both or neither")

@@ -58,7 +58,7 @@ class Log:
         opened = structs.replace(self.opened, session=session, origin="palimpsest", model=state.view.model, base=base, opener=None)
         lines = shelf.create(session)
         event = _first_event(lines, opened, self._clock)
-        return self._begin(Reader(lines, event, owner.twin(shelf.open(owner.session))), self._clock, state)
+        return self._begin(Reader(lines, event, owner.upto(at, shelf.open(owner.session))), self._clock, state)
 
     @classmethod
     def open(cls, shelf: Shelf, session: str, clock: Clock, *, write: bool = False) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
 
 def parted(before: Sequence[Item], after: Sequence[Item]) -> tuple[str, ...]:
@@ -48,6 +48,18 @@ def open_calls(items: Iterable[Item]) -> tuple[Item, ...]:
             case _:
                 pass
     return tuple(waiting.values())
+
+
+def waiting(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The open calls of the newest reply: their results may still come, unless the user has gone on."""
+    newest = -1
+    for item in reversed(items):
+        if item.kind == "user":
+            return ()
+        if _of_model(item):
+            newest = seq_of(item.id)
+            break
+    return tuple(item for item in open_calls(items) if seq_of(item.id) == newest)
 
 
 def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:

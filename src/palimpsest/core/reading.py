@@ -34,10 +34,11 @@ class Reader:
         """The id of the session this file belongs to."""
         return self.opened.body.session if isinstance(self.opened.body, SessionOpened) else ""
 
-    def twin(self, lines: Lines) -> "Reader":
-        """A reader of the same log through another handle, for a fork that outlives this one."""
+    def upto(self, seq: int, lines: Lines) -> "Reader":
+        """A reader of the same log through another handle, for a fork that outlives this one and knows nothing after `seq`."""
         twin = Reader(lines, self.opened, self.base)
-        twin.jumps, twin.undone = list(self.jumps), list(self.undone)
+        twin.jumps = [jump for jump in self.jumps if jump[0] <= seq]
+        twin.undone = [undone for undone in self.undone if undone[0] <= seq]
         return twin
 
     def note(self, event: Event) -> bool:
