@@ -1,0 +1,85 @@
+"""Takes secrets out of texts that leave the log: notes, questions to models, exports."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from palimpsest.core.items import Value
+from palimpsest.core.secret_classes import CLASSES, SecretClass
+
+_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# A key whose end was cut off: what looks like its lines.
+_LINES: Final = re.compile(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
+_LONGEST_KEY: Final = 20_000
+
+
+class Secret(Value, frozen=True, gc=False):
+    """A secret in a text: its class, where it starts and where it ends."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find_secrets(text: str) -> tuple[Secret, ...]:
+    """All secrets in order; where two overlap they are one, of the class that is looked for first."""
+    # Bytes fold only ASCII letters, so that every place stays where it was.
+    folded = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
+    for rank, secret_class in enumerate(CLASSES):
+        spans = _spans(secret_class, text, folded if secret_class.folded else text)
+        found += [(start, end, rank, secret_class.kind) for start, end in spans]
+    return tuple(_merged(sorted(found)))
+
+
+def _spans(secret_class: SecretClass, text: str, searched: str) -> Iterator[tuple[int, int]]:
+    pattern = secret_class.pattern
+    group = min(1, pattern.groups)
+    for opening in secret_class.starts:
+        place = searched.find(opening)
+        while place >= 0:
+            match = pattern.match(text, place)
+            if match:
+                yield match.span(group)
+            place = searched.find(opening, match.end() if match else place + 1)
+
+
+def redact(text: str) -> str:
+    """The text with each secret replaced by `[REDACTED:<class>]`; redacting again changes nothing."""
+    while found := find_secrets(text):
+        # What stood beside a secret may be one itself once that is gone, so look again; each time fewer letters are left.
+        parts: list[str] = []
+        place = 0
+        for secret in found:
+            parts += [text[place : secret.start], f"[REDACTED:{secret.kind}]"]
+            place = secret.end
+        text = "".join((*parts, text[place:]))
+    return text
+
+
+def _private_keys(text: str) -> Iterator[tuple[int, int]]:
+    begin = _BEGIN.search(text) if "-----BEGIN " in text else None
+    while begin:
+        after = _BEGIN.search(text, begin.end())
+        stop = min(begin.end() + _LONGEST_KEY, after.start() if after else len(text))
+        rest = _END.search(text, begin.end(), stop) or _LINES.match(text, begin.end(), stop)
+        if rest:
+            yield begin.start(), rest.end()
+        begin = after
+
+
+def _merged(found: list[tuple[int, int, int, str]]) -> Iterator[Secret]:
+    """Overlapping finds as one, from the first start to the last end."""
+    if not found:
+        return
+    start, end, rank, kind = found[0]
+    for other_start, other_end, other_rank, other_kind in found[1:]:
+        if other_start >= end:
+            yield Secret(kind, start, end)
+            start, end, rank, kind = other_start, other_end, other_rank, other_kind
+        else:
+            end = max(end, other_end)
+            if other_rank < rank:
+                rank, kind = other_rank, other_kind
+    yield Secret(kind, start, end)

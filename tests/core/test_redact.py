@@ -1,0 +1,201 @@
+"""Secrets are taken out, and nothing else."""
+
+import base64
+import hashlib
+import random
+import uuid
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from palimpsest.core.redact import Secret, find_secrets, redact
+from palimpsest.core.secret_classes import CLASSES
+
+LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8" * 4
+HEX = "0123456789abcdef" * 4
+KEY_LINES = "\n".join((LETTERS + LETTERS)[start : start + 64] for start in (0, 20, 40))
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{KEY_LINES}\n-----END RSA PRIVATE KEY-----"
+
+# Every invented secret is put together here, so that no scanner takes this file for a leak.
+SECRETS = [
+    ("private_key", PEM),
+    ("private_key", "-----BEGIN OPENSSH " + f"PRIVATE KEY-----\n{KEY_LINES}"),
+    ("anthropic", "sk-ant-" + "api03-" + LETTERS[:40] + "_x-AA"),
+    ("openrouter", "sk-or-" + "v1-" + HEX),
+    ("openai", "sk-" + "proj-" + LETTERS[:20] + "_-" + LETTERS[:20]),
+    ("openai", "sk-" + LETTERS[:20]),
+    ("stripe", "sk_" + "live_" + LETTERS[:24]),
+    ("stripe", "whsec_" + LETTERS[:32]),
+    ("aws", "AKIA" + "ABCDEFGH23456789"),
+    ("github", "ghp_" + LETTERS[:36]),
+    ("github", "ghs_" + LETTERS[:36]),
+    ("github", "github_pat_" + LETTERS[:22] + "_" + LETTERS[:30]),
+    ("gitlab", "glpat-" + LETTERS[:20]),
+    ("slack", "xoxb-" + "123456789012-" + LETTERS[:24]),
+    ("slack", "xapp-" + "1-A0123-" + LETTERS[:24]),
+    ("google", "AIza" + LETTERS[:35]),
+    ("google", "GOCSPX-" + LETTERS[:28]),
+    ("google", "ya29." + LETTERS[:40]),
+    ("jwt", "eyJ" + LETTERS[:17] + "." + LETTERS[:30] + "." + LETTERS[:43]),
+    ("npm", "npm_" + LETTERS[:36]),
+    ("pypi", "pypi-" + "AgEIcHlwaS5vcmc" + LETTERS[:60]),
+    ("huggingface", "hf_" + LETTERS[:34]),
+    ("sendgrid", "SG." + LETTERS[:22] + "." + LETTERS[:43]),
+    ("twilio", "SK" + HEX[:32]),
+    ("digitalocean", "dop_v1_" + HEX),
+    ("docker", "dckr_" + "pat_" + LETTERS[:27]),
+    ("databricks", "dapi" + HEX[:32]),
+    ("shopify", "shpat_" + HEX[:32]),
+    ("groq", "gsk_" + LETTERS[:52]),
+    ("xai", "xai-" + LETTERS[:80]),
+    ("replicate", "r8_" + LETTERS[:37]),
+    ("notion", "ntn_" + LETTERS[:46]),
+    ("linear", "lin_" + "api_" + LETTERS[:40]),
+    ("vault", "hvs." + LETTERS[:30]),
+    ("atlassian", "ATATT3" + LETTERS[:60]),
+    ("age", "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2),
+]
+IN_CONTEXT = [
+    ("Authorization: Bearer " + LETTERS[:30], "Authorization: Bearer [REDACTED:bearer]"),
+    ("Authorization: Basic " + "dXNlcjpodW50ZXIy", "Authorization: Basic [REDACTED:basic]"),
+    ("postgres://app:hunter2@db.example.com/x", "postgres://app:[REDACTED:url_password]@db.example.com/x"),
+    ("redis://:hunter2hunter2@cache:6379", "redis://:[REDACTED:url_password]@cache:6379"),
+    ("AccountName=a;AccountKey=" + LETTERS[:86] + "==;Suffix=b", "AccountName=a;AccountKey=[REDACTED:azure]"),
+    ("https://a.example.com/x?sv=1&sig=" + LETTERS[:40] + "&se=2", "https://a.example.com/x?sv=1&sig=[REDACTED:azure]&se=2"),
+    ("https://hooks.slack.com/services/" + "T0/B0/" + LETTERS[:24], "https://hooks.slack.com/services/[REDACTED:slack]"),
+    ("https://discord.com/api/webhooks/" + "123456789/" + LETTERS[:60], "https://discord.com/api/webhooks/123456789/[REDACTED:discord]"),
+    ("bot 123456789:AA" + LETTERS[:33], "bot 123456789:[REDACTED:telegram]"),
+    ("MY_TOKEN=hunter2hunter2", "MY_TOKEN=[REDACTED:assignment]"),
+    ("export AWS_SECRET_ACCESS_KEY='wJalrXUt/nFEMI'", "export AWS_SECRET_ACCESS_KEY='[REDACTED:assignment]'"),
+    ('{"db_password": "hunter2hunter2", "port": 1}', '{"db_password": "[REDACTED:assignment]", "port": 1}'),
+    (r'"{\"password\": \"hunter2hunter2\"}"', r'"{\"password\": \"[REDACTED:assignment]\"}"'),
+    ("mysql --password hunter2hunter2 -h db", "mysql --password [REDACTED:assignment] -h db"),
+    ("deploy --api-key hunter2hunter2", "deploy --api-key [REDACTED:assignment]"),
+    ("数据库密码：hunter2hunter2", "数据库密码：[REDACTED:assignment]"),
+    ("密码是 hunter2hunter2 请记住", "密码是 [REDACTED:assignment] 请记住"),
+    ("token=" + "ghp_" + LETTERS[:36], "token=[REDACTED:github]"),
+]
+
+
+@pytest.mark.parametrize(("kind", "secret"), SECRETS, ids=lambda value: str(value)[:12])
+def test_every_class_is_found_and_only_the_secret_is_replaced(kind: str, secret: str) -> None:
+    text = f"use {secret} for now"
+    assert find_secrets(text) == (Secret(kind, 4, 4 + len(secret)),)
+    assert redact(text) == f"use [REDACTED:{kind}] for now"
+
+
+@pytest.mark.parametrize(("text", "expected"), IN_CONTEXT)
+def test_a_secret_known_by_its_surroundings_leaves_them(text: str, expected: str) -> None:
+    assert redact(text) == expected
+
+
+def test_no_class_is_left_untested() -> None:
+    tested = {kind for kind, _ in SECRETS} | {found.kind for text, _ in IN_CONTEXT for found in find_secrets(text)}
+    assert tested == {secret_class.kind for secret_class in CLASSES} | {"private_key"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sk-short", "sk-short"),
+        ('api_key = "hunter2hunter2"', 'api_key = "[REDACTED:assignment]"'),
+        ("token: short", "token: short"),
+        ("bearer abcdefghijklmnop.qrs", "bearer [REDACTED:bearer]"),
+    ],
+)
+def test_the_vectors_of_codex_hold_with_our_mark(text: str, expected: str) -> None:
+    assert redact(text) == expected
+
+
+def test_all_secrets_of_a_text_are_found() -> None:
+    text = "\n".join(secret for _, secret in SECRETS)
+    assert [found.kind for found in find_secrets(text)] == [kind for kind, _ in SECRETS]
+
+
+def test_a_key_that_was_cut_off_does_not_take_the_words_up_to_the_next_one_with_it() -> None:
+    cut_off = "-----BEGIN RSA " + f"PRIVATE KEY-----\n{KEY_LINES}\n"
+    assert redact(f"{cut_off}and then: words\n{PEM}") == "[REDACTED:private_key]\nand then: words\n[REDACTED:private_key]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fixed in 3f786850e387550fdab836ed7e6dc881de23001b and 89e6c98",
+        "session 0b6f3a52-9c1e-4f57-8d2b-6a7c1e9f0d34",
+        "sha256:" + HEX,
+        "max_tokens=4096, input_tokens: 12345678, token_count: 12345678",
+        "the task-list-with-a-very-long-identifier-name and risk-assessmentsAndMoreWords",
+        "TOKEN=$GITHUB_TOKEN password: ${DB_PASSWORD} api_key=<your-api-key>",
+        "https://example.com:8080/path@v1 and git@github.com:org/repo.git",
+        "the secret of a good password is length",
+        "-----BEGIN PRIVATE KEY----- is how such a block starts",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        "PWD=/home/someone/projects/pier",
+        "",
+    ],
+)
+def test_what_only_looks_like_a_secret_survives(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_hashes_and_identifiers_survive_in_any_number() -> None:
+    lines = [f"{hashlib.sha1(str(n).encode()).hexdigest()} {uuid.UUID(int=n * 2**100 + n)}" for n in range(2_000)]  # noqa: S324 - as git has it
+    text = "\n".join(lines)
+    assert find_secrets(text) == ()
+
+
+def test_pictures_in_base64_survive() -> None:
+    data = random.Random(3).randbytes(400_000)  # noqa: S311 - the same picture in every run
+    text = '{"type":"image","source":{"type":"base64","media_type":"image/png","data":"' + base64.b64encode(data).decode() + '"}}'
+    assert find_secrets(text) == ()
+
+
+_pieces = st.sampled_from(
+    [*(secret for _, secret in SECRETS), *(text for text, _ in IN_CONTEXT), "password=", "token: ", "://", "@", "--", " ", "\n", "x", '"']
+)
+
+
+@given(st.lists(_pieces | st.text(max_size=12), max_size=8))
+@example([PEM, "sk-" + LETTERS[:20]])
+@example(["password=abc[REDACTED:jwt]def"])
+def test_redacting_twice_is_redacting_once(pieces: list[str]) -> None:
+    once = redact("".join(pieces))
+    assert redact(once) == once
+    assert find_secrets(once) == ()
+
+
+@given(st.text(max_size=100), st.sampled_from(SECRETS), st.text(max_size=100))
+def test_a_secret_never_survives_whatever_stands_around_it(before: str, secret: tuple[str, str], after: str) -> None:
+    assert secret[1] not in redact(f"{before} {secret[1]} {after}")
+
+
+# A pattern whose work grows with the square of its input would need hours for these; a linear one needs moments.
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "eyJ-",
+        "-eyJaaaaaaaa",
+        "eyJaaaaaaaaa.",
+        "SG.",
+        "://",
+        "://a:",
+        "token ",
+        "token=",
+        "tokentoken",
+        "password: \\",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\n" + "A" * 64,
+        "--a-b-",
+        "bearer ",
+        "sk-",
+        "xox",
+        "12345678:",
+        " ",
+        "a",
+        "密码",
+    ],
+)
+def test_a_megabyte_made_to_hurt_is_read_in_linear_work(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    assert redact(redact(text)) == redact(text)
