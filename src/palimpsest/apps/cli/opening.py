@@ -1,7 +1,7 @@
 """Opening a session for a command, and weighing what it shows."""
 
 from palimpsest.apps.cli.home import Found, SystemClock
-from palimpsest.core.budget import Budget, used
+from palimpsest.core.budget import Budget
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
@@ -46,7 +46,8 @@ def tools_tokens(view: View, blobs: BlobFolder, scale: Scale) -> int:
 def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
     """Tokens of a view and the room there is; a view that does not fit is refused with both numbers."""
     scale = scale_of(after, log.ledger.calibration)
-    tokens = used(after, scale, tools_tokens(after, found.blobs, scale))
+    # What a provider reported was said of the view before, so the view to come is weighed whole.
+    tokens = scale.total(after) + tools_tokens(after, found.blobs, scale)
     budget = budget_of(after.model, cards)
     room = budget.block_at or budget.window
     if tokens >= room:

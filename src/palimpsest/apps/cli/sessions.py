@@ -79,6 +79,10 @@ def _print(found: list[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"
         cells = (row.id, when(row.updated), one_line(row.model or "-", 24), f"{row.events:,}", short(row.tokens), price)
-        rows.append((cells, Text(one_line(row.title or "(untitled)", 76), style="dim" if not row.title else "")))
+        rows.append((cells, Text(one_line(row.title or _unnamed(row), 76), style="" if row.title else "dim")))
     header = ("session", "when", "model", "events", "tokens", "cost")
     print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))
+
+
+def _unnamed(row: SessionRow) -> str:
+    return "(untitled)" if row.base is None else f"(fork of {row.base.session} at event {row.base.seq})"

@@ -4,6 +4,7 @@ from typing import cast
 
 import click
 
+from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Found, Home, find_home, find_session
 from palimpsest.apps.cli.opening import open_log, scale_of
@@ -25,7 +26,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("session", metavar="ID")
+@session_argument
 @click.option("--request", "number", metavar="N", help="The exact body of request N, counted from 1; `next` is the one to come.")
 @click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="In the shape of another wire.")
 @click.option("--model", default="", metavar="NAME", help="As another model would be sent it.")

@@ -1,0 +1,31 @@
+"""`pal index`: the search index brought up to date, or made anew."""
+
+import click
+
+from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.home import find_home
+from palimpsest.apps.cli.output import emit, json_option, plain, progress
+from palimpsest.stores.sqlite import Index
+
+
+@click.command(epilog="\b\nExample:\n  pal index --rebuild")
+@click.option("--rebuild", is_flag=True, help="Make it anew from the logs; nothing can be lost by that.")
+@json_option
+def index(*, rebuild: bool, as_json: bool) -> None:
+    """Bring the search index up to date; other commands do so when they need it."""
+    home = find_home()
+    with Index(home.index_path, home.shelf) as opened, progress("indexing") as tell:
+        report = opened.rebuild(tell) if rebuild else opened.refresh(tell)
+        note = opened.note
+    if as_json:
+        skipped = [{"path": path, "why": why} for path, why in report.skipped]
+        numbers = {"read": report.read, "bytes": report.bytes, "bad_lines": report.bad_lines, "gone": report.gone}
+        emit({**numbers, "skipped": skipped, "note": note})
+    else:
+        click.echo(f"{report.read:,} sessions read, {report.bytes:,} bytes new, {report.gone:,} gone")
+        for path, why in report.skipped:
+            click.echo(plain(f"pal: {path}: {why}"), err=True)
+        if note:
+            click.echo(f"pal: {note}", err=True)
+    if report.skipped or note:
+        click.get_current_context().exit(FINDINGS)

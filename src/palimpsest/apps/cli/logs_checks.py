@@ -1,0 +1,94 @@
+"""What `pal doctor` looks at in the logs: locks, what crashes left behind, and how each log begins and ends."""
+
+import fcntl
+import os
+from contextlib import suppress
+
+from palimpsest.apps.cli.checks import Check
+from palimpsest.apps.cli.home import Home
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.reading import open_reader
+
+# A look at a log costs two reads; so many of the newest take well under a second.
+_LOOKED_AT = 500
+_NAMED = 3
+
+
+def check_locks(home: Home) -> Check:
+    """Who writes now, and locks of sessions that are gone."""
+    folder = home.shelf.folder / ".locks"
+    sessions = set(home.shelf.sessions())
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    held = [holder for name in names if (holder := _holder(str(folder / name)))]
+    stale = [name for name in names if name not in sessions]
+    if stale:
+        return Check("locks", "warn", f"{len(stale)} of sessions that are gone: {_some(stale)}", f"delete those files in {folder}")
+    return Check("locks", "ok", f"{len(held)} held{': ' + _some(held) if held else ''}")
+
+
+def _holder(path: str) -> str:
+    """Who holds a lock; the system knows, for a lock of a dead process is free."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+    finally:
+        os.close(handle)
+    return ""
+
+
+def check_remains(home: Home) -> Check:
+    """Files that crashes and repairs set aside."""
+    folder = home.shelf.folder
+    found = sorted(path.name for pattern in ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new") for path in folder.glob(pattern))
+    if found:
+        return Check(
+            "remains",
+            "warn",
+            f"{len(found)} files set aside after a crash or a repair: {_some(found)}",
+            f"look at them in {folder}, then delete them",
+        )
+    return Check("remains", "ok", "nothing was set aside")
+
+
+def check_logs(home: Home) -> Check:
+    """How the newest logs begin and end; reading them whole is the business of `pal verify`."""
+    stats = sorted(home.shelf.stats(), key=lambda stat: -stat[3])
+    bad: list[str] = []
+    torn: list[str] = []
+    for session, *_ in stats[:_LOOKED_AT]:
+        try:
+            lines = home.shelf.open(session)
+        except PalimpsestError as error:
+            bad.append(f"{session} ({error.message})")
+            continue
+        try:
+            open_reader(home.shelf, lines)
+            if lines.torn:
+                torn.append(session)
+        except PalimpsestError as error:
+            bad.append(f"{session} ({error.message})")
+        finally:
+            with suppress(OSError):
+                lines.close()
+    if bad:
+        return Check(
+            "logs", "bad", f"{len(bad)} cannot be read: {_some(bad)}", "`pal verify ID` says where; with --repair it mends what it can"
+        )
+    if torn:
+        return Check(
+            "logs",
+            "warn",
+            f"{len(torn)} end in a torn line: {_some(torn)}",
+            "the next writer cuts it off; `pal verify ID --repair` does so now",
+        )
+    return Check("logs", "ok", f"{min(len(stats), _LOOKED_AT):,} looked at, all begin and end as they should")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

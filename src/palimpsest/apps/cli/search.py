@@ -1,0 +1,80 @@
+"""`pal search`: words in all sessions, found through the index."""
+
+import sys
+from typing import cast, get_args
+
+import click
+import msgspec
+from rich.text import Text
+
+from palimpsest.apps.cli.home import find_home, find_session
+from palimpsest.apps.cli.output import console, emit, json_option, plain, progress, when
+from palimpsest.core.items import Kind
+from palimpsest.stores.sqlite import Hit, Index
+from palimpsest.stores.units import UnitKind
+
+_KINDS = (*get_args(Kind), "note", "title")
+# Letters of the private use area cannot stand in a log's text by chance, so they tell our marks from brackets of the text.
+_MARKS = ("\ue000", "\ue001")
+_EXAMPLES = """\b
+Examples:
+  pal search connection reset
+  pal search '"exit code 137"' -flaky --kind result
+  pal search 超时 --ranked"""
+
+
+@click.command(epilog=_EXAMPLES, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, metavar="WORDS…")
+@click.option("--ranked", is_flag=True, help="Best match first instead of newest first.")
+@click.option("--session", "within", metavar="ID", help="Only in this session.")
+@click.option("--kind", type=click.Choice(_KINDS), help="Only in items of this kind.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most N places.")
+@json_option
+def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: str | None, limit: int, as_json: bool) -> None:
+    """Find words in all sessions: all of them, in one item.
+
+    "Quoted phrases" stand side by side, prefix* finds what begins so, -word must not be there.
+    Chinese, Japanese and Korean need no spaces.
+    """
+    stray = next((word for word in words if word.startswith("--")), None)
+    if stray is not None:
+        raise click.UsageError(f"No such option: {stray}")
+    home = find_home()
+    session = find_session(home, within).session if within is not None else None
+    marks = ("[", "]") if as_json else _MARKS
+    with Index(home.index_path, home.shelf) as index:
+        with progress("reading new events") as tell:
+            index.refresh(tell)
+        hits = index.search(
+            " ".join(words), ranked=ranked, limit=limit, session=session, kind=cast("UnitKind | None", kind), marks=marks, width=200
+        )
+        note = index.note
+    if note:
+        click.echo(f"pal: {note}", err=True)
+    if as_json:
+        emit(msgspec.to_builtins(hits))
+    elif hits:
+        _print(hits)
+    else:
+        click.echo("nothing found", err=True)
+
+
+def _print(hits: list[Hit]) -> None:
+    screen = console()
+    for hit in hits:
+        place = Text(f"{hit.session}:{hit.seq}", style="bold")
+        screen.print(Text.assemble(place, f"  {hit.kind}  {when(hit.at)}"), soft_wrap=True)
+        screen.print(Text.assemble("  ", _highlighted(hit.snippet, colour=screen.is_terminal and not screen.no_color)))
+    if not sys.stdout.isatty():
+        return
+    first = hits[0]
+    screen.print(Text(f"\npal show {first.session} --at {first.seq} shows the session as it was there", style="dim"))
+
+
+def _highlighted(snippet: str, *, colour: bool) -> Text:
+    """The snippet with its places in bold, or in brackets where nothing can be bold."""
+    text = Text()
+    for number, part in enumerate(plain(snippet).replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
+        inside = number % 2 == 1
+        text.append(f"[{part}]" if inside and not colour else part, style="bold yellow" if inside else "")
+    return text
