@@ -5,7 +5,7 @@ import pytest
 from palimpsest.core.budget import Budget, Decision, decide, percent_left, percent_until, used
 from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
 from palimpsest.core.scale import Scale
-from palimpsest.core.sizes import claude_size, codex_size
+from palimpsest.core.sizes import claude_list_size, claude_size, codex_size
 from palimpsest.core.view import Reported, View
 
 LEVELS = Budget(window=200, reply=20, buffer=40, warn_at=120, clear_at=140, compact_at=160, block_at=190, bytes_at=1_000)
@@ -41,6 +41,16 @@ def test_cc_07_used_is_the_last_reported_total_and_the_estimate_of_what_was_appe
 def test_cc_07_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
     view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
     assert used(view, Scale(claude_size), tools_tokens=7) == 20 + 100 + 7
+
+
+def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -> None:
+    view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
+
+    def whole(tokens: int) -> int:
+        return claude_list_size((tokens,))
+
+    assert used(view, Scale(claude_size), unreported=whole) == 160
+    assert used(View(items=view.items, reported=Reported(50, seq=1)), Scale(claude_size), unreported=whole) == 50
 
 
 def _sealed_view(reported: Reported | None) -> View:

@@ -1,5 +1,6 @@
 """The room a model leaves: levels in tokens and bytes, how much is used, and what that calls for."""
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Thinking, Value
@@ -39,13 +40,20 @@ def _reached(size: int, level: int | None) -> bool:
     return level is not None and size >= level
 
 
-def used(view: View, scale: Scale, tools_tokens: int = 0, *, old_seals: bool = False) -> int:
+def used(
+    view: View,
+    scale: Scale,
+    tools_tokens: int = 0,
+    *,
+    old_seals: bool = False,
+    unreported: Callable[[int], int] = int,
+) -> int:
     """The last reported total and the estimate of what was appended since; without a report the estimate of everything.
 
-    `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
+    `unreported` is what a rule makes of such a whole estimate (a margin, say). `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
     """
     if view.reported is None:
-        return scale.total(view) + tools_tokens
+        return unreported(scale.total(view)) + tools_tokens
     appended = sum(scale.item(item) for item in view.since(view.reported.seq))
     return view.reported.tokens + appended + (old_seals_size(view, scale) if old_seals else 0)
 

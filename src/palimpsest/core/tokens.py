@@ -45,6 +45,8 @@ def estimate_bytes(data: bytes) -> float:
     """Likely tokens of UTF-8 bytes for the GPT family: each byte is replaced by its weight, and the weights are summed."""
     weights = data.translate(_WEIGHTS)
     # The low half of Adler-32 is one plus the sum of the bytes: the fastest sum over bytes that the standard library has.
+    if len(weights) <= _CHUNK:
+        return ((adler32(weights) & 0xFFFF) - 1) / _UNIT
     total = sum(adler32(weights[start : start + _CHUNK]) & 0xFFFF for start in range(0, len(weights), _CHUNK))
     return (total - (len(weights) + _CHUNK - 1) // _CHUNK) / _UNIT
 
