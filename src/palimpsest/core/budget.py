@@ -50,7 +50,8 @@ def used(
 ) -> int:
     """The last reported total and the estimate of what was appended since; without a report the estimate of everything.
 
-    `unreported` is what a rule makes of such a whole estimate (a margin, say). `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
+    `unreported` is what a rule makes of such a whole estimate (a margin, say).
+    `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
     """
     if view.reported is None:
         return unreported(scale.total(view)) + tools_tokens
