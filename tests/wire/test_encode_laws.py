@@ -1,0 +1,131 @@
+"""What holds of every encoding: equal in, equal out; nothing is encoded twice; masks and arguments on every wire."""
+
+import json
+from hashlib import sha256
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from palimpsest.core.errors import MissingBlob
+from palimpsest.core.items import Content, Cover, Image, Item, Kind, Text, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.encode import Encoder, encode
+from palimpsest.wire.request import Params, Tool
+
+CLAUDE = card("claude-sonnet-4-5")
+GPT = card("gpt-5.5")
+SOME = card("openai-compatible/some")
+PLAIN = Params(mark_rule="none")
+WIRES = (CLAUDE, GPT, SOME)
+
+
+def item(place: str, kind: Kind, content: Content, mask: Cover | None = None) -> Item:
+    return Item(place, kind, content, mask=mask)
+
+
+GO = item("1.0", "user", Text("go"))
+BASH = item("2.0", "call", ToolCall("c", "bash", '{"command": "ls"}'))
+
+EVERYTHING = View(
+    (item("0.0", "context", Text("Base.", "system")),),
+    (
+        GO,
+        item("2.0", "assistant", Text("gone", "assistant")),
+        item("3.0", "user", Text("again")),
+        item("4.0", "call", ToolCall("d", "bash", "{}")),
+        item("5.0", "steering", Text("hurry")),
+        item("6.0", "result", ToolResult("d", (Text("no"), Text("way")), error=True)),
+    ),
+)
+TOOLS = (Tool("write", "Write a file."), Tool("bash", "Run a command."))
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_oc_40_equal_views_give_byte_equal_requests(model: ModelCard) -> None:
+    copy = msgspec.json.decode(msgspec.json.encode(EVERYTHING.items), type=tuple[Item, ...])
+    first = encode(EVERYTHING, model, TOOLS)
+    assert encode(View(EVERYTHING.head, copy), model, TOOLS) == first
+    assert first.digest == sha256(first.body).hexdigest()
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_oc_40_tools_are_sorted_by_name_when_asked_for(model: ModelCard) -> None:
+    plain = encode(EVERYTHING, model, TOOLS).body
+    sorted_ones = encode(EVERYTHING, model, TOOLS, Params(sort_tools=True)).body
+    assert plain.index(b"Write a file.") < plain.index(b"Run a command.")
+    assert sorted_ones.index(b"Run a command.") < sorted_ones.index(b"Write a file.")
+    assert sorted_ones == encode(EVERYTHING, model, TOOLS[::-1], Params(sort_tools=True)).body
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_parameters_survive_the_log_and_rebuild_the_same_bytes(model: ModelCard) -> None:
+    params = Params(max_tokens=900, effort="high", ttl="1h", schema=Raw(b'{"type":"object"}'), extra=Raw(b'{"service_tier": "auto"}'))
+    again = msgspec.json.decode(msgspec.json.encode(params), type=Params)
+    tools = msgspec.json.decode(msgspec.json.encode(TOOLS), type=tuple[Tool, ...])
+    assert encode(EVERYTHING, model, tools, again) == encode(EVERYTHING, model, TOOLS, params)
+    assert json.loads(encode(EVERYTHING, model, TOOLS, params).body)["service_tier"] == "auto"
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_what_the_caller_writes_out_wins_and_stands_once(model: ModelCard) -> None:
+    body = encode(EVERYTHING, model, (), Params(extra=Raw(b'{"model":"mine"}'))).body
+    assert (body.count(b'"model":'), json.loads(body)["model"]) == (1, "mine")
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_a_view_that_grew_encodes_only_what_is_new(model: ModelCard) -> None:
+    fetched: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        fetched.append(address)
+        return b"png"
+
+    seeing = msgspec.structs.replace(model, images=True)
+    encoder = Encoder(seeing, (), PLAIN, fetch)
+    first = (item("1.0", "user", Image("image/png", blob="aa")),)
+    grown = (*first, item("2.0", "user", Image("image/png", blob="bb")))
+    encoder.encode(View(items=first))
+    assert encoder.encode(View(items=grown)) == encode(View(items=grown), seeing, (), PLAIN, lambda _: b"png")
+    assert fetched == ["aa", "bb"]
+    encoder.encode(View(items=grown[1:]))
+    encoder.encode(View(items=grown))
+    assert fetched == ["aa", "bb", "aa"]
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT])
+def test_a_blob_that_nobody_holds_is_an_error_that_names_it(model: ModelCard) -> None:
+    with pytest.raises(MissingBlob, match="encode: the blob aa is shown in the view and no store was given to read it from"):
+        encode(View(items=(item("1.0", "user", Image("image/png", blob="aa")),)), model)
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_a_cached_mask_leaves_the_bytes(model: ModelCard) -> None:
+    pair = (GO, BASH, item("3.0", "result", ToolResult("c", (Text("a.py"),))))
+    masked = (*pair[:2], item("3.0", "result", ToolResult("c", (Text("a.py"),)), Cover("", "cached")))
+    assert encode(View(items=masked), model).body == encode(View(items=pair), model).body
+
+
+def test_a_cached_mask_asks_a_card_that_can_to_drop_the_result() -> None:
+    able = msgspec.structs.replace(CLAUDE, cache_edits=True)
+    pair = (GO, BASH, item("3.0", "result", ToolResult("c", (Text("a.py"),))))
+    masked = (*pair[:2], item("3.0", "result", ToolResult("c", (Text("a.py"),)), Cover("", "cached")))
+    plain, asking = json.loads(encode(View(items=pair), able).body), json.loads(encode(View(items=masked), able).body)
+    assert asking.pop("context_management") == {"edits": [{"type": "delete_tool_results", "tool_use_ids": ["c"]}]}
+    assert asking == plain
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [("", "{}"), ("[1]", '{"input":"[1]"}'), ("{broken", '{"input":"{broken"}'), ('{"a": 1}', '{"a": 1}')],
+)
+def test_arguments_that_are_no_object_are_wrapped(args: str, expected: str) -> None:
+    call = item("2.0", "call", ToolCall("c", "mcp.server:tool", args))
+    claude, gpt, some = (json.loads(encode(View(items=(GO, call)), model).body) for model in WIRES)
+    assert (claude["messages"][1]["content"][0]["input"], claude["messages"][1]["content"][0]["name"]) == (
+        json.loads(expected),
+        "mcp_server_tool",
+    )
+    assert (gpt["input"][1]["arguments"], gpt["input"][1]["name"]) == (expected, "mcp_server_tool")
+    assert some["messages"][1]["tool_calls"][0]["function"] == {"name": "mcp_server_tool", "arguments": expected}
