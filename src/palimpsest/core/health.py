@@ -1,16 +1,20 @@
-"""How a session fares along its path: failures, folds, turns, calls, and tool calls that nobody answered yet."""
+"""How a session fares along its path: failures, folds, turns, calls, and what nobody has answered yet."""
 
 from typing import ClassVar, Self
 
 from palimpsest.core.edits import Fold
-from palimpsest.core.events import Event, Failed, ModelReplied, ToolReturned, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.events import Event, Failed, ModelReplied, ToolReturned, ToolStarted, TurnEnded, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 
 CIRCUIT = 3
 
 
 class Health(Value, frozen=True):
-    """`failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds."""
+    """What policies and a resuming engine must know.
+
+    `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
+    `started` are tools that began and did not return; `inbox` is what the user typed and has not been said yet, by event.
+    """
 
     failures: dict[str, int] = {}
     folds: int = 0
@@ -20,6 +24,8 @@ class Health(Value, frozen=True):
     overflow: bool = False
     open_calls: tuple[str, ...] = ()
     called: dict[str, int] = {}
+    started: tuple[str, ...] = ()
+    inbox: tuple[int, ...] = ()
 
     def is_open(self, policy: str, limit: int = CIRCUIT) -> bool:
         """Whether a policy failed so often in a row that it is not tried again by itself."""
@@ -38,9 +44,11 @@ class Health(Value, frozen=True):
 class HealthTally:
     """A health that is being counted, event by event."""
 
-    WATCHES: ClassVar[frozenset[type]] = frozenset({UserSaid, ModelReplied, ToolReturned, ViewEdited, Failed, TurnEnded})
+    WATCHES: ClassVar[frozenset[type]] = frozenset(
+        {UserTyped, UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, TurnEnded}
+    )
 
-    __slots__ = ("_called", "_calls", "_failures", "_folds", "_open", "_overflow", "_replied_at", "_turns", "_value")
+    __slots__ = ("_called", "_calls", "_failures", "_folds", "_inbox", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
 
     def __init__(self) -> None:
         self._failures: dict[str, int] = {}
@@ -52,6 +60,8 @@ class HealthTally:
         # A dictionary, because calls are answered in any order and shown in the order they were made.
         self._open: dict[str, None] = {}
         self._called: dict[str, int] = {}
+        self._started: dict[str, None] = {}
+        self._inbox: dict[int, None] = {}
         self._value: Health | None = None
 
     @classmethod
@@ -66,6 +76,8 @@ class HealthTally:
         tally._overflow = health.overflow
         tally._open = dict.fromkeys(health.open_calls)
         tally._called = dict(health.called)
+        tally._started = dict.fromkeys(health.started)
+        tally._inbox = dict.fromkeys(health.inbox)
         return tally
 
     def take(self, event: Event) -> None:
@@ -73,12 +85,15 @@ class HealthTally:
         body = event.body
         if isinstance(body, ToolReturned):
             self._open.pop(body.result.call_id, None)
+            self._started.pop(body.result.call_id, None)
         elif isinstance(body, ModelReplied):
             self._reply(event.at, body)
+        elif isinstance(body, ToolStarted):
+            self._started[body.call_id] = None
+        elif isinstance(body, UserTyped):
+            self._inbox[event.seq] = None
         elif isinstance(body, UserSaid):
-            if not body.steering:
-                self._turns += 1
-                self._folds = 0
+            self._say(body)
         elif isinstance(body, ViewEdited):
             self._edit(body)
         elif isinstance(body, Failed):
@@ -101,6 +116,8 @@ class HealthTally:
                 overflow=self._overflow,
                 open_calls=tuple(self._open),
                 called=dict(self._called),
+                started=tuple(self._started),
+                inbox=tuple(self._inbox),
             )
         return self._value
 
@@ -111,6 +128,13 @@ class HealthTally:
             if isinstance(part, ToolCall):
                 self._open[part.call_id] = None
                 self._called[part.tool] = self._calls
+
+    def _say(self, said: UserSaid) -> None:
+        if said.typed is not None:
+            self._inbox.pop(said.typed, None)
+        if not said.steering:
+            self._turns += 1
+            self._folds = 0
 
     def _edit(self, edited: ViewEdited) -> None:
         self._failures.pop(edited.by, None)

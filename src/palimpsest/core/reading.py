@@ -168,14 +168,27 @@ def open_reader(shelf: Shelf, lines: Lines, *, check: bool = True) -> Reader:
 
     Without `check` a base that changed since the fork is read all the same.
     """
+    opened = _first_event(lines)
+    place = _opening(opened, lines).base
+    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
+
+
+def opening_of(lines: Lines) -> SessionOpened:
+    """How a session began, from its first line alone."""
+    return _opening(_first_event(lines), lines)
+
+
+def _opening(event: Event, lines: Lines) -> SessionOpened:
+    if not isinstance(event.body, SessionOpened):
+        raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
+    return event.body
+
+
+def _first_event(lines: Lines) -> Event:
     first = b"".join(chunk for _, chunk in _first_line(lines))
     if not first:
         raise BadLog("the log is empty; nothing was ever recorded in it", where=lines.name)
-    opened = decode_line(first, lines.name)
-    if not isinstance(opened.body, SessionOpened):
-        raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
-    place = opened.body.base
-    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
+    return decode_line(first, lines.name)
 
 
 def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
