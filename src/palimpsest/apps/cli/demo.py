@@ -121,14 +121,12 @@ def _tell_fold(screen: Console, told: Told) -> None:
     if not isinstance(body, ViewEdited) or body.loss is None:
         return
     screen.print(Text(f"event {told.folded.seq} by {body.by}: {body.why}"))
-    screen.print(
-        f"tokens {body.tokens_before:,} → {body.tokens_after:,}; request {len(told.before.request.body):,} → {len(told.during.request.body):,} bytes"
-    )
+    sizes = f"{len(told.before.request.body):,} → {len(told.during.request.body):,} bytes"
+    screen.print(f"tokens {body.tokens_before:,} → {body.tokens_after:,}; request {sizes}")
     screen.print(f"writing the cache anew costs {dollars(body.price_usd)} once; each later call saves {dollars(body.saved_usd_per_call)}")
     loss = body.loss
-    screen.print(
-        f"audit, what it hides: {len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
-    )
+    hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
+    screen.print(f"audit, what nothing shows any more: {hidden}")
     for name, values in (("paths", loss.paths), ("commands", loss.commands)):
         if not values:
             continue
