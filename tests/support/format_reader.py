@@ -1,0 +1,158 @@
+"""A reader written from docs/format.md alone: it knows JSON and SHA-256 and nothing of the product."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An item of the view."""
+
+    id: str
+    kind: str
+    content: Json
+    mask: Json | None = None
+
+
+@dataclass
+class Reader:
+    """One log, its base if it is a fork, and the view at its tip."""
+
+    fetch: Callable[[str], bytes]
+    session: str
+    events: dict[int, Json] = field(default_factory=dict)
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        for line in self._lines():
+            event = json.loads(line)
+            if not self.events and event["body"].get("base"):
+                self._open_base(event["body"]["base"])
+            assert event["prev"] == self.link, f"the chain breaks at event {event['seq']}"
+            digest = event.get("digest") or sha256(line[line.index(b',"body":') + 8 : line.rindex(b"}")]).hexdigest()
+            linked = "\n".join([event["prev"], str(event["seq"]), str(event["parent"]), str(event["at"]), digest])
+            self.link = sha256(linked.encode()).hexdigest()
+            self.events[event["seq"]] = event
+        self.tip = max(self.events)
+
+    def _lines(self) -> Iterator[bytes]:
+        whole = self.fetch(self.session).partition(b"\0")[0]
+        yield from (line for line in whole[: whole.rfind(b"\n") + 1].split(b"\n") if line)
+
+    def _open_base(self, place: Json) -> None:
+        base = Reader(self.fetch, place["session"])
+        self.events = {seq: event for seq, event in base.events.items() if seq <= place["seq"]}
+        self.link = place["link"]
+
+    def along(self) -> list[Json]:
+        found: list[Json] = []
+        seq = self.tip
+        while seq >= 0:
+            found.append(self.events[seq])
+            seq = self.events[seq]["parent"]
+        return found[::-1]
+
+    def view(self) -> list[Shown]:
+        undone: dict[int, set[int]] = {}
+        for event in self.along():
+            body = event["body"]
+            if body["type"] == "edit_undone":
+                undone.setdefault(body["event"], set()).update(body.get("edits") or range(1000))
+        head: list[Shown] = []
+        items: list[Shown] = []
+        for event in self.along():
+            body = event["body"]
+            brought = _brought(event)
+            if body["type"] == "context_stated" and "head" in body:
+                head, brought = brought[: len(body["head"])], brought[len(body["head"]) :]
+            items += brought
+            for index, edit in enumerate(body["edits"] if body["type"] == "view_edited" else ()):
+                if index not in undone.get(event["seq"], set()):
+                    items = self._edited(items, event["seq"], index, edit)
+        return head + items
+
+    def _edited(self, items: list[Shown], seq: int, index: int, edit: Json) -> list[Shown]:
+        match edit["type"]:
+            case "mask" | "unmask":
+                cover = {"text": "", "form": "shown"} | edit if edit["type"] == "mask" else None
+                return [replace(item, mask=cover) if item.id in edit["ids"] else item for item in items]
+            case "fold":
+                ids = [item.id for item in items]
+                if edit["first"] not in ids or edit["last"] not in ids or ids.index(edit["last"]) < ids.index(edit["first"]):
+                    return items
+                first, last = ids.index(edit["first"]), ids.index(edit["last"])
+                run = {item.id: item for item in items[first : last + 1]}
+                return [*items[:first], *_made(seq, index, edit.get("into", ()), run), *items[last + 1 :]]
+            case _:
+                ids = [item.id for item in items]
+                place = ids.index(edit["before"]) if edit.get("before") in ids else len(ids)
+                absent = {piece["id"]: self._first(piece["id"]) for piece in edit["contents"] if piece["type"] == "keep"}
+                made = _made(seq, index, edit["contents"], {name: item for name, item in absent.items() if name not in ids})
+                return [*items[:place], *made, *items[place:]]
+
+    def _first(self, item_id: str) -> Shown:
+        seq, *rest = (int(number) for number in item_id.split("."))
+        if len(rest) == 1:
+            return _brought(self.events[seq])[rest[0]]
+        edit = self.events[seq]["body"]["edits"][rest[0]]
+        put = (edit.get("into") or edit.get("contents"))[rest[1]]
+        return Shown(item_id, put["kind"], put["content"])
+
+    def texts(self) -> list[str]:
+        return [text for text in (_read(item) for item in self.view()) if text is not None]
+
+
+def _made(seq: int, index: int, into: list[Json], kept: dict[str, Shown]) -> list[Shown]:
+    made: list[Shown] = []
+    for number, piece in enumerate(into):
+        if piece["type"] == "put":
+            made.append(Shown(f"{seq}.{index}.{number}", piece["kind"], piece["content"]))
+        elif piece["id"] in kept:
+            made.append(kept.pop(piece["id"]))
+    return made
+
+
+_KINDS = {"tool_call": "call", "tool_result": "result", "thinking": "thinking"}
+
+
+def _brought(event: Json) -> list[Shown]:
+    body, seq = event["body"], event["seq"]
+    pieces: list[tuple[str, Json]] = []
+    match body["type"]:
+        case "user_said":
+            pieces = [("steering" if body.get("steering") else "user", part) for part in body["parts"]]
+        case "model_replied":
+            pieces = [(_KINDS.get(part["type"], "assistant"), part) for part in body["parts"]]
+        case "tool_returned":
+            pieces = [("result", {"type": "tool_result"} | body["result"])]
+        case "recalled":
+            pieces = [("recalled", part) for part in body.get("parts", ())]
+        case "context_stated":
+            said = [*(body.get("head") or ()), *body.get("items", ())]
+            pieces = [("context", {"type": "text", "text": each["text"], "role": each.get("role", "user")}) for each in said]
+        case _:
+            pass
+    return [Shown(f"{seq}.{number}", kind, content) for number, (kind, content) in enumerate(pieces)]
+
+
+def _read(item: Shown) -> str | None:
+    if item.mask is not None and item.mask["form"] == "shown":
+        return item.mask["text"] or None
+    return _text(item.content)
+
+
+def _text(content: Json) -> str:
+    match content["type"]:
+        case "text" | "thinking":
+            return str(content["text"])
+        case "tool_call":
+            return f"{content['tool']} {content['args']}"
+        case "tool_result":
+            return "\n".join(_text(part) for part in content.get("parts", ()))
+        case _:
+            return str(content.get("twin", ""))
