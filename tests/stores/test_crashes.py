@@ -1,13 +1,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import killed_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
@@ -79,11 +80,32 @@ def test_dropping_the_unsynced_tail_keeps_every_synced_event(writes: list[tuple[
     lines.crash(keep)
     with Log.open(shelf, "s", FixedClock(1, 1), write=True) as left:
         assert synced <= left.tip <= log.tip
-        sizes = [
-            len(event.body.parts[0].text)
-            for event in left.events()
-            if isinstance(event.body, UserSaid) and isinstance(event.body.parts[0], Text)
-        ]
-        assert sizes == [size for size, _ in writes][: left.tip]
+        texts = [text_of(event.body.parts[0]) for event in left.events() if isinstance(event.body, UserSaid)]
+        assert [len(text) for text in texts] == [size for size, _ in writes][: left.tip]
         left.append(UserSaid((Text("on"),)))
     assert verify(shelf, "s", MemoryBlobs()).findings == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12), st.integers(0, 5_000), st.sampled_from(["cut", "zeros"]))
+def test_a_file_that_loses_its_unsynced_bytes_opens_with_every_synced_event(writes: list[tuple[int, bool]], keep: int, loss: str) -> None:
+    with TemporaryDirectory() as name:
+        shelf, path = JsonlShelf(Path(name)), Path(name, "s.jsonl")
+        log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+        log.sync()
+        synced, safe = 0, path.stat().st_size
+        for size, sync in writes:
+            log.append(UserSaid((Text("x" * size),)))
+            if sync:
+                log.sync()
+                synced, safe = log.tip, path.stat().st_size
+        tip = log.tip
+        log.close()
+        whole = path.read_bytes()
+        left = whole[: safe + keep % (len(whole) - safe + 1)]
+        path.write_bytes(left if loss == "cut" else left + b"\0" * (len(whole) - len(left)))
+        with Log.open(shelf, "s", FixedClock(1, 1), write=True) as reopened:
+            assert synced <= reopened.tip <= tip
+            texts = [text_of(event.body.parts[0]) for event in reopened.events() if isinstance(event.body, UserSaid)]
+            assert [len(text) for text in texts] == [size for size, _ in writes][: reopened.tip]
+            reopened.append(UserSaid((Text("on"),)))
+        assert verify(shelf, "s", MemoryBlobs()).findings == ()

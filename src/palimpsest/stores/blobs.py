@@ -8,11 +8,10 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput, MissingBlob, StoreError
+from palimpsest.core.errors import BadInput, MissingBlob
+from palimpsest.stores.disk import refusal, sync_file, sync_folder
 
 _ADDRESS = re.compile(r"[0-9a-f]{64}")
-# Linux has fdatasync and macOS does not; a blob's size changes with its data, so both keep what matters.
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class BlobFolder:
@@ -36,7 +35,7 @@ class BlobFolder:
                 self._make_room(path.parent)
                 _write(path, data)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise refusal(error, path, "write") from error
         return address
 
     def get(self, address: str) -> bytes:
@@ -47,7 +46,7 @@ class BlobFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise self._missing(address) from None
         except OSError as error:
-            raise _refused(path, error) from error
+            raise refusal(error, path, "read") from error
 
     def check(self, address: str) -> bool:
         """Whether the bytes at an address still are what it says."""
@@ -61,7 +60,7 @@ class BlobFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise self._missing(address) from None
         except OSError as error:
-            raise _refused(path, error) from error
+            raise refusal(error, path, "read") from error
 
     def addresses(self) -> Iterator[str]:
         """The addresses of all blobs, in order; what a crash left half written is not among them."""
@@ -80,7 +79,7 @@ class BlobFolder:
         if not folder.is_dir():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -91,7 +90,7 @@ def _write(path: Path, data: bytes) -> None:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(handle, rest) :]
-            _sync(handle)
+            sync_file(handle)
         finally:
             os.close(handle)
         Path(name).replace(path)
@@ -99,15 +98,7 @@ def _write(path: Path, data: bytes) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)
 
 
 def _has_size(path: Path, size: int) -> bool:
@@ -123,8 +114,4 @@ def _names(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise _refused(folder, error) from error
-
-
-def _refused(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"{error.strerror or error}; free the disk or the folder and try again", where=str(path))
+        raise refusal(error, folder, "list") from error

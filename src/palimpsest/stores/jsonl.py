@@ -1,20 +1,19 @@
 """Logs as JSONL files: one write per event, one writer per file, nothing ever rewritten."""
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from palimpsest.core.codec import MAX_LINE
-from palimpsest.core.errors import BadInput, BadLog, PalimpsestError, ReadOnly, StoreError
+from palimpsest.core.errors import BadInput, BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Lines
+from palimpsest.stores.disk import refusal, sync_file, sync_folder
 from palimpsest.stores.locks import Lock
 
 CHUNK = 1024 * 1024
 TAIL = 16 * 1024
 SUFFIX = ".jsonl"
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_sync_file = getattr(os, "fdatasync", os.fsync)
 
 
 class JsonlLines:
@@ -78,7 +77,7 @@ class JsonlLines:
         if self._lock is None:
             return
         try:
-            _sync_file(self._file)
+            sync_file(self._file)
             if self._new:
                 sync_folder(self._path.parent)
                 self._new = False
@@ -178,7 +177,7 @@ class JsonlLines:
         try:
             copy.write_bytes(torn)
             os.ftruncate(self._file, whole)
-            _sync_file(self._file)
+            sync_file(self._file)
         except OSError as error:
             raise refusal(error, self._path, "repair the last line of") from error
 
@@ -239,27 +238,3 @@ class JsonlShelf:
         except BaseException:
             lock.release()
             raise
-
-
-_ADVICE = {
-    errno.ENOSPC: "the disk is full; free some space, nothing was lost",
-    errno.EDQUOT: "the quota is used up; free some space, nothing was lost",
-    errno.EACCES: "permission denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOENT: "it does not exist",
-}
-
-
-def refusal(error: OSError, path: Path, verb: str) -> PalimpsestError:
-    """What the system refused, as one line."""
-    reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-    return StoreError(f"cannot {verb} it: {reason}", where=str(path))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

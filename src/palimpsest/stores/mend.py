@@ -11,7 +11,8 @@ from palimpsest.core.errors import BadLog, MissingBase, NewerFormat
 from palimpsest.core.events import Body, Event, Failed, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.reading import open_reader
-from palimpsest.stores.jsonl import JsonlShelf, refusal, sync_folder
+from palimpsest.stores.disk import refusal, sync_folder
+from palimpsest.stores.jsonl import JsonlShelf
 
 
 class Repair(Value, frozen=True):

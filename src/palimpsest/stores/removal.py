@@ -2,7 +2,8 @@
 
 from palimpsest.core.errors import BadInput, BadLog
 from palimpsest.core.reading import opening_of
-from palimpsest.stores.jsonl import JsonlShelf, refusal
+from palimpsest.stores.disk import refusal
+from palimpsest.stores.jsonl import JsonlShelf
 
 
 def forks_of(shelf: JsonlShelf, session: str) -> tuple[str, ...]:
