@@ -94,6 +94,21 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
         messages(user(), thinking={"type": "enabled", "budget_tokens": 1_500}, temperature=0.5),
         ("temperature: not allowed while thinking",),
     ),
+    (
+        messages(user(), said(use()), user(result()), thinking={"type": "enabled", "budget_tokens": 1_500}),
+        ("thinking: the turn that goes on did not begin with a thought",),
+    ),
+    (
+        messages(
+            user(),
+            said(THOUGHT, use("a")),
+            user(result("a")),
+            said(use("b")),
+            user(result("b")),
+            thinking={"type": "enabled", "budget_tokens": 1_500},
+        ),
+        (),
+    ),
     (messages(user(), tools=[BASH, BASH]), ("tools: the name 'bash' is taken twice",)),
     (messages(user(), tools=[{"name": "a.b"}]), ("tools: the name 'a.b' has letters that are not allowed",)),
     (messages(user(), tools=[BASH], tool_choice={"type": "tool", "name": "grep"}), ("tool_choice: no tool is named 'grep'",)),

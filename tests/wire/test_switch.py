@@ -10,7 +10,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.fit import own
-from palimpsest.wire.request import Params
+from palimpsest.wire.request import Params, Touch
 
 SONNET = card("claude-sonnet-4-5")
 OPUS = card("claude-opus-4-5")
@@ -183,3 +183,20 @@ def test_a_picture_in_a_format_that_the_provider_refuses_becomes_a_line() -> Non
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "[image image/svg+xml not shown: this model cannot see this format]"}
     ]
+
+
+def test_a_turn_that_another_model_began_is_finished_without_a_budget_for_thinking() -> None:
+    call, result = Item("3.0", "call", ToolCall("c", "bash", "{}")), Item("4.0", "result", ToolResult("c", (Text("ok"),)))
+    view = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", GPT_THOUGHT), call, result))
+    request = encode(view, SONNET, (), Params(thinking_budget=2_000))
+    assert "thinking" not in json.loads(request.body)
+    assert request.touches == (Touch("thinking_off", "4.0"),)
+    own_turn = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", CLAUDE_THOUGHT), call, result))
+    assert json.loads(encode(own_turn, SONNET, (), Params(thinking_budget=2_000)).body)["thinking"]["budget_tokens"] == 2_000
+    answered = View(items=(*view.items, Item("5.0", "assistant", REPLY), Item("6.0", "user", Text("next"))))
+    assert json.loads(encode(answered, SONNET, (), Params(thinking_budget=2_000)).body)["thinking"]["budget_tokens"] == 2_000
+
+
+def test_a_thought_of_which_only_the_seal_is_left_goes_back() -> None:
+    sealed = Thinking("", Seal("anthropic", "claude-sonnet-4-5", "c2ln"), "sealed")
+    assert conversation(SONNET, sealed, REPLY)[0]["content"][0] == {"type": "thinking", "thinking": "", "signature": "c2ln"}

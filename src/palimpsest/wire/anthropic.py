@@ -2,6 +2,7 @@
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
@@ -31,6 +32,7 @@ class AnthropicWire:
         self._rule = params.mark_rule if card.cache == "marks" else "none"
         self._control = control(params.ttl)
         self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
+        self._calm = b"{" + joined(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
         self._suffix = members(params.extra) if given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
@@ -120,6 +122,9 @@ class AnthropicWire:
         marked = spots(self._rule, len(heads), messages, wanted)
         _end_without_space(messages)
         chunks = [self._prefix]
+        if self._prefix != self._calm and _began_without_thought(messages):
+            chunks = [self._calm]
+            touches += (Touch("thinking_off", messages[-1][1][0].item.id),)
         self._add_system(chunks, heads, marked)
         chunks.append(b',"messages":[')
         self._add_messages(chunks, messages, marked)
@@ -163,6 +168,24 @@ def cache_edits(fragments: list[Fragment]) -> bytes:
         return b""
     edit = {"type": "delete_tool_results", "tool_use_ids": ids}
     return b',"context_management":' + dump({"edits": [edit]})
+
+
+def _began_without_thought(messages: list[Message]) -> bool:
+    """Whether the turn that results are just being given to began without a thought, as after a switch of models.
+
+    With a budget for thinking such a turn is refused, so it is finished without one.
+    """
+    results, thinking = Place.RESULT, Place.THINKING
+    open_turn = False
+    for said, blocks in reversed(messages):
+        if said:
+            if blocks[0].place == thinking:
+                return False
+        elif blocks[0].place == results:
+            open_turn = True
+        else:
+            break
+    return open_turn
 
 
 def _end_without_space(messages: list[Message]) -> None:

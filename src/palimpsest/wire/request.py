@@ -22,6 +22,7 @@ Case: TypeAlias = Literal[
     "duplicate_result",
     "renamed_call",
     "no_first_user",
+    "thinking_off",
 ]
 
 

@@ -150,8 +150,7 @@ class ResponsesWire:
             case Text():
                 return dump({"type": "output_text" if role == "assistant" else "input_text", "text": part.text})
             case Image():
-                detail = {"detail": part.detail} if part.detail else {}
-                return dump({"type": "input_image", "image_url": url_of(part, self._fetch), **detail})
+                return dump({"type": "input_image", "image_url": url_of(part, self._fetch), "detail": part.detail or "auto"})
             case Document():
                 if part.url and not part.url.startswith("data:"):
                     return dump({"type": "input_file", "file_url": part.url})

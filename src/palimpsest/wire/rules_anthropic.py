@@ -21,6 +21,7 @@ def anthropic_violations(request: Json) -> Iterator[str]:
     yield from _blocks(messages)
     yield from _pairs(messages)
     yield from _marks(request, messages)
+    yield from _open_turn(request, messages)
     for index, block in enumerate(tables_at(request, "system")):
         if not text(block, "text").strip():
             yield f"system[{index}]: a text is empty"
@@ -105,6 +106,24 @@ def _thoughts(kinds: list[str]) -> Iterator[str]:
         yield "a thought does not open its message"
     if kinds[-1] in _THOUGHTS:
         yield "a message ends with a thought"
+
+
+def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
+    """With a budget for thinking, a turn whose results come last began with a thought."""
+    if text(table_at(request, "thinking"), "type") != "enabled":
+        return
+    answered = False
+    for message in reversed(messages):
+        kinds = [text(block, "type") for block in _content(message)[:1]]
+        if text(message, "role") == "assistant":
+            if _THOUGHTS.intersection(kinds):
+                return
+        elif kinds == ["tool_result"]:
+            answered = True
+        else:
+            break
+    if answered:
+        yield "thinking: the turn that goes on did not begin with a thought"
 
 
 def _pairs(messages: list[Json]) -> Iterator[str]:
