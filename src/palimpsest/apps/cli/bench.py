@@ -1,0 +1,99 @@
+"""`pal bench`: this machine against the bars."""
+
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.output import console, emit, json_option, table
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.markdown import as_markdown, shown
+from palimpsest.lab.bench.suite import choose, run_bench
+
+
+@click.command(epilog="\b\nExamples:\n  pal bench --quick\n  pal bench --only turn --only decide")
+@click.option("--quick", is_flag=True, help="Smaller sizes; the values are marked as such.")
+@click.option("--only", multiple=True, metavar="NAME", help="Measure these bars only: a name, or the beginning of several. May be repeated.")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder, and leave what was made there.")
+@click.option("--markdown", is_flag=True, help="Print the table as docs/benchmark.md has it.")
+@json_option
+def bench(*, quick: bool, only: tuple[str, ...], keep: Path | None, markdown: bool, as_json: bool) -> None:
+    """Measure this machine against the bars and the peers.
+
+    Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
+    """
+    wanted = choose(name for names in only for name in names.replace(",", " ").split())
+    with _folder(keep) as folder:
+        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), tell=_tell)
+    if as_json:
+        emit(report)
+    elif markdown:
+        click.echo(as_markdown(report))
+    else:
+        _print(report)
+    if report.missed:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _tell(what: str) -> None:
+    click.echo(f"bench: {what}", err=True)
+
+
+def _pal(*words: str) -> tuple[str, ...]:
+    """This very `pal`, as a person starts it."""
+    beside = Path(sys.executable).parent / "pal"
+    return (str(beside), *words) if beside.is_file() else (sys.executable, "-m", "palimpsest.apps.cli", *words)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+            raise BadInput("the folder to work in must be new or empty", where=str(keep))
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pal-bench-", dir=_disk()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _disk() -> Path:
+    """A folder that is on a disk, for a temporary one may be in memory, where a sync means nothing."""
+    from platformdirs import user_cache_path  # noqa: PLC0415 - needed only without --keep
+
+    folder = user_cache_path("palimpsest")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _print(report: Report) -> None:
+    out = console()
+    listing = table("bar", "value", "limit", "peer", "", "what", right=("value", "limit"), keep=("bar", "peer", ""))
+    for bar in report.bars:
+        listing.add_row(bar.name, shown(bar.value, bar.unit), _limit(bar), _peer(bar), _verdict(bar), GOALS[bar.name].about)
+    out.print(listing)
+    size = ", smaller sizes (--quick)" if report.quick else ""
+    click.echo(f"u = {report.unit_ms:.2f} ms; {len(report.missed)} missed; {report.took_s:.0f} s{size}")
+
+
+def _limit(bar: Bar) -> str:
+    if bar.limit is None:
+        return "-"
+    return f"{'≤' if bar.better == 'lower' else '≥'} {bar.limit:g}"
+
+
+def _peer(bar: Bar) -> str:
+    return "-" if bar.peer is None else f"{bar.peer.name} {shown(bar.peer.value, bar.unit)}"
+
+
+def _verdict(bar: Bar) -> str:
+    return "not measured" if bar.ok is None else "ok" if bar.ok else "MISSED"

@@ -1,0 +1,98 @@
+"""The bars: what is measured, in which unit, and the limit that a value must keep."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Better: TypeAlias = Literal["lower", "higher"]
+
+
+class Goal(Struct, frozen=True):
+    """What a bar is about. `u` is the time to decode 1,000 typical events; without a limit the value is only reported."""
+
+    unit: str
+    limit: float | None
+    about: str
+    better: Better = "lower"
+
+
+GOALS: dict[str, Goal] = {
+    "turn_1k": Goal("u", 0.25, "build the request of a turn and decide, 1,000 events"),
+    "turn_10k": Goal("u", 0.25, "the same, 10,000 events"),
+    "turn_100k": Goal("u", 0.25, "the same, 100,000 events"),
+    "decide": Goal("u", 0.01, "count what is used and decide, the slowest of the three lengths"),
+    "resume_1k": Goal("u", 1.2, "open a session to a view ready for the model, 1,000 events"),
+    "resume_10k": Goal("u", 1.2, "the same, 10,000 events"),
+    "resume_100k": Goal("u", 1.2, "the same, 100,000 events"),
+    "resume_crashed": Goal("u", 1.2, "the same after a crash right before a checkpoint, 10,000 events"),
+    "load": Goal("x", 1.3, "read a whole log without its checkpoint, against decoding its lines"),
+    "append": Goal("x", 1.5, "append one event durably, against a raw write and fdatasync"),
+    "append_cpu_us": Goal("µs", 150, "processor time of one durable append, the slower of 1,000 and 100,000 events"),
+    "group_commit": Goal("x", 1.6, "append ten events and sync once, against one raw write and fdatasync"),
+    "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
+    "fork_bytes": Goal("B", 4096, "what a fork puts on the disk, all files"),
+    "disk_ratio": Goal("x", 1.15, "log and checkpoint, against the same bodies as plain JSONL"),
+    "index_ratio": Goal("x", None, "the search index, against the logs it covers"),
+    "index_mb_s": Goal("MB/s", None, "making the search index", "higher"),
+    "search_vs_ripgrep": Goal("x", 100, "find a rare word in all sessions: how much faster than ripgrep", "higher"),
+    "list_2000": Goal("u", 10, "list 2,000 sessions, looking at each file's size and time"),
+    "tokens_error": Goal("%", 12, "mean error of the calibrated token estimate against the exact count"),
+    "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
+}
+
+
+class Peer(Struct, frozen=True):
+    """The same work on the same material by another library, in the unit of the bar."""
+
+    name: str
+    value: float
+
+
+class Bar(Struct, frozen=True):
+    """One value. `ok` is null when it could not be measured here; `detail` holds the numbers it was made of."""
+
+    name: str
+    value: float | None
+    limit: float | None
+    unit: str
+    ok: bool | None
+    peer: Peer | None = None
+    better: Better = "lower"
+    detail: dict[str, float] = {}
+
+
+class Report(Struct, frozen=True):
+    """All bars of one run, and what `u` was in it."""
+
+    unit_ms: float
+    bars: tuple[Bar, ...]
+    quick: bool
+    took_s: float
+    machine: dict[str, str] = {}
+
+    @property
+    def missed(self) -> tuple[Bar, ...]:
+        """The bars that do not keep their limit."""
+        return tuple(bar for bar in self.bars if bar.ok is False)
+
+
+def bar(name: str, value: float | None, peer: Peer | None = None, **detail: float) -> Bar:
+    """A value held against its goal."""
+    goal = GOALS[name]
+    shown = None if value is None else rounded(value)
+    numbers = {key: rounded(each) for key, each in detail.items()}
+    return Bar(name, shown, goal.limit, goal.unit, keeps(goal, shown), peer, goal.better, numbers)
+
+
+def keeps(goal: Goal, value: float | None) -> bool | None:
+    """Whether a value is within its limit; nobody knows of a value that is missing."""
+    if value is None:
+        return None
+    if goal.limit is None:
+        return True
+    return value <= goal.limit if goal.better == "lower" else value >= goal.limit
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: a measurement has no more."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,76 @@
+"""What it costs to find a word in all sessions and to list them: with our index, and with ripgrep over the files."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import Text
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.material import write_session
+from palimpsest.lab.bench.room import EXTRA, Room
+from palimpsest.lab.bench.timing import seconds, side_by_side
+from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.sqlite import Index
+
+RARE = "quokkasaurus"
+_HOLDERS = 3
+
+
+def measure_finding(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`index_*`, `search_vs_ripgrep` and `list_2000`."""
+    ripgrep = find_ripgrep() if "search_vs_ripgrep" in wanted else ""
+    shelf = _write_sessions(room)
+    size = sum(size for _, _, size, _ in shelf.stats())
+    room.tell(f"indexing {size / 1e6:,.0f} MB")
+    database = room.folder / "index.sqlite"
+    with Index(database, shelf) as index:
+        took = seconds(index.refresh)
+        if "index_mb_s" in wanted:
+            yield bar("index_mb_s", size / 1e6 / took, seconds=took)
+        if "search_vs_ripgrep" in wanted:
+            room.tell("searching")
+            yield _search(room, index, shelf, ripgrep)
+        if "list_2000" in wanted:
+            room.tell("listing")
+            (units,) = room.unit.of(room.sizes.rounds, index.list)
+            yield bar("list_2000", units, sessions=room.sizes.sessions)
+    if "index_ratio" in wanted:
+        kept = sum(path.stat().st_size for path in room.folder.glob("index.sqlite*"))
+        yield bar("index_ratio", kept / size, index_mb=kept / 1e6, logs_mb=size / 1e6)
+
+
+def _write_sessions(room: Room) -> JsonlShelf:
+    sizes = room.sizes
+    room.tell(f"writing {sizes.sessions:,} sessions")
+    shelf = JsonlShelf(room.folder / "sessions")
+    holders = {sizes.sessions * part // (_HOLDERS + 1) for part in range(1, _HOLDERS + 1)}
+    for number in range(sizes.sessions):
+        log, _ = write_session(shelf, f"session-{number:05d}", sizes.session_events, room.clock, seed=number % 50)
+        if number in holders:
+            log.append(UserSaid((Text(f"Why does the {RARE} not start?"),)))
+        log.close()
+    return shelf
+
+
+def _search(room: Room, index: Index, shelf: JsonlShelf, ripgrep: str) -> Bar:
+    command = (ripgrep, "-F", "-c", RARE, str(shelf.folder))
+    run = partial(subprocess.run, command, check=True, capture_output=True)
+    counted, found = len(run().stdout.splitlines()), len(index.search(RARE))
+    if not counted == found == _HOLDERS:
+        raise StoreError(f"ripgrep found the rare word {counted} times and the index {found} times; it was written {_HOLDERS} times")
+    ours, theirs = side_by_side(max(5, room.sizes.rounds // 4), lambda: index.search(RARE), run)
+    return bar("search_vs_ripgrep", theirs / ours, ours_ms=ours * 1000, ripgrep_ms=theirs * 1000)
+
+
+def find_ripgrep() -> str:
+    """The ripgrep of this installation, else that of the machine."""
+    beside = Path(sys.executable).parent / "rg"
+    found = str(beside) if beside.is_file() else shutil.which("rg")
+    if found is None:
+        raise BadInput(EXTRA)
+    return found

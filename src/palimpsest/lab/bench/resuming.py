@@ -1,0 +1,88 @@
+"""What it costs to take up a session again: from its checkpoint, after a crash, and from the log alone."""
+
+import shutil
+import time
+from collections.abc import Iterator
+
+from palimpsest.core.budget import decide, used
+from palimpsest.core.budget_rules import palimpsest_budget
+from palimpsest.core.log import CHECKPOINT_EVERY, Log
+from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import palimpsest_size
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.material import MODEL
+from palimpsest.lab.bench.peer_agents import Agents, peer_of
+from palimpsest.lab.bench.room import Room
+from palimpsest.lab.bench.timing import side_by_side
+from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.wire.cards import card
+
+_CARD = card(MODEL)
+_BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
+
+
+def measure_resuming(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`resume_*`."""
+    peer = Agents.find(room)
+    for length, events in room.sizes.lengths.items():
+        name = f"resume_{length}"
+        if name in wanted:
+            room.tell(f"resuming after {events:,} events")
+            session = room.session(length)
+            (units,) = room.unit.of_timed(room.sizes.rounds, lambda session=session: resume(room, room.shelf, session))
+            yield bar(name, units, peer_of(peer, lambda agents, length=length: agents.resume(length)))
+    if "resume_crashed" in wanted:
+        room.tell("resuming after a crash")
+        shelf = _crashed(room)
+        (units,) = room.unit.of_timed(room.sizes.rounds, lambda: resume(room, shelf, room.session("10k")))
+        yield bar("resume_crashed", units)
+
+
+def resume(room: Room, shelf: JsonlShelf, session: str) -> float:
+    """Seconds from nothing to a view that is ready for the model; letting go is not counted."""
+    begun = time.perf_counter()
+    log = Log.open(shelf, session, room.clock)
+    view = log.view
+    decide(used(view, Scale(palimpsest_size)), _BUDGET)
+    ended = time.perf_counter()
+    log.close()
+    return ended - begun
+
+
+def _crashed(room: Room) -> JsonlShelf:
+    """A copy of the log of middle length that goes on for as many events as its checkpoint can miss."""
+    shelf = JsonlShelf(room.folder / "crashed")
+    log, material = room.writer("10k")
+    with log:
+        log.checkpoint()
+        left = material.seq + CHECKPOINT_EVERY
+        _copy(room, shelf, ".checkpoint")
+        while material.seq < left:
+            for body in material.round():
+                log.append(body)
+        _copy(room, shelf, ".jsonl")
+    return shelf
+
+
+def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`load`: a whole log without its sidecar, and the same lines decoded."""
+    room.tell("loading without a checkpoint")
+    room.session("10k")
+    shelf = JsonlShelf(room.folder / "bare")
+    _copy(room, shelf, ".jsonl")
+    session = room.session("10k")
+    path = shelf.path_of(session)
+    loads = room.orjson.loads
+
+    def decode() -> None:
+        for line in path.read_bytes().splitlines():
+            loads(line)
+
+    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: Log.open(shelf, session, room.clock), decode)
+    yield bar("load", whole / plain, peer_of(Agents.find(room), Agents.load), load_ms=whole * 1000, decode_ms=plain * 1000)
+
+
+def _copy(room: Room, shelf: JsonlShelf, suffix: str) -> None:
+    session = room.session("10k")
+    shelf.folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(room.shelf.path_of(session).with_suffix(suffix), shelf.path_of(session).with_suffix(suffix))

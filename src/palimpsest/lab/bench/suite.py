@@ -1,0 +1,70 @@
+"""One run: the families of measurements that hold the wanted bars, in an order that lets them share material."""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.counting import measure_counting
+from palimpsest.lab.bench.finding import measure_finding
+from palimpsest.lab.bench.keeping import measure_keeping
+from palimpsest.lab.bench.resuming import measure_load, measure_resuming
+from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
+from palimpsest.lab.bench.starting import measure_start
+from palimpsest.lab.bench.turns import measure_turns
+from palimpsest.lab.bench.writing import measure_writing
+
+Family: TypeAlias = Callable[[Room, frozenset[str]], Iterator[Bar]]
+
+# Files are weighed before measurements add to them.
+FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
+    (frozenset({"help_ms"}), measure_start),
+    (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
+    (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_crashed"}), measure_resuming),
+    (frozenset({"load"}), measure_load),
+    (frozenset({"turn_1k", "turn_10k", "turn_100k", "decide"}), measure_turns),
+    (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
+    (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
+    (frozenset({"tokens_error"}), measure_counting),
+)
+
+
+def choose(names: Iterable[str]) -> frozenset[str]:
+    """The bars that names mean: a bar, or the beginning of several (`turn`); no name means all."""
+    chosen: set[str] = set()
+    for name in names:
+        found = {bar for bar in GOALS if bar == name or bar.startswith(f"{name}_")}
+        if not found:
+            raise BadInput(f"there is no bar {name!r}; there are {', '.join(GOALS)}")
+        chosen |= found
+    return frozenset(chosen) or frozenset(GOALS)
+
+
+def run_bench(
+    folder: Path,
+    *,
+    wanted: frozenset[str] = frozenset(GOALS),
+    quick: bool = False,
+    sizes: Sizes | None = None,
+    help_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
+    tell: Callable[[str], None] = print,
+) -> Report:
+    """Measure the wanted bars in a folder, which will hold up to a gigabyte."""
+    begun = time.monotonic()
+    room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command)
+    try:
+        found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(room, wanted)}
+        unit = room.unit.milliseconds
+    finally:
+        room.close()
+    bars = tuple(found[name] for name in GOALS if name in found)
+    return Report(unit, bars, quick, time.monotonic() - begun, _machine())
+
+
+def _machine() -> dict[str, str]:
+    return {"python": platform.python_version(), "system": platform.system(), "processors": str(os.cpu_count())}

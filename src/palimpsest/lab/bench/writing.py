@@ -1,0 +1,91 @@
+"""What it costs to record an event so that a power cut cannot take it: against writing the same bytes by hand."""
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
+from statistics import median
+
+from palimpsest.core.codec import encode_body
+from palimpsest.core.events import Body
+from palimpsest.core.log import Log
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.material import Material
+from palimpsest.lab.bench.peer_agents import Agents, peer_of
+from palimpsest.lab.bench.room import Room
+from palimpsest.lab.bench.timing import steady
+
+_GROUP = 10
+# What stands before a body on a line: numbers, time and a digest of 64 letters.
+_ENVELOPE = 130
+sync_file = getattr(os, "fdatasync", os.fsync)
+
+
+def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`append`, `append_cpu_us` and `group_commit`."""
+    peer = Agents.find(room)
+    if "append" in wanted:
+        room.tell("durable appends")
+        ours, raw = _against_raw(room, 1)
+        yield bar("append", ours / raw, peer_of(peer, lambda agents: agents.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+    if "append_cpu_us" in wanted:
+        room.tell("processor time of appends")
+        used = {length: _processor_us(room, length) for length in ("1k", "100k")}
+        yield bar("append_cpu_us", max(used.values()), peer_of(peer, Agents.append_cpu_us), **used)
+    if "group_commit" in wanted:
+        room.tell("group commits")
+        ours, raw = _against_raw(room, _GROUP)
+        yield bar("group_commit", ours / raw, peer_of(peer, lambda agents: agents.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+
+
+def endless(material: Material) -> Iterator[Body]:
+    """The events of a session, one by one."""
+    while True:
+        yield from material.round()
+
+
+def _against_raw(room: Room, group: int) -> tuple[float, float]:
+    """Median seconds of some appends and a sync, and of one write of as many bytes and a sync."""
+    log, material = room.writer("10k")
+    raw = os.open(room.folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    bodies = endless(material)
+    ours: list[float] = []
+    plain: list[float] = []
+    try:
+        with log, steady():
+            for _ in range(room.sizes.syncs):
+                some = list(islice(bodies, group))
+                data = b"".join(b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some)
+                ours.append(_append(log, some))
+                plain.append(_write(raw, data))
+    finally:
+        os.close(raw)
+    return median(ours), median(plain)
+
+
+def _append(log: Log, bodies: list[Body]) -> float:
+    begun = time.perf_counter()
+    for body in bodies:
+        log.append(body)
+    log.sync()
+    return time.perf_counter() - begun
+
+
+def _write(file: int, data: bytes) -> float:
+    begun = time.perf_counter()
+    os.write(file, data)
+    sync_file(file)
+    return time.perf_counter() - begun
+
+
+def _processor_us(room: Room, length: str) -> float:
+    """Mean processor time of an append and its sync, the checkpoints in between included."""
+    log, material = room.writer(length)
+    some = list(islice(endless(material), room.sizes.syncs * 2))
+    with log, steady():
+        begun = time.process_time()
+        for body in some:
+            log.append(body)
+            log.sync()
+        took = time.process_time() - begun
+    return took / len(some) * 1e6
