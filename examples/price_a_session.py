@@ -1,0 +1,26 @@
+"""What a session cost, by model and by part, and what it would have cost on other cards."""
+
+from palimpsest import Home, ModelReplied, Text, UserSaid, card, cost
+from palimpsest.core.events import CallStarted, Usage
+from palimpsest.core.undo import rewind
+
+
+def main() -> None:
+    log = Home.in_memory().new(model="claude-sonnet-4-5")
+    for turn in range(3):
+        log.append(UserSaid((Text(f"turn {turn}"),)))
+        call = log.append(CallStarted("claude-sonnet-4-5", "anthropic"))
+        usage = Usage(input=100, cache_read=20_000 * turn, cache_write=20_000, output=500)
+        log.append(ModelReplied((Text("done", "assistant"),), call=call.seq, usage=usage))
+    rewind(log, 3)  # money that was spent on a branch stays spent
+
+    spent = cost(log.ledger.usage, card("claude-sonnet-4-5"))
+    for part, dollars in spent.parts().items():
+        print(f"{part:>16} ${dollars:.4f}")
+    for name in ("claude-opus-4-5", "claude-haiku-4-5"):
+        print(f"on {name}: ${cost(log.ledger.usage, card(name)).total:.4f}")
+    print(f"total of {log.ledger.calls} calls: ${spent.total:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).parents[2] / "examples"
+_LAST_LINES = {
+    "find_and_fork.py": ["the new session: ['2.0', '3.0', '5.0']", "the old session: ['2.0', '3.0', '4.0']", "4 sessions"],
+    "own_loop.py": ["It has about seven words.", "resumed 4 items after 2 requests; the same view: True"],
+    "price_a_session.py": ["on claude-opus-4-5: $0.4440", "on claude-haiku-4-5: $0.0888", "total of 3 calls: $0.2664"],
+    "undo_what_rests.py": ["undoing event 7 takes back event 8 too", "the same bytes again: True"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(_LAST_LINES))
+def test_an_example_runs_offline_and_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", _FOLDER / name], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = _LAST_LINES[name]
+    assert done.stdout.splitlines()[-len(expected) :] == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_example_is_run() -> None:
+    assert sorted(path.name for path in _FOLDER.glob("*.py")) == sorted(_LAST_LINES)
