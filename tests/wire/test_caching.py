@@ -125,6 +125,8 @@ def test_a_thought_never_carries_a_mark() -> None:
     thought = Item("2.0", "thinking", Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "s")))
     view = View(HEAD, (TALK[0], thought, *TALK[3:]))
     assert marks("palimpsest", view, frontier="2.0") == ("head:2", "1.0", "7.0")
+    last = CallStarted("m", "anthropic", marks=("head:2", "1.0", "2.0"))
+    assert marks("palimpsest", View(view.head, view.items, call=last)) == ("head:2", "1.0", "7.0")
 
 
 @pytest.mark.parametrize("name", ["gpt-5.5", "openai-compatible/some"])

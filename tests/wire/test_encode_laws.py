@@ -94,6 +94,27 @@ def test_a_view_that_grew_encodes_only_what_is_new(model: ModelCard) -> None:
     assert fetched == ["aa", "bb", "aa"]
 
 
+@pytest.mark.parametrize("model", WIRES)
+def test_an_encoder_for_other_parameters_takes_over_what_they_do_not_touch(model: ModelCard) -> None:
+    fetched: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        fetched.append(address)
+        return b"png"
+
+    seeing = msgspec.structs.replace(model, images=True)
+    view = View(EVERYTHING.head, (*EVERYTHING.items, item("9.0", "user", Image("image/png", blob="aa"))))
+    first = Encoder(seeing, TOOLS, PLAIN, fetch)
+    first.encode(view)
+    moved = Params(frontier="2.0", max_tokens=5)
+    assert first.revised(moved).encode(view) == encode(view, seeing, TOOLS, moved, lambda _: b"png")
+    assert first.revised(moved, ()).encode(view) == encode(view, seeing, (), moved, lambda _: b"png")
+    assert fetched == ["aa"]
+    newer = Params(dialect="codex-0.166", echo=True)
+    assert first.revised(newer).encode(view) == encode(view, seeing, TOOLS, newer, lambda _: b"png")
+    assert fetched == ["aa", "aa"]
+
+
 @pytest.mark.parametrize("model", [CLAUDE, GPT])
 def test_a_blob_that_nobody_holds_is_an_error_that_names_it(model: ModelCard) -> None:
     with pytest.raises(MissingBlob, match="encode: the blob aa is shown in the view and no store was given to read it from"):

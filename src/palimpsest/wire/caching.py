@@ -26,8 +26,7 @@ def spots(rule: MarkRule, heads: int, messages: Sequence[Message], anchors: Sequ
 def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) -> list[Spot]:
     """The end of the head, the anchors (the frontier and the best live entry), the tail."""
     found = [(HEAD, heads - 1)] if heads else []
-    found += [spot for anchor in anchors if (spot := _find(messages, anchor)) is not None]
-    return found + _tails(range(len(messages) - 1, len(messages)), messages)
+    return found + _find(messages, set(anchors)) + _tails(range(len(messages) - 1, len(messages)), messages)
 
 
 def claude_code(heads: int, messages: Sequence[Message]) -> list[Spot]:
@@ -64,7 +63,7 @@ def anchors(view: View, fragments: Sequence[Fragment], frontier: str, wire: str)
         for mark in reversed(last.marks):
             if mark.startswith("head:"):
                 break
-            if any(each.item.id == mark and each.place for each in reversed(fragments)):
+            if _nearest(fragments, mark) == [mark]:
                 found.append(mark)
                 break
     return tuple(found)
@@ -83,22 +82,27 @@ def control(ttl: Literal["5m", "1h"]) -> bytes:
 
 def _nearest(fragments: Sequence[Fragment], item_id: str) -> list[str]:
     """The item itself, or the last one before it that is sent and may carry a mark."""
-    before: list[str] = []
-    for fragment in fragments:
-        if fragment.place not in {Place.NOTHING, Place.THINKING}:
-            before = [fragment.item.id]
-        if fragment.item.id == item_id:
-            return before
+    found = False
+    for fragment in reversed(fragments):
+        found = found or fragment.item.id == item_id
+        if found and fragment.place and fragment.place != Place.THINKING:
+            return [fragment.item.id]
     return []
 
 
-def _find(messages: Sequence[Message], item_id: str) -> Spot | None:
+def _find(messages: Sequence[Message], wanted: set[str]) -> list[Spot]:
+    """The last block of each wanted item, from the end on, for that is where most of them are."""
+    found: list[Spot] = []
     for index in range(len(messages) - 1, -1, -1):
+        if not wanted:
+            break
         blocks = messages[index][1]
-        for block in range(len(blocks) - 1, -1, -1):
-            if blocks[block].item.id == item_id:
-                return (index, block) if blocks[block].place != Place.THINKING else None
-    return None
+        for at in range(len(blocks) - 1, -1, -1):
+            name = blocks[at].item.id
+            if name in wanted:
+                wanted.remove(name)
+                found.append((index, at))
+    return found
 
 
 def _second_and_third(heads: int) -> list[Spot]:

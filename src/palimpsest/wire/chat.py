@@ -151,6 +151,9 @@ def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -
 
 def _add_said(chunks: list[bytes], blocks: list[Fragment]) -> None:
     call, thinking = Place.CALL, Place.THINKING
+    if len(blocks) == 1 and blocks[0].place < thinking:
+        chunks += (b',{"role":"assistant","content":', blocks[0].body, b"}")
+        return
     texts = [block for block in blocks if block.place < thinking]
     calls = [block.body for block in blocks if block.place == call]
     thoughts = [block for block in blocks if block.place == thinking]

@@ -1,6 +1,7 @@
 """A view, a card, tools and parameters to the exact bytes of a request."""
 
 from hashlib import sha256
+from typing import Self
 
 from palimpsest.core.view import View
 from palimpsest.wire.anthropic import AnthropicWire
@@ -18,15 +19,30 @@ class Encoder:
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> None:
         self._card = card
+        self._tools = tools
+        self._params = params
+        self._fetch = fetch
         self._wire = _wire(card, tools, params, fetch)
-        self._heads = Memo(self._wire.head)
-        self._items = Memo(self._wire.fragment)
+        self.heads = Memo(self._wire.head)
+        self.items = Memo(self._wire.fragment)
         self._mend = Mend(self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids)
+
+    def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
+        """An encoder for other parameters or tools, which takes over what is encoded where they do not touch it."""
+        new = type(self)(self._card, self._tools if tools is None else tools, params, self._fetch)
+        if self.grain() == new.grain():
+            new.heads.adopt(self.heads)
+            new.items.adopt(self.items)
+        return new
+
+    def grain(self) -> tuple[object, ...]:
+        """All of parameters and tools that the bytes of a single item depend on."""
+        return self._params.dialect, self._params.echo, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
         """The request that shows this view."""
-        heads = self._heads.take(view.head)
-        fragments, touches = repair(self._items.take(view.items), self._mend)
+        heads = self.heads.take(view.head)
+        fragments, touches = repair(self.items.take(view.items), self._mend)
         assembled = self._wire.assemble(view, heads, fragments)
         body = assembled.body
         digest = sha256(body).hexdigest()

@@ -28,7 +28,7 @@ class Fragment(Struct, frozen=True):
     """The bytes of an item, and the little that must be known to put them in place without looking into them.
 
     `key` pairs a result with its call, `wire_id` is the id both are sent under. Neighbours of one `group` share `opening` and
-    `closing`. `aside` is what cannot stand in a result and follows it, and `erased` says that the provider shall drop it from its cache.
+    `closing`. `aside` is what stands elsewhere than the body, and `erased` says that the provider shall drop it from its cache.
     """
 
     item: Item
@@ -73,11 +73,11 @@ class Memo:
 
     def __init__(self, make: Callable[[Item], Fragment]) -> None:
         self._make = make
-        self._kept: dict[int, Fragment] = {}
+        self.kept: dict[int, Fragment] = {}
 
     def take(self, items: Sequence[Item]) -> list[Fragment]:
         """The fragments of all items, in order; only those not seen in the last view are made."""
-        kept = self._kept
+        kept = self.kept
         try:
             found = [kept[id(item)] for item in items]
         except KeyError:
@@ -86,8 +86,12 @@ class Memo:
                     kept[id(item)] = self._make(item)
             found = [kept[id(item)] for item in items]
         if len(kept) > len(items):
-            self._kept = {id(fragment.item): fragment for fragment in found}
+            self.kept = {id(fragment.item): fragment for fragment in found}
         return found
+
+    def adopt(self, other: "Memo") -> None:
+        """Take over what another memo holds."""
+        self.kept = dict(other.kept)
 
 
 def nothing(item: Item) -> Fragment:

@@ -141,12 +141,11 @@ def scrubbed(call_id: str, rule: Literal["any", "claude", "mistral"]) -> str:
 
 def distinct(wire_id: str, key: str, taken: set[str], rule: Literal["any", "claude", "mistral"]) -> str:
     """Another id for a call whose own is taken, the same one whenever the same calls are sent."""
-    for number in count(2):
-        numbered = f"{wire_id}_{number}"
-        candidate = sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] if rule == "mistral" else numbered
-        if candidate not in taken:
-            return candidate
-    raise AssertionError
+    if rule == "mistral":
+        candidates = (sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] for number in count(2))
+    else:
+        candidates = (f"{wire_id}_{number}" for number in count(2))
+    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 def inserted_id(form: Form, call_item: str) -> str:

@@ -77,6 +77,7 @@ class ResponsesWire:
         sealed = dump(seal.data) if seal is not None else b""
         field = b"summary" if content.form == "digest" else b"content"
         group = f"reasoning:{content.ref or item.id}"
+        # A reasoning item is closed by its seal; its parts say which list they are in, and its id is the same on all of them.
         return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=sealed, aside=self._id(content.ref))
 
     def _opaque(self, item: Item, content: Opaque) -> Fragment:
