@@ -2,6 +2,7 @@
 
 import json
 from hashlib import sha256
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -150,3 +151,21 @@ def test_arguments_that_are_no_object_are_wrapped(args: str, expected: str) -> N
     )
     assert (gpt["input"][1]["arguments"], gpt["input"][1]["name"]) == (expected, "mcp_server_tool")
     assert some["messages"][1]["tool_calls"][0]["function"] == {"name": "mcp_server_tool", "arguments": expected}
+
+
+@pytest.mark.parametrize(("model", "ending"), [(CLAUDE, b"]}]}"), (GPT, b"]}"), (SOME, b"]}")])
+def test_a_conversation_that_goes_on_keeps_the_bytes_it_had(model: ModelCard, ending: bytes) -> None:
+    talk = (
+        GO,
+        BASH,
+        item("2.1", "call", ToolCall("d", "bash", "{}")),
+        item("3.0", "result", ToolResult("c", (Text("one"),))),
+        item("4.0", "result", ToolResult("d", (Text("two"),))),
+        item("5.0", "steering", Text("hurry")),
+        item("6.0", "assistant", Text("done", "assistant")),
+        item("7.0", "user", Text("thanks")),
+    )
+    bodies = [encode(View(EVERYTHING.head, talk[:size]), model, TOOLS, PLAIN).body for size in (1, 5, 6, 7, 8)]
+    for shorter, longer in pairwise(bodies):
+        assert shorter.endswith(ending)
+        assert longer.startswith(shorter.removesuffix(ending))
