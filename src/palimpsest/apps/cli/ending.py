@@ -1,5 +1,6 @@
 """How a command line ends: exit codes, and errors as one line or one JSON value, never as a traceback for a user's mistake."""
 
+import io
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ BROKEN_PIPE = 141
 def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
     """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted."""
     words = sys.argv[1:] if argv is None else argv
-    _speak_any_letter()
+    _prepare_output()
     instruction = os.environ.get("_PAL_COMPLETE")
     if instruction:
         sys.exit(shell_complete(cli, {}, "pal", "_PAL_COMPLETE", instruction))
@@ -69,8 +70,12 @@ def _say(words: list[str], kind: str, message: str, where: str) -> int:
     return WRONG
 
 
-def _speak_any_letter() -> None:
-    """A terminal that cannot show a letter gets an escape for it instead of an error."""
+def _prepare_output() -> None:
+    """A terminal that cannot show a letter gets an escape for it, and no part of a long output is lost without a word."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if isinstance(buffer, io.RawIOBase):
+        # Unbuffered, Python drops what a single write does not take, as when a disk fills up.
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(buffer), encoding=sys.stdout.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -43,11 +43,15 @@ def tools_tokens(view: View, blobs: BlobFolder, scale: Scale) -> int:
     return scale.scaled(tool_list_size(blobs.get(call.tools)))
 
 
+def weigh(view: View, log: Log, found: Found) -> int:
+    """Tokens of a view and of the tools that go with it, weighed whole: what a provider reported was said of another view."""
+    scale = scale_of(view, log.ledger.calibration)
+    return scale.total(view) + tools_tokens(view, found.blobs, scale)
+
+
 def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
-    """Tokens of a view and the room there is; a view that does not fit is refused with both numbers."""
-    scale = scale_of(after, log.ledger.calibration)
-    # What a provider reported was said of the view before, so the view to come is weighed whole.
-    tokens = scale.total(after) + tools_tokens(after, found.blobs, scale)
+    """Tokens of a view to come and the room there is; one that does not fit is refused with both numbers."""
+    tokens = weigh(after, log, found)
     budget = budget_of(after.model, cards)
     room = budget.block_at or budget.window
     if tokens >= room:

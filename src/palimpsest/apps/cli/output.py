@@ -24,9 +24,17 @@ def emit(value: object) -> None:
     click.echo(msgspec.json.encode(value).decode())
 
 
+class _Screen(Console):
+    """A console that leaves a reader who went away to whoever ends the program."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so instead of exiting on the spot."""
+        raise BrokenPipeError
+
+
 def console(*, err: bool = False) -> Console:
     """A console of the width it has, 80 columns where nobody says; colour only on a terminal that wants it."""
-    return Console(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def plain(text: str) -> str:
@@ -53,6 +61,12 @@ def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()
 def when(at: int) -> str:
     """A moment in local time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
+
+
+def lately(at: int) -> str:
+    """A moment in eleven columns: day and time of this year, the date alone of another."""
+    moment = time.localtime(at / 1000)
+    return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
 
 
 def short(number: int) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from msgspec import Raw
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from palimpsest.apps.cli.output import one_line, plain, when
@@ -74,7 +73,8 @@ def _print_item(screen: Console, item: Item, scale: Scale, note: str, *, full: b
     width = screen.width * 6
     for line in kept:
         short = line if full or len(line) <= width else f"{line[:width]}…"
-        screen.print(Padding(Text(short), (0, 0, 0, 2)))
+        for piece in Text(short).wrap(screen, max(1, screen.width - 2)):
+            screen.print(Text(f"  {piece.plain.rstrip()}"), soft_wrap=True)
     if len(kept) < len(lines):
         screen.print(Text(f"  … {len(lines) - len(kept):,} more lines (--full)", style="dim"))
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from palimpsest.apps.cli.home import Home, find_home
 from palimpsest.apps.cli.listing import print_listing
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line, progress, short, when
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, progress, short
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.sqlite import Index
 from palimpsest.stores.units import SessionRow
@@ -78,7 +78,7 @@ def _print(found: list[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     rows: list[tuple[Sequence[str], Text | None]] = []
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"
-        cells = (row.id, when(row.updated), one_line(row.model or "-", 24), f"{row.events:,}", short(row.tokens), price)
+        cells = (row.id, lately(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
         rows.append((cells, Text(one_line(row.title or _unnamed(row), 76), style="" if row.title else "dim")))
     header = ("session", "when", "model", "events", "tokens", "cost")
     print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import demand_room, open_log, scale_of
+from palimpsest.apps.cli.opening import demand_room, open_log, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
@@ -43,7 +43,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     with open_log(found, write=not dry_run) as log:
         seq = _newest(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
-        before = scale_of(log.view, log.ledger.calibration).total(log.view)
+        before = weigh(log.view, log, found)
         after, room = demand_room(plan.view, log, found, home.cards())
         if plan.resting and not yes and not dry_run:
             _ask(plan, seq)
@@ -63,7 +63,8 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     click.echo(one_line(f"{verb} edit {seq}{reason}", console().width))
     if plan.resting:
         click.echo(f"with it {_listed(plan.resting)}, which rested on it")
-    click.echo(f"{len(brings):,} items {'would show' if dry_run else 'show'} again; the view: {before:,} → {after:,} tokens, room {room:,}")
+    items = f"{len(brings):,} item{'' if len(brings) == 1 else 's'}"
+    click.echo(f"brought back: {items}; the view: {before:,} → {after:,} tokens, room {room:,}")
 
 
 def _newest(log: Log) -> int:
@@ -83,7 +84,7 @@ def _indexes(text: str) -> tuple[int, ...]:
 
 def _ask(plan: Undoing, seq: int) -> None:
     """Later edits go too: a person is asked, a program has to have said so."""
-    what = f"{_listed(plan.resting)} rest on edit {seq} and would be undone too"
+    what = f"{_listed(plan.resting)} rest{'s' if len(plan.resting) == 1 else ''} on edit {seq} and would be undone too"
     if not sys.stdin.isatty():
         raise BadInput(f"{what}; say --yes to do so")
     if not click.confirm(f"{what}. Go on?", err=True):

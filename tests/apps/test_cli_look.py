@@ -1,0 +1,117 @@
+import pytest
+from pal_runs import LONG, SMALL, Pal, edited, long, small
+
+_OWN = """
+[cards.mine]
+like = "claude-sonnet-4-5"
+window = 50000
+"""
+
+
+def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
+    edited(pal.home)
+    found = pal.json("context", SMALL)
+
+    assert found == {
+        "window": 200_000,
+        "used": 100,
+        "free": 159_900,
+        "buffer": 40_000,
+        "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 48},
+        "by_source": {"base": 9},
+        "items": [
+            {"id": "1.0", "kind": "context", "tokens": 9, "masked": False, "source": "base"},
+            {"id": "14.0.0", "kind": "summary", "tokens": 9, "masked": True, "source": ""},
+            {"id": "2.0", "kind": "user", "tokens": 11, "masked": False, "source": ""},
+            {"id": "10.0", "kind": "user", "tokens": 13, "masked": False, "source": ""},
+            {"id": "12.0", "kind": "assistant", "tokens": 9, "masked": False, "source": ""},
+        ],
+    }
+
+
+@pytest.mark.parametrize(("form", "cell"), [("measured", "⛀"), ("documents", "⛶")])
+def test_the_grid_has_ten_rows_of_ten_in_either_form(pal: Pal, form: str, cell: str) -> None:
+    edited(pal.home)
+    lines = pal("context", SMALL, "--form", form).stdout.splitlines()
+
+    assert lines[0] == "claude-sonnet-4-5 · 100/200k tokens (0%)"
+    assert [sum(letter in "⛁⛀⛶⛝" for letter in line) for line in lines[1:11]] == [10] * 10
+    assert lines[1][0] == cell
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_context_of_an_earlier_moment_and_another_window_can_be_asked_for(pal: Pal) -> None:
+    small(pal.home)
+    found = pal.json("context", SMALL, "--at", "2", "--window", "1000")
+
+    assert (found["window"], [item["id"] for item in found["items"]]) == (1000, ["1.0", "2.0"])
+
+
+def test_words_are_found_with_their_place(pal: Pal) -> None:
+    small(pal.home)
+    hits = pal.json("search", "timeout", "--kind", "assistant")
+
+    assert [(hit["session"], hit["seq"], hit["item"], hit["snippet"]) for hit in hits] == [(SMALL, 8, "8.0", "A [timeout] of ten seconds.")]
+    assert pal("search", "timeout", "--kind", "assistant").stdout.splitlines()[1] == "  A [timeout] of ten seconds."
+
+
+def test_chinese_words_phrases_and_exclusions_are_understood(pal: Pal) -> None:
+    small(pal.home)
+
+    assert [hit["seq"] for hit in pal.json("search", "改成")] == [10]
+    assert [hit["seq"] for hit in pal.json("search", '"ten seconds"')] == [8]
+    assert [hit["seq"] for hit in pal.json("search", "timeout", "-seconds")] == [6]
+    assert pal.json("search", "timeout", "--limit", "1", "--ranked")[0]["session"] == SMALL
+
+
+def test_a_search_can_stay_within_a_session(pal: Pal) -> None:
+    small(pal.home)
+    long(pal.home, events=400)
+
+    assert {hit["session"] for hit in pal.json("search", "timeout", "--session", SMALL)} == {SMALL}
+    assert {hit["session"] for hit in pal.json("search", "tests", "--session", LONG)} == {LONG}
+
+
+def test_nothing_found_is_said_on_standard_error(pal: Pal) -> None:
+    small(pal.home)
+    result = pal("search", "unheardof")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing found\n")
+    assert pal.json("search", "unheardof") == []
+    assert pal.json("search", '"') == []
+
+
+def test_a_mistyped_option_is_no_word_to_search_for(pal: Pal) -> None:
+    assert pal("search", "--rankt", "x").stderr == "pal: search: No such option: --rankt; see `pal search --help`\n"
+
+
+def test_cards_are_listed_and_the_users_own_win(pal: Pal) -> None:
+    pal.home.folder.mkdir(parents=True)
+    pal.home.cards_path.write_text(_OWN)
+    found = {card["name"]: card for card in pal.json("cards")}
+
+    assert found["mine"]["own"] is True
+    assert found["mine"]["window"] == 50_000
+    assert found["claude-sonnet-4-5"]["prices"]["output"] == 15
+    assert pal("cards").stdout.splitlines()[1].startswith("mine (yours)")
+    assert all(len(line) <= 80 for line in pal("cards").stdout.splitlines())
+
+
+def test_a_broken_card_file_is_one_line_that_names_the_key(pal: Pal) -> None:
+    pal.home.folder.mkdir(parents=True)
+    pal.home.cards_path.write_text('[cards.mine]\nlike = "claude-sonnet-4-5"\nwindwo = 5\n')
+    result = pal("cards")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"pal: {pal.home.cards_path}: ")
+    assert "windwo" in result.stderr
+
+
+def test_the_index_says_what_it_read_and_can_be_made_anew(pal: Pal) -> None:
+    small(pal.home)
+    size = pal.home.shelf.path_of(SMALL).stat().st_size
+
+    nothing_wrong = {"bad_lines": 0, "gone": 0, "skipped": [], "note": ""}
+    assert pal.json("index") == {"read": 1, "bytes": size, **nothing_wrong}
+    assert pal.json("index") == {"read": 0, "bytes": 0, **nothing_wrong}
+    assert pal.json("index", "--rebuild") == {"read": 1, "bytes": size, **nothing_wrong}

@@ -1,0 +1,153 @@
+import msgspec
+import pytest
+from msgspec import Raw
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.errors import BadInput, BadLog, MissingBlob
+from palimpsest.core.events import CallStarted, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
+from palimpsest.core.items import Seal, Text, Thinking
+from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.wire.cards import card
+from palimpsest.wire.encode import encode
+from palimpsest.wire.past import calls_of, next_request, past_request
+from palimpsest.wire.request import Params, Tool
+
+TOOLS = (Tool("read", "Read a file."),)
+PARAMS = Params(max_tokens=99, temperature=0.5)
+
+
+def _send(log: Log, blobs: MemoryBlobs, model: str = "claude-sonnet-4-5", **changes: object) -> bytes:
+    """Record a call as an engine does, and give back the bytes that left."""
+    request = encode(log.view, card(model), TOOLS, PARAMS, blobs.get)
+    call = CallStarted(
+        model,
+        request.wire,
+        Raw(msgspec.json.encode(PARAMS)),
+        blobs.put(msgspec.json.encode(TOOLS)),
+        request.digest,
+        len(request.body),
+        marks=request.marks,
+    )
+    log.append(msgspec.structs.replace(call, **changes))
+    return request.body
+
+
+def _log() -> Log:
+    return Log.create(MemoryShelf(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
+
+
+def test_every_request_comes_back_byte_for_byte_whatever_was_edited_undone_or_left_later() -> None:
+    log, blobs, sent = _log(), MemoryBlobs(), []
+    for number in range(3):
+        log.append(UserSaid((Text(f"question {number}"),)))
+        sent.append(_send(log, blobs))
+        log.append(ModelReplied((Text(f"answer {number}", "assistant"),)))
+    hidden = log.append(ViewEdited((Mask(("1.0", "3.0"), "gone"),), by="test"))
+    sent.append(_send(log, blobs))
+    undo(log, hidden.seq)
+    sent.append(_send(log, blobs))
+    log.append(Rewound(3))
+    log.append(UserSaid((Text("another way"),)))
+    sent.append(_send(log, blobs))
+
+    found = [past_request(log, number, blobs.get) for number in range(1, 7)]
+
+    assert [past.request.body for past in found] == sent
+    assert [past.verified for past in found] == [True] * 6
+    assert [past.seq for past in found] == [event.seq for event in calls_of(log)]
+
+
+def test_a_request_through_a_fork_is_found_in_its_base() -> None:
+    shelf, blobs = MemoryShelf(), MemoryBlobs()
+    log = Log.create(shelf, SessionOpened("base", model="claude-sonnet-4-5"), FixedClock(1, 1))
+    log.append(UserSaid((Text("hello"),)))
+    body = _send(log, blobs)
+    forked = log.fork(shelf, "fork")
+    forked.append(UserSaid((Text("more"),)))
+    second = _send(forked, blobs)
+
+    assert [past_request(forked, number, blobs.get).request.body for number in (1, 2)] == [body, second]
+
+
+def test_another_digest_is_not_verified() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    _send(log, blobs, digest="0" * 64)
+    past = past_request(log, 1, blobs.get)
+
+    assert (past.recorded_digest, past.verified) == ("0" * 64, False)
+
+
+def test_a_dated_model_is_sent_under_its_own_name() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    body = _send(log, blobs, "claude-sonnet-4-5-20250929")
+    past = past_request(log, 1, blobs.get)
+
+    assert (past.request.body, past.verified) == (body, True)
+    assert msgspec.json.decode(body)["model"] == "claude-sonnet-4-5-20250929"
+
+
+def test_another_wire_gets_no_seal_of_the_first_maker_and_claims_no_digest() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    log.append(ModelReplied((Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
+    log.append(UserSaid((Text("go on"),)))
+    _send(log, blobs)
+    own = past_request(log, 1, blobs.get)
+    others = [past_request(log, 1, blobs.get, wire=wire) for wire in ("responses", "chat")]
+
+    assert b"SEALED" in own.request.body
+    assert [(b"SEALED" in past.request.body, past.recorded_digest, past.verified) for past in others] == [(False, "", False)] * 2
+    assert [past.request.wire for past in others] == ["responses", "chat"]
+
+
+@pytest.mark.parametrize(("number", "held"), [(0, "it has one"), (2, "it has one"), (-1, "it has one")])
+def test_a_number_out_of_range_says_how_many_there_are(number: int, held: str) -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    _send(log, blobs)
+
+    with pytest.raises(BadInput, match=f"there is no request {number} in this session: {held}"):
+        past_request(log, number, blobs.get)
+
+
+def test_a_log_without_calls_says_so() -> None:
+    with pytest.raises(BadInput, match="no request was ever sent"):
+        past_request(_log(), 1, MemoryBlobs().get)
+
+
+def test_tools_that_are_gone_or_unreadable_are_errors_that_say_so() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    _send(log, blobs, tools="0" * 64)
+    _send(log, blobs, tools=blobs.put(b"{}"))
+    _send(log, blobs, params=Raw(b'{"max_tokens":"many"}'))
+
+    with pytest.raises(MissingBlob):
+        past_request(log, 1, blobs.get)
+    with pytest.raises(BadLog, match="the tools of a request cannot be read"):
+        past_request(log, 2, blobs.get)
+    with pytest.raises(BadLog, match="the parameters of a request cannot be read"):
+        past_request(log, 3, blobs.get)
+
+
+def test_the_request_to_come_takes_tools_and_parameters_of_the_last_call() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hello"),)))
+    _send(log, blobs)
+    log.append(ModelReplied((Text("yes", "assistant"),)))
+    log.append(UserSaid((Text("more"),)))
+
+    assert next_request(log.view, blobs.get) == encode(log.view, card("claude-sonnet-4-5"), TOOLS, PARAMS, blobs.get)
+
+
+def test_a_session_that_names_no_model_asks_for_one() -> None:
+    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log.append(UserSaid((Text("hello"),)))
+
+    with pytest.raises(BadInput, match="names no model"):
+        next_request(log.view, MemoryBlobs().get)
+    assert next_request(log.view, MemoryBlobs().get, model="gpt-5.5").wire == "responses"
