@@ -1,6 +1,7 @@
 """An agent loop of your own in one screen: a scripted model calls a tool, and the session survives the end of the process."""
 
 import asyncio
+import json
 import tempfile
 
 from palimpsest import Encoder, Home, Log, ModelReplied, Scripted, Text, Tool, ToolCall, ToolResult, ToolReturned, UserSaid, card
@@ -25,11 +26,11 @@ async def take_turn(log: Log, provider: Scripted, said: str) -> str:
         if not calls:
             return "".join(part.text for part in reply.parts if isinstance(part, Text))
         for call in calls:
-            log.append(ToolReturned(ToolResult(call.call_id, (Text(word_count(call.args)),)), call.tool))
+            log.append(ToolReturned(ToolResult(call.call_id, (Text(word_count(**json.loads(call.args))),)), call.tool))
 
 
 def main() -> None:
-    provider = Scripted(ModelReplied((ToolCall("c1", "word_count", '{"text": "to be or not to be"}'),)), "It has about seven words.")
+    provider = Scripted(ModelReplied((ToolCall("c1", "word_count", '{"text": "to be or not to be"}'),)), "It has six words.")
     with tempfile.TemporaryDirectory() as folder:
         home = Home.at(folder)
         with home.new(cwd="/repo", model=MODEL.name, title="Counting") as log:

@@ -7,7 +7,7 @@ import pytest
 _FOLDER = Path(__file__).parents[2] / "examples"
 _LAST_LINES = {
     "find_and_fork.py": ["the new session: ['2.0', '3.0', '5.0']", "the old session: ['2.0', '3.0', '4.0']", "4 sessions"],
-    "own_loop.py": ["It has about seven words.", "resumed 4 items after 2 requests; the same view: True"],
+    "own_loop.py": ["It has six words.", "resumed 4 items after 2 requests; the same view: True"],
     "price_a_session.py": ["on claude-opus-4-5: $0.4440", "on claude-haiku-4-5: $0.0888", "total of 3 calls: $0.2664"],
     "undo_what_rests.py": ["undoing event 7 takes back event 8 too", "the same bytes again: True"],
 }

@@ -1,0 +1,101 @@
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from palimpsest.apps.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+README, CHINESE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+# The words that are used everywhere, and no others for the same things.
+WORDS = re.findall(
+    r"\w+",
+    "log event item view head epoch source fact edit mask fold policy plan want ask moment budget ledger census note "
+    "recall profile wire provider card turn call job blob pin undo rewind",
+)
+MOMENTS = ("turn starts", "before a call", "after a call", "folded", "turn ends", "idle", "overflow", "asked", "switched", "resumed")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return [code for spoken, code in _BLOCK.findall(text) if spoken == language]
+
+
+def _prose(text: str) -> str:
+    return _BLOCK.sub("", text)
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", _prose(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if "```python\n" in path.read_text(encoding="utf-8")], ids=_name)
+def test_the_python_of_a_document_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, object] = {"__name__": "document"}
+    for code in _blocks(path.read_text(encoding="utf-8"), "python"):
+        exec(compile(code, _name(path), "exec"), namespace)  # noqa: S102 - our own documents
+        promised = [ast.literal_eval(said) for said in re.findall(r"^print\(.*#\s*(.+)$", code, re.MULTILINE)]
+        assert capsys.readouterr().out.splitlines() == [str(value) for value in promised]
+
+
+def test_the_documents_with_programs_are_among_those_that_run() -> None:
+    assert _blocks(README, "python")
+    assert _blocks((ROOT / "docs" / "adding.md").read_text(encoding="utf-8"), "python")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+def test_every_relative_link_of_a_document_leads_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for link in _LINK.findall(_prose(text)):
+        if link.startswith("https://"):
+            continue
+        target, _, anchor = link.partition("#")
+        found = (path.parent / target).resolve() if target else path
+        assert found.exists(), f"{_name(path)} links to {link}"
+        assert ROOT in found.parents, f"{_name(path)} links out of the repository: {link}"
+        if anchor:
+            assert anchor in _anchors(found.read_text(encoding="utf-8")), f"{_name(path)} links to {link}"
+
+
+def test_the_first_screen_of_the_readme_has_the_picture_the_program_and_the_two_commands() -> None:
+    screen = "\n".join(README.splitlines()[:32])
+    assert "context you can audit, undo and price" in screen
+    assert "](docs/picture.svg)" in screen
+    (program,) = _blocks(screen, "python")
+    assert len([line for line in program.splitlines() if line and not re.match(r"import|from", line)]) <= 10
+    assert re.findall(r"^\./run \w+(?: \w+)?", screen, re.MULTILINE) == ["./run pal demo", "./run pytest"]
+
+
+def test_the_readme_leaves_a_place_for_the_bars() -> None:
+    assert re.search(r"^<!-- bench:begin -->\n.*^<!-- bench:end -->$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [README, CHINESE], ids=["English", "Chinese"])
+def test_the_readme_has_a_row_for_every_command_and_for_no_other(text: str) -> None:
+    assert re.findall(r"^\| `pal (\w+)", text, re.MULTILINE) == list(COMMANDS)
+
+
+def test_the_chinese_readme_has_the_same_programs_and_the_same_sections() -> None:
+    assert _BLOCK.findall(CHINESE) == _BLOCK.findall(README)
+    levels = [re.findall(r"^(#+) ", _prose(text), re.MULTILINE) for text in (README, CHINESE)]
+    assert levels[0] == levels[1]
+    links = [{link for link in _LINK.findall(_prose(text)) if "README" not in link} for text in (README, CHINESE)]
+    assert links[0] == links[1]
+
+
+def test_the_glossary_has_every_word_that_is_used_everywhere() -> None:
+    glossary = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
+    entries = [word for word in re.findall(r"^\| ([a-z ]+) \| .+ \|$", glossary, re.MULTILINE) if word != "word"]
+    assert sorted({*WORDS, "running notes"} - set(entries)) == []
+    assert len(entries) == len(set(entries))
+    (moment,) = re.findall(r"^\| moment \| (.+) \|$", glossary, re.MULTILINE)
+    assert [word for word in MOMENTS if word not in moment] == []
