@@ -1,8 +1,9 @@
 """Context you can audit, undo and price."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+# Type checkers know this name; the module `typing` would cost more to import than everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
     from palimpsest.core.errors import PalimpsestError

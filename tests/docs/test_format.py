@@ -12,6 +12,7 @@ from hypothesis import given
 import palimpsest as pal
 from palimpsest.core.codec import digest_of, encode_line
 from palimpsest.core.edits import Edit
+from palimpsest.core.events import CallStarted, ModeChanged, ModelReplied, ModelSwitched, Usage
 from palimpsest.core.items import text_of
 from palimpsest.stores.ephemeral import MemoryShelf
 
@@ -22,6 +23,12 @@ def _product_texts(view: pal.View) -> list[str]:
 
 def _product_text(item: pal.Item) -> str:
     return text_of(item.content) if item.mask is None or item.mask.form == "cached" else item.mask.text
+
+
+def _rest(view: pal.View) -> tuple[object, ...]:
+    facts = {source: (fact.value, fact.id) for source, fact in view.facts.items()}
+    notes, reported = view.notes and view.notes.text, view.reported and view.reported.tokens
+    return facts, notes or "", view.pins, view.held, view.epoch, reported, view.model, view.mode
 
 
 def _product_view(view: pal.View) -> list[tuple[str, str]]:
@@ -47,7 +54,9 @@ def _check(home: pal.Home, log: pal.Log) -> list[str]:
 
 def _compare(fetch: Callable[[str], bytes], log: pal.Log) -> list[str]:
     reader = Reader(fetch, log.session)
-    assert [(item.id, item.kind) for item in reader.view()] == _product_view(log.view)
+    state = reader.state()
+    assert [(item.id, item.kind) for item in (*state.head, *state.items)] == _product_view(log.view)
+    assert (state.facts, state.notes, state.pins, state.held, state.epoch, state.reported, state.model, state.mode) == _rest(log.view)
     texts = reader.texts()
     assert texts == _product_texts(log.view)
     assert reader.link == log.place_of(log.tip).link
@@ -147,6 +156,16 @@ def test_a_fork_reads_through_its_base_also_when_it_goes_back_into_it(home: pal.
             pal.rewind(second, 2)
             assert _check(home, second) == _START[:3]
     assert _check(home, log)[-1] == "only in the base"
+
+
+def test_the_model_and_the_mode_are_those_last_named(home: pal.Home, log: pal.Log) -> None:
+    log.append(ModelReplied((pal.Text("Here.", "assistant"),), usage=Usage(input=10, cache_read=5, output=2)))
+    assert Reader(_files(home), log.session).state().reported == 17
+    log.append(ModeChanged("plan"))
+    log.append(CallStarted("claude-haiku-4-5", "anthropic", purpose="title"))
+    log.append(ModelSwitched("gpt-5"))
+    _check(home, log)
+    assert (log.view.model, log.view.mode, log.view.reported) == ("gpt-5", "plan", None)
 
 
 def test_a_changed_line_breaks_the_chain(home: pal.Home, log: pal.Log) -> None:

@@ -20,6 +20,26 @@ class Shown:
 
 
 @dataclass
+class State:
+    """A view in the making."""
+
+    head: list[Shown] = field(default_factory=list)
+    items: list[Shown] = field(default_factory=list)
+    facts: dict[str, tuple[str, str]] = field(default_factory=dict)
+    notes: str = ""
+    pins: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    epoch: int = 0
+    reported: int | None = None
+    model: str = ""
+    mode: str = ""
+
+    def forget(self, gone: set[str]) -> None:
+        """Facts stated by items that are gone are forgotten."""
+        self.facts = {source: fact for source, fact in self.facts.items() if fact[1] not in gone}
+
+
+@dataclass
 class Reader:
     """One log, its base if it is a fork, and the view at its tip."""
 
@@ -57,24 +77,31 @@ class Reader:
             seq = self.events[seq]["parent"]
         return found[::-1]
 
-    def view(self) -> list[Shown]:
+    def state(self) -> State:
+        """What all events of the path lead to."""
         undone: dict[int, set[int]] = {}
         for event in self.along():
             body = event["body"]
             if body["type"] == "edit_undone":
                 undone.setdefault(body["event"], set()).update(body.get("edits") or range(1000))
-        head: list[Shown] = []
-        items: list[Shown] = []
+        state = State()
         for event in self.along():
             body = event["body"]
-            brought = _brought(event)
-            if body["type"] == "context_stated" and "head" in body:
-                head, brought = brought[: len(body["head"])], brought[len(body["head"]) :]
-            items += brought
+            state.items += _brought(event) if body["type"] != "context_stated" else []
+            _TAKE.get(body["type"], _nothing)(state, event["seq"], body)
             for index, edit in enumerate(body["edits"] if body["type"] == "view_edited" else ()):
                 if index not in undone.get(event["seq"], set()):
-                    items = self._edited(items, event["seq"], index, edit)
-        return head + items
+                    before = {item.id for item in state.items}
+                    state.items = self._edited(state.items, event["seq"], index, edit)
+                    state.reported = None
+                    if edit["type"] == "fold":
+                        state.forget(before - {item.id for item in state.items})
+        return state
+
+    def view(self) -> list[Shown]:
+        """Head and items together."""
+        state = self.state()
+        return state.head + state.items
 
     def _edited(self, items: list[Shown], seq: int, index: int, edit: Json) -> list[Shown]:
         match edit["type"]:
@@ -156,3 +183,72 @@ def _text(content: Json) -> str:
             return "\n".join(_text(part) for part in content.get("parts", ()))
         case _:
             return str(content.get("twin", ""))
+
+
+def _nothing(state: State, seq: int, body: Json) -> None:
+    pass
+
+
+def _opened(state: State, seq: int, body: Json) -> None:
+    state.model = body.get("model") or state.model
+
+
+def _replied(state: State, seq: int, body: Json) -> None:
+    usage = body.get("usage", {})
+    total = sum(usage.get(part, 0) for part in ("input", "cache_read", "cache_write", "cache_write_long", "output"))
+    state.reported = total or state.reported
+
+
+def _started(state: State, seq: int, body: Json) -> None:
+    if body.get("purpose", "turn") == "turn":
+        state.model = body["model"]
+
+
+def _stated(state: State, seq: int, body: Json) -> None:
+    brought = _brought({"seq": seq, "body": body})
+    head = body.get("head")
+    if head is not None:
+        state.epoch += 1 if state.head else 0
+        state.forget({item.id for item in state.head})
+        state.head = brought[: len(head)]
+        state.held = set()
+        state.reported = None
+    state.items += brought[len(head or ()) :]
+    for item, said in zip(brought, [*(head or ()), *body.get("items", ())], strict=True):
+        state.facts[said["source"]] = (said.get("value") or said["text"], item.id)
+
+
+def _undone(state: State, seq: int, body: Json) -> None:
+    state.held |= set(body.get("brings", ()))
+    state.reported = None
+
+
+def _switched(state: State, seq: int, body: Json) -> None:
+    state.model = body["model"]
+    state.reported = None
+
+
+def _changed(state: State, seq: int, body: Json) -> None:
+    state.mode = body["mode"]
+
+
+def _noted(state: State, seq: int, body: Json) -> None:
+    state.notes = body["text"]
+
+
+def _pinned(state: State, seq: int, body: Json) -> None:
+    names = {*body.get("ids", ()), *body.get("paths", ())}
+    state.pins = state.pins | names if body.get("on", True) else state.pins - names
+
+
+_TAKE: dict[str, Callable[[State, int, Json], None]] = {
+    "session_opened": _opened,
+    "model_replied": _replied,
+    "call_started": _started,
+    "context_stated": _stated,
+    "edit_undone": _undone,
+    "model_switched": _switched,
+    "mode_changed": _changed,
+    "notes_taken": _noted,
+    "pinned": _pinned,
+}

@@ -1,7 +1,6 @@
 """A home: the one place that holds sessions, blobs, the index and the user's own cards, on disk or in memory."""
 
 import os
-import secrets
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,4 +143,4 @@ def _new(shelf: Shelf, clock: Clock, cwd: str, model: str, title: str) -> Log:
 def new_session_id(now: int) -> str:
     """An id that sorts by time: date, time and four random letters."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now / 1000))
-    return f"{stamp}-{''.join(secrets.choice(_LETTERS) for _ in range(4))}"
+    return f"{stamp}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(4))}"
