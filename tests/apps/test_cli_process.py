@@ -110,11 +110,13 @@ def test_an_interrupt_ends_quietly(pal: Pal) -> None:
     pal.home.folder.mkdir(parents=True)
     os.mkfifo(pal.home.cards_path)
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    with subprocess.Popen([*PAL, "cards"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as running:
-        # The command reads its cards from a pipe into which nobody writes: opening the other end waits until it does.
-        with pal.home.cards_path.open("wb"):
-            running.send_signal(signal.SIGINT)
-            out, told = running.communicate(timeout=30)
+    # The command reads its cards from a pipe into which nobody writes: opening the other end waits until it does.
+    with (
+        subprocess.Popen([*PAL, "cards"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as running,
+        pal.home.cards_path.open("wb"),
+    ):
+        running.send_signal(signal.SIGINT)
+        out, told = running.communicate(timeout=30)
 
     assert (running.returncode, out, told) == (130, b"", b"")
 

@@ -37,6 +37,7 @@ LONG = "20310402-090000-bbbb"
 MODEL = "claude-sonnet-4-5"
 PARAMS = Params(max_tokens=1000)
 TOOLS = (Tool("read", "Read a file.", Raw(b'{"type":"object","properties":{"path":{"type":"string"}}}')),)
+NOTHING = Usage()
 BEGAN = 1_932_800_400_000
 
 
@@ -57,7 +58,7 @@ class Pal:
         return msgspec.json.decode(result.stdout)
 
 
-def send(log: Log, home: Home, reply: tuple[Content, ...], *, usage: Usage = Usage()) -> Event:
+def send(log: Log, home: Home, reply: tuple[Content, ...], *, usage: Usage = NOTHING) -> Event:
     """A call with the digest of its real bytes, and the reply to it."""
     request = encode(log.view, card(MODEL), TOOLS, PARAMS, home.blobs.get)
     tools = home.blobs.put(msgspec.json.encode(TOOLS))

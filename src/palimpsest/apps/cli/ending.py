@@ -33,10 +33,9 @@ def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
         _silence()
         code = BROKEN_PIPE
     except OSError as error:
-        # Commands turn the refusals of a disk into errors of their own; what arrives here is standard output itself, as a rule.
+        # An error that names a file was told already, so this is standard output itself.
         _silence()
-        place = error.filename if isinstance(error.filename, str) else "output"
-        click.echo(f"pal: {place}: {error.strerror or error}", err=True)
+        click.echo(f"pal: output: {error.strerror or error}", err=True)
         code = WRONG
     sys.exit(code)
 
@@ -57,6 +56,10 @@ def _run(cli: click.Command, words: list[str]) -> int:
         return _say(words, "usage", error.format_message(), "")
     except PalimpsestError as error:
         return _say(words, error.kind, error.message, error.where)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _say(words, "store", error.strerror or str(error), str(error.filename))
     return 0
 
 

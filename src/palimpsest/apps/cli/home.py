@@ -9,7 +9,7 @@ from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.home import Home, SystemClock, new_session_id
 from palimpsest.stores.jsonl import SUFFIX, JsonlShelf
 
-__all__ = ["NEWEST", "Found", "Home", "SystemClock", "find_home", "find_session", "new_session_id"]
+__all__ = ["NEWEST", "Found", "Home", "SystemClock", "expanded", "find_home", "find_session", "new_session_id"]
 
 NEWEST = "last"
 
@@ -18,10 +18,18 @@ def find_home(folder: str | None = None) -> Home:
     """The home that was named, that of PAL_HOME, or the platform's data folder."""
     named = folder or os.environ.get("PAL_HOME")
     if named:
-        return Home(Path(named).expanduser())
+        return Home(expanded(named))
     from platformdirs import user_data_dir  # noqa: PLC0415 - needed only where nobody names a home
 
     return Home(Path(user_data_dir("palimpsest")))
+
+
+def expanded(word: str) -> Path:
+    """A path as a person writes it; a `~name` of nobody is taken as it stands."""
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:
+        return Path(word)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class Found:
 def find_session(home: Home, word: str) -> Found:
     """The session that a word means: an id, a prefix that no other id has, a path, or `last`."""
     if word.endswith(SUFFIX) or os.sep in word:
-        return _find_file(Path(word).expanduser())
+        return _find_file(expanded(word))
     stats = {session: mtime for session, _, _, mtime in home.shelf.stats()}
     if word in stats:
         return Found(word, home.shelf, home.blobs)

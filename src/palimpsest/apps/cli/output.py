@@ -21,7 +21,8 @@ _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 
 
 def emit(value: object) -> None:
     """One JSON value on standard output."""
-    click.echo(msgspec.json.encode(value).decode())
+    # Raw pieces of a damaged log may hold bytes that are no text; what is printed is text all the same.
+    click.echo(msgspec.json.encode(value).decode(errors="replace"))
 
 
 class _Screen(Console):

@@ -28,7 +28,7 @@ Examples:
 @click.option("--ranked", is_flag=True, help="Best match first instead of newest first.")
 @click.option("--session", "within", metavar="ID", help="Only in this session.")
 @click.option("--kind", type=click.Choice(_KINDS), help="Only in items of this kind.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most N places.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N", help="At most N places.")
 @json_option
 def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: str | None, limit: int, as_json: bool) -> None:
     """Find words in all sessions: all of them, in one item.

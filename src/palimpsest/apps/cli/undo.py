@@ -103,7 +103,7 @@ def _listed(seqs: tuple[int, ...]) -> str:
 def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     """Bring one hidden item back into the view, where it stood; a call and its result come together.
 
-    Items are named as `pal show` and `pal audit` print them: 87.0 is part 0 of event 87.
+    Items are named as `pal show` prints them: 87.0 is part 0 of event 87.
     """
     home = find_home()
     found = find_session(home, session)

@@ -1,14 +1,13 @@
 """`pal verify`: whether logs are what they were when they were written."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import msgspec
 
 from palimpsest.apps.cli.arguments import complete_session
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Found, Home, find_home, find_session
+from palimpsest.apps.cli.home import Found, Home, expanded, find_home, find_session
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.verify import Finding, Verdict
@@ -76,7 +75,7 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
 
 
 def _chosen(home: Home, word: str) -> list[Found]:
-    folder = Path(word).expanduser()
+    folder = expanded(word)
     if folder.is_dir():
         return _everything(JsonlShelf(folder), BlobFolder(folder.resolve().parent / "blobs"))
     return [find_session(home, word)]
