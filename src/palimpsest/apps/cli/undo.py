@@ -6,6 +6,7 @@ import click
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.arguments import session_argument
+from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.opening import demand_room, open_log, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
@@ -88,7 +89,8 @@ def _ask(plan: Undoing, seq: int) -> None:
     if not sys.stdin.isatty():
         raise BadInput(f"{what}; say --yes to do so")
     if not click.confirm(f"{what}. Go on?", err=True):
-        raise click.Abort
+        click.echo("nothing was changed", err=True)
+        click.get_current_context().exit(FINDINGS)
 
 
 def _listed(seqs: tuple[int, ...]) -> str:
