@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -31,7 +30,7 @@ class Lock:
             message = f"the session is being written by {holder}; close it there, or read it without writing"
             raise Locked(message, where=str(self._path)) from error
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
+        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
         self._file = handle
 
     def release(self) -> None:
