@@ -8,9 +8,10 @@ from palimpsest.apps.cli.home import SystemClock, find_home, find_session, new_s
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Event, Recalled, UserSaid, UserTyped
+from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
 from palimpsest.core.items import text_of
 from palimpsest.core.log import Log
+from palimpsest.core.path import Path
 from palimpsest.core.undo import rewind as go_back
 
 _SHOWN = 8
@@ -56,23 +57,34 @@ def rewind(*, session: str, target: str, why: str, as_json: bool) -> None:
         if not 0 <= to <= log.tip:
             raise BadInput(f"there is no event {to}; the newest is {log.tip}", where=found.session)
         tip, path = log.tip, log.reader.path(to)
-        left = [event for event in log.events() if event.seq not in path]
+        left, said = _left(log, path)
         if not left:
             raise BadInput(f"event {to} is where the session is already, so nothing would change", where=found.session)
         event = go_back(log, to, why=why)
         log.sync()
-    said = [(each.seq, " ".join(text_of(part) for part in each.body.parts)) for each in left if isinstance(each.body, UserSaid)]
     if as_json:
         messages = [{"seq": seq, "text": text} for seq, text in said]
-        emit({"session": found.session, "event": event.seq, "to": to, "left": {"events": len(left), "tip": tip, "user_messages": messages}})
+        emit({"session": found.session, "event": event.seq, "to": to, "left": {"events": left, "tip": tip, "user_messages": messages}})
         return
-    click.echo(f"back at event {to}; left behind: {len(left):,} events, {len(said)} of them yours")
+    click.echo(f"back at event {to}; left behind: {left:,} events, {len(said)} of them yours")
     screen = console()
     for seq, text in said[:_SHOWN]:
         screen.print(Text(f"  {seq}  {one_line(text, 60)}"))
     if len(said) > _SHOWN:
         click.echo(f"  … and {len(said) - _SHOWN} more")
     click.echo(f"nothing is deleted: `pal rewind {found.session} {tip}` returns there")
+
+
+def _left(log: Log, path: Path) -> tuple[int, list[tuple[int, str]]]:
+    """How many events the new path leaves behind, and what the user said in them."""
+    count = 0
+    said: list[tuple[int, str]] = []
+    for event in log.events():
+        if event.seq not in path:
+            count += 1
+            if isinstance(event.body, UserSaid):
+                said.append((event.seq, " ".join(text_of(part) for part in event.body.parts)))
+    return count, said
 
 
 def _target(log: Log, word: str) -> int:
@@ -83,16 +95,19 @@ def _target(log: Log, word: str) -> int:
     if not word.startswith("-"):
         return int(word)
     turns = int(digits)
-    events = list(log.events())
-    starts = [place for place, event in enumerate(events) if isinstance(event.body, UserSaid) and not event.body.steering]
-    if not 1 <= turns <= len(starts):
-        raise BadInput(f"cannot go back {turns} turns: the session has {len(starts)}", where=log.session)
-    return events[_before(events, starts[-turns])].seq
+    befores = _before_each_turn(log)
+    if not 1 <= turns <= len(befores):
+        raise BadInput(f"cannot go back {turns} turns: the session has {len(befores)}", where=log.session)
+    return befores[-turns]
 
 
-def _before(events: list[Event], place: int) -> int:
-    """The last event before a turn; what was typed, stated and recalled for it belongs to it."""
-    place -= 1
-    while place > 0 and isinstance(events[place].body, UserTyped | ContextStated | Recalled):
-        place -= 1
-    return max(0, place)
+def _before_each_turn(log: Log) -> list[int]:
+    """The last event before each turn; what was typed, stated and recalled for a turn belongs to it."""
+    befores: list[int] = []
+    before = 0
+    for event in log.events():
+        if isinstance(event.body, UserSaid) and not event.body.steering:
+            befores.append(before)
+        if not isinstance(event.body, UserTyped | ContextStated | Recalled):
+            before = event.seq
+    return befores
