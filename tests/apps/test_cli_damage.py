@@ -31,14 +31,17 @@ def _home_data() -> bytes:
 DATA = _home_data()
 
 
-@settings(max_examples=25, deadline=None)
-@given(place=st.integers(0, len(DATA) - 1), noise=st.binary(max_size=6), cut=st.integers(0, 40))
-def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(place: int, noise: bytes, cut: int) -> None:
+@settings(max_examples=40, deadline=None)
+@given(place=st.integers(0, len(DATA) - 1), noise=st.binary(max_size=6), cut=st.integers(0, 40), with_checkpoint=st.booleans())
+def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(
+    place: int, noise: bytes, cut: int, with_checkpoint: bool
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pal = Pal(Path(folder))
         edited(pal.home)
         path = pal.home.shelf.path_of(SMALL)
-        path.with_suffix(".checkpoint").unlink()
+        if not with_checkpoint:
+            path.with_suffix(".checkpoint").unlink()
         path.write_bytes(DATA[:place] + noise + DATA[place + cut :])
 
         for words in _COMMANDS:

@@ -106,7 +106,7 @@ def test_a_redacted_line_still_verifies_and_is_named(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     event = decode_line(lines[1], "test")
     digest = digest_of(encode_body(event.body))
-    lines[1] = encode_line(event.seq, event.parent, event.at, event.prev, encode_body(UserSaid((Text("[REDACTED]"),))), digest)
+    lines[1] = encode_line(event.seq, event.parent, event.at, event.prev, encode_body(UserSaid((Text("[REDACTED]"),))), digest=digest)
     path.write_bytes(b"".join(lines))
     verdict = verify(JsonlShelf(tmp_path), "s", MemoryBlobs())
     assert (verdict.ok, verdict.redacted) == (True, (1,))

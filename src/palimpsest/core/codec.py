@@ -61,7 +61,7 @@ def link_of(prev: str, seq: int, parent: int, at: int, digest: str) -> str:
     return sha256(f"{prev}\n{seq}\n{parent}\n{at}\n{digest}".encode()).hexdigest()
 
 
-def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, digest: str = "") -> bytes:
+def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, *, digest: str = "") -> bytes:
     """One line of a log; the body stands last, so that its bytes can be found without parsing.
 
     A `digest` marks the body as redacted: it is the digest of the body that stood there before.

@@ -235,19 +235,22 @@ class Log:
     def _load(cls, reader: Reader, clock: Clock) -> Self:
         log = cls(reader, clock)
         checkpoint = load_checkpoint(reader.lines)
-        if checkpoint is not None:
-            log._restore(checkpoint)
-        elif reader.base is not None:
+        view = restore_view(checkpoint, reader) if checkpoint is not None else None
+        if checkpoint is not None and view is not None:
+            log._restore(checkpoint, view)
+            log._read(checkpoint.offset)
+            return log
+        if reader.base is not None:
             state = state_at(reader.base, reader.first - 1)
             log._projection = Projection(state.view, find=reader.item)
             log._health = HealthTally.of(state.health)
-        log._read(checkpoint.offset if checkpoint is not None else 0)
+        log._read(0)
         return log
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, checkpoint: Checkpoint, view: View) -> None:
         self.reader.jumps = list(checkpoint.jumps)
         self.reader.undone = list(checkpoint.undone)
-        self._projection = Projection(restore_view(checkpoint, self.reader), find=self.reader.item)
+        self._projection = Projection(view, find=self.reader.item)
         self._health = HealthTally.of(checkpoint.health)
         self._ledger = LedgerTally.of(checkpoint.ledger)
         self._tip = self._seq = checkpoint.seq

@@ -1,6 +1,6 @@
 """State at an event: restored from a checkpoint where one helps, else projected from the root."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import structs
@@ -8,11 +8,12 @@ from msgspec import structs
 from palimpsest.core.checkpoint import Checkpoint, Stretch, load_checkpoint
 from palimpsest.core.codec import decode_chunk
 from palimpsest.core.edits import Put, into_of
-from palimpsest.core.errors import MissingBase
+from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.health import Health, HealthTally
 from palimpsest.core.items import Item, seq_of
 from palimpsest.core.path import Path
+from palimpsest.core.ports import Lines
 from palimpsest.core.project import Projection, pieces_of
 from palimpsest.core.reading import Reader
 from palimpsest.core.view import EMPTY, View
@@ -38,8 +39,10 @@ def state_at(reader: Reader, seq: int) -> State:
     checkpoint = load_checkpoint(owner.lines)
     if checkpoint is None or checkpoint.seq not in path or any(at > checkpoint.seq for at, _ in owner.undone if at in path):
         return project_state(reader, path)
-    start = State(restore_view(checkpoint, owner), checkpoint.health)
-    return project_state(reader, path, checkpoint.seq, start)
+    view = restore_view(checkpoint, owner)
+    if view is None:
+        return project_state(reader, path)
+    return project_state(reader, path, checkpoint.seq, State(view, checkpoint.health))
 
 
 def project_state(reader: Reader, path: Path, after: int = -1, start: State = NOTHING_YET) -> State:
@@ -57,15 +60,16 @@ def project_state(reader: Reader, path: Path, after: int = -1, start: State = NO
     return State(projection.view, health.value())
 
 
-def restore_view(checkpoint: Checkpoint, reader: Reader) -> View:
-    """The view that a checkpoint describes, its contents read from where their events stand."""
+def restore_view(checkpoint: Checkpoint, reader: Reader) -> View | None:
+    """The view that a checkpoint describes, its contents read from where their events stand; none if they stand there no more."""
     found: dict[str, Item] = {}
     wanted = {*checkpoint.head, *checkpoint.items}
     for session, stretches in checkpoint.stretches.items():
-        lines = _reader_of(reader, session).lines
-        for stretch in stretches:
-            data = lines.read(stretch.offset, stretch.length)
-            _collect(decode_chunk(data, lines.name, stretch.offset), wanted, found)
+        owner = _reader_of(reader, session)
+        if owner is None or not all(_collect(owner.lines, stretch, wanted, found) for stretch in stretches):
+            return None
+    if not wanted.issuperset(checkpoint.masks) or len(found) < len(wanted):
+        return None
     for item_id, cover in checkpoint.masks.items():
         found[item_id] = structs.replace(found[item_id], mask=cover)
     return View(
@@ -84,28 +88,35 @@ def restore_view(checkpoint: Checkpoint, reader: Reader) -> View:
     )
 
 
-def _collect(events: Iterable[Event], wanted: set[str], found: dict[str, Item]) -> None:
+def _collect(lines: Lines, stretch: Stretch, wanted: set[str], found: dict[str, Item]) -> bool:
+    """Add the wanted items of a stretch; false if the file has something else there now."""
+    try:
+        events = decode_chunk(lines.read(stretch.offset, stretch.length), lines.name, stretch.offset)
+    except BadLog:
+        return False
     for event in events:
-        body = event.body
-        if isinstance(body, ViewEdited):
-            for index, edit in enumerate(body.edits):
-                for number, piece in enumerate(into_of(edit)):
-                    item_id = f"{event.seq}.{index}.{number}"
-                    if item_id in wanted and isinstance(piece, Put):
-                        found[item_id] = Item(item_id, piece.kind, piece.content, piece.source)
-            continue
-        for number, piece in enumerate(pieces_of(body)):
-            item_id = f"{event.seq}.{number}"
-            if item_id in wanted:
-                found[item_id] = Item(item_id, piece.kind, piece.content, piece.source)
+        for item in _items_of(event):
+            if item.id in wanted:
+                found[item.id] = item
+    return True
 
 
-def _reader_of(reader: Reader, session: str) -> Reader:
+def _items_of(event: Event) -> Iterator[Item]:
+    body = event.body
+    if isinstance(body, ViewEdited):
+        for index, edit in enumerate(body.edits):
+            for number, put in enumerate(into_of(edit)):
+                if isinstance(put, Put):
+                    yield Item(f"{event.seq}.{index}.{number}", put.kind, put.content, put.source)
+        return
+    for number, piece in enumerate(pieces_of(body)):
+        yield Item(f"{event.seq}.{number}", piece.kind, piece.content, piece.source)
+
+
+def _reader_of(reader: Reader, session: str) -> Reader | None:
     at: Reader | None = reader
     while at is not None and at.session != session:
         at = at.base
-    if at is None:
-        raise MissingBase(f"the checkpoint reads through session {session}, which is not below this one", where=reader.lines.name)
     return at
 
 

@@ -1,5 +1,7 @@
 """Taking back: undo of edits with all that rests on them, restoring one item, rewinding."""
 
+from msgspec import structs
+
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
@@ -21,7 +23,7 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     """What taking back an edit means; later edits that rest on it go too and are named in `resting`."""
     event = log.event(seq)
     if not isinstance(event.body, ViewEdited):
-        raise BadInput(f"event {seq} is no edit of the view; `pal audit` lists the edits")
+        raise BadInput(f"event {seq} is no edit of the view; `pal show --events` tells which are")
     wrong = next((index for index in edits if not 0 <= index < len(event.body.edits)), None)
     if wrong is not None:
         raise BadInput(f"event {seq} has {len(event.body.edits)} edits, there is no edit {wrong}")
@@ -38,6 +40,7 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     view = project(log.events(), skip=skip, find=log.reader.item)
     shown = {item.id for item in log.view.items if item.mask is None}
     brings = tuple(item.id for item in view.items if item.mask is None and item.id not in shown)
+    view = structs.replace(view, reported=None, held=view.held.union(brings))
     newest = sorted(taken, reverse=True)
     undone = tuple(EditUndone(number, taken[number], why, brings if number == seq else ()) for number in newest)
     return Undoing(undone, view, tuple(number for number in newest if number != seq))

@@ -124,6 +124,7 @@ class JsonlLines:
             return
         fresh = self._sidecar.with_suffix(".checkpoint-new")
         try:
+            fresh.touch(0o600)
             fresh.write_bytes(data)
             fresh.replace(self._sidecar)
         except OSError:

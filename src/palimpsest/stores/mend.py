@@ -134,7 +134,7 @@ class _Mending:
         elif event.prev != self._link and not self._rechained:
             self._rechained = True
             self.changes.append(f"byte {offset}: the chain was broken before event {event.seq} and continues anew from there")
-        kept = line if same else encode_line(event.seq, parent, event.at, self._link, body_bytes(line), event.digest)
+        kept = line if same else encode_line(event.seq, parent, event.at, self._link, body_bytes(line), digest=event.digest)
         self._link = link_of(self._link, event.seq, parent, event.at, digest)
         self._expected = event.seq + 1
         return kept
