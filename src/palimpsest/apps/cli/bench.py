@@ -3,14 +3,16 @@
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.output import console, emit, json_option, table
+from palimpsest.apps.cli.listing import print_listing
+from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.markdown import as_markdown, shown
@@ -19,7 +21,9 @@ from palimpsest.lab.bench.suite import choose, run_bench
 
 @click.command(epilog="\b\nExamples:\n  pal bench --quick\n  pal bench --only turn --only decide")
 @click.option("--quick", is_flag=True, help="Smaller sizes; the values are marked as such.")
-@click.option("--only", multiple=True, metavar="NAME", help="Measure these bars only: a name, or the beginning of several. May be repeated.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Measure these bars only: a name, or the beginning of several. May be repeated."
+)
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder, and leave what was made there.")
 @click.option("--markdown", is_flag=True, help="Print the table as docs/benchmark.md has it.")
 @json_option
@@ -76,11 +80,11 @@ def _disk() -> Path:
 
 
 def _print(report: Report) -> None:
-    out = console()
-    listing = table("bar", "value", "limit", "peer", "", "what", right=("value", "limit"), keep=("bar", "peer", ""))
-    for bar in report.bars:
-        listing.add_row(bar.name, shown(bar.value, bar.unit), _limit(bar), _peer(bar), _verdict(bar), GOALS[bar.name].about)
-    out.print(listing)
+    rows = [
+        ((bar.name, shown(bar.value, bar.unit), _limit(bar), _verdict(bar), _peer(bar)), Text(GOALS[bar.name].about, style="dim"))
+        for bar in report.bars
+    ]
+    print_listing(console(), ("bar", "value", "limit", "", "peer"), rows, frozenset({"value", "limit"}))
     size = ", smaller sizes (--quick)" if report.quick else ""
     click.echo(f"u = {report.unit_ms:.2f} ms; {len(report.missed)} missed; {report.took_s:.0f} s{size}")
 

@@ -5,7 +5,7 @@ from random import Random
 from statistics import mean
 
 from palimpsest.core.tokens import Calibration, estimate, learn
-from palimpsest.lab.bench.bars import Bar, Peer, bar, rounded
+from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.peer_langchain import NAME, Langchain
 from palimpsest.lab.bench.room import Room, optional
 from palimpsest.lab.bench.texts import KINDS
@@ -31,12 +31,9 @@ def measure_counting(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         errors.setdefault(kind, []).append(abs(guess - counted) / counted * 100)
         calibration = learn(calibration, _MODEL, raw, counted)
     langchain = Langchain.find(room)
-    peer = None
-    if langchain is not None:
-        off = mean(abs(langchain.count_text(text) - exact(text)) / exact(text) * 100 for _, text in calls)
-        peer = Peer(NAME, rounded(off))
+    peer = langchain and mean(abs(langchain.count_text(text) - exact(text)) / exact(text) * 100 for _, text in calls)
     every = [error for some in errors.values() for error in some]
-    yield bar("tokens_error", mean(every), peer, **{kind: mean(some) for kind, some in errors.items()})
+    yield bar("tokens_error", mean(every), peer_of(NAME, peer), **{kind: mean(some) for kind, some in errors.items()})
 
 
 def _calls() -> Iterator[tuple[str, str]]:

@@ -67,10 +67,10 @@ def _search(room: Room, index: Index, shelf: JsonlShelf, ripgrep: str) -> Bar:
     return bar("search_vs_ripgrep", theirs / ours, ours_ms=ours * 1000, ripgrep_ms=theirs * 1000)
 
 
-def find_ripgrep() -> str:
+def find_ripgrep(beside: Path = Path(sys.executable).parent, path: str | None = None) -> str:
     """The ripgrep of this installation, else that of the machine."""
-    beside = Path(sys.executable).parent / "rg"
-    found = str(beside) if beside.is_file() else shutil.which("rg")
+    own = beside / "rg"
+    found = str(own) if own.is_file() else shutil.which("rg", path=path)
     if found is None:
         raise BadInput(EXTRA)
     return found

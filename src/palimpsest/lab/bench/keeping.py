@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 
 from palimpsest.core.codec import body_bytes
-from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.peer_agents import Agents, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.peer_agents import NAME, Agents
 from palimpsest.lab.bench.room import Room
 
 
@@ -24,11 +24,14 @@ def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         lines = path.read_bytes().splitlines(keepends=True)
         plain = sum(len(body_bytes(line)) + 1 for line in lines)
         kept = path.stat().st_size + path.with_suffix(".checkpoint").stat().st_size
-        yield bar("disk_ratio", kept / plain, peer_of(Agents.find(room), Agents.disk_ratio), log=kept, plain=plain)
+        peer = Agents.find(room)
+        yield bar("disk_ratio", kept / plain, peer_of(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
 
 
 def _fork(room: Room) -> tuple[float, int]:
     """Units that a fork takes, and the bytes of all files that one leaves when it is closed."""
+    # The log that the unit is measured with must be there before the files are counted.
+    unit = room.unit
     log = room.reader("10k")
     numbers = iter(range(1_000_000))
     before = _files(room)
@@ -40,7 +43,7 @@ def _fork(room: Room) -> tuple[float, int]:
         fresh.close()
         return ended - begun
 
-    (units,) = room.unit.of_timed(room.sizes.rounds, fork)
+    (units,) = unit.of_timed(room.sizes.rounds, fork)
     log.close()
     made = {name: size for name, size in _files(room).items() if name not in before}
     return units, sum(made.values()) // next(numbers)

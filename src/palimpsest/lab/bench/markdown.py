@@ -6,7 +6,7 @@ from palimpsest.lab.bench.bars import GOALS, Bar, Report
 def as_markdown(report: Report) -> str:
     """The table, and one line about the machine."""
     rows = ["| bar | what | value | limit | peer |", "|---|---|---:|---:|---|", *(_row(bar) for bar in report.bars)]
-    machine = f"Python {report.machine.get('python', '?')}, {report.machine.get('system', '?')}, {report.machine.get('processors', '?')} processors"
+    machine = "{system}, Python {python}, {processors} processors".format(**report.machine)
     size = " Smaller sizes (`--quick`)." if report.quick else ""
     return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
 

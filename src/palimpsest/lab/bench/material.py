@@ -28,11 +28,15 @@ from palimpsest.lab.prose import Prose
 
 MODEL = "claude-sonnet-4-5"
 # Items of the view: folded down from the first number to the second. Results: all but the newest few are masked, some at a time.
-_MOST_ITEMS, _FEWEST_ITEMS = 420, 380
-_MOST_RESULTS, _FEWEST_RESULTS = 33, 22
+_MOST_ITEMS, _FEWEST_ITEMS = 440, 340
+_MOST_RESULTS, _FEWEST_RESULTS = 40, 16
 _KEPT_MESSAGES = 20
+# How many blocks of code a file has, twenty files in a row. As in real sessions, the typical result is a fifth of the mean one.
+_BLOCKS = (*(1 for _ in range(9)), 2, 2, 3, 4, 5, 6, 9, 12, 16, 22, 54)
 _CLEARED = "[cleared; call recall to see it again]"
-_RULES = "Read before you write, run the tests after you wrote, and say what you did in a few words. Show the exit code of what fails.\n" * 60
+_RULES = (
+    "Read before you write, run the tests after you wrote, and say what you did in a few words. Show the exit code of what fails.\n" * 60
+)
 
 
 @dataclass
@@ -52,6 +56,7 @@ class Material:
     seq: int = 0
     _shown: list[_Shown] = field(default_factory=list)
     _unmasked: list[str] = field(default_factory=list)
+    _deck: list[int] = field(default_factory=list)
     _round: int = 0
 
     def __post_init__(self) -> None:
@@ -84,12 +89,18 @@ class Material:
         random, prose, subject = self._random, self._prose, self._subject
         path = prose.path(random, subject)
         call = ToolCall(f"toolu_{self.seq:09d}", "read", msgspec.json.encode({"path": path}).decode())
-        text = prose.source(random, random.randrange(2, 12)) if random.random() < 0.7 else _test_run(random, prose, subject)
+        text = _file(random, prose, self._blocks()) if random.random() < 0.75 else prose.test_run(random, subject, 0)
         said = (Text(prose.step(random, subject), "assistant"),) if random.random() < 0.6 else ()
         yield from self._reply((*said, call))
         yield self._number(ToolStarted(call.call_id, call.tool))
         yield self._number(ToolReturned(ToolResult(call.call_id, (Text(text),)), call.tool, paths=(path,), took_ms=12), "result")
         self._unmasked.append(f"{self.seq}.0")
+
+    def _blocks(self) -> int:
+        """Lengths are dealt from a shuffled deck: a short log has the same mix of them as a long one."""
+        if not self._deck:
+            self._deck = self._random.sample(_BLOCKS, len(_BLOCKS))
+        return self._deck.pop()
 
     def _reply(self, parts: tuple[Content, ...]) -> Iterator[Body]:
         yield self._number(CallStarted(MODEL, "anthropic", estimate=100_000))
@@ -112,15 +123,23 @@ class Material:
             self._shown = [_Shown(f"{self.seq}.0.0", 0, "summary"), *kept, *self._shown[len(old) :]]
 
 
-def _test_run(random: Random, prose: Prose, subject: dict[str, str]) -> str:
-    return "\n".join(prose.test_run(random, subject, 0) for _ in range(random.randrange(2, 6)))
+def _file(random: Random, prose: Prose, blocks: int) -> str:
+    """A file as tools show it, most of them short and a few very long.
+
+    In real sessions two thirds of all text stands in strings that are not plain ASCII, most often for such an arrow, and one letter
+    in twenty is escaped; both make JSON slower to read than plain text is.
+    """
+    text = prose.source(random, blocks).replace("'", '"').replace(" and ", "\n\tand ")
+    return text.replace("\t", "→") if random.random() < 0.8 else text
 
 
 def write_session(shelf: Shelf, session: str, events: int, clock: Clock, seed: int) -> tuple[Log, Material]:
-    """A session of so many events or a few more, still open, and where its events come from."""
+    """A session of so many events or a few more, still open, and where its events come from; the last event is no edit."""
     material = Material(seed)
     log = Log.create(shelf, SessionOpened(session, cwd="/project", model=MODEL), clock)
-    while material.seq < events - 1:
+    edited = False
+    while material.seq < events - 1 or edited:
         for body in material.round():
             log.append(body)
+            edited = isinstance(body, ViewEdited)
     return log, material

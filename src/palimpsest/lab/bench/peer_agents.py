@@ -3,17 +3,16 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import Any
+from typing import Any, final
 
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
 from palimpsest.core.project import pieces_of
-from palimpsest.lab.bench.bars import Peer, rounded
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds, side_by_side, steady
 
@@ -41,6 +40,7 @@ def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
                 yield item_of(piece.content)
 
 
+@final
 class Agents:
     """Sessions of that library, one per log, each written when it is first needed."""
 
@@ -96,17 +96,18 @@ class Agents:
         session = self._library.SQLiteSession("bench", self._path("1k"))
         items = items_of(self._room, "10k")
         raw = os.open(self._room.folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        times: list[tuple[float, float]] = []
+        ours: list[float] = []
+        plain: list[float] = []
         try:
             with steady():
                 for _ in range(self._room.sizes.syncs):
                     some = list(islice(items, group))
                     data = b"".join(self._room.orjson.dumps(item) + b"\n" for item in some)
-                    times.append((seconds(lambda some=some: self._add(session, some)), seconds(lambda data=data: _write(raw, data))))
+                    ours.append(seconds(partial(self._add, session, some)))
+                    plain.append(seconds(partial(_write, raw, data)))
         finally:
             os.close(raw)
             session.close()
-        ours, plain = zip(*times, strict=True)
         return median(ours) / median(plain)
 
     def append_cpu_us(self) -> float:
@@ -151,14 +152,8 @@ class Agents:
         self._runner.run(session.get_items())
         session.close()
 
-    def _add(self, session: Any, items: list[dict[str, str]]) -> None:  # noqa: ANN401 - a class of a library that may be missing
+    def _add(self, session: Any, items: list[dict[str, str]]) -> None:
         self._runner.run(session.add_items(items))
-
-
-def peer_of(agents: Agents | None, work: Callable[[Agents], float | None]) -> Peer | None:
-    """What that library needs for the same, if it is installed and quick enough."""
-    value = None if agents is None else work(agents)
-    return None if value is None else Peer(NAME, rounded(value))
 
 
 def _write(file: int, data: bytes) -> None:

@@ -1,15 +1,13 @@
 """langchain as a peer: it counts and trims the whole history before every call, and builds the request from what is left."""
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import msgspec
 
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.project import pieces_of
 from palimpsest.core.scale import shown
-from palimpsest.lab.bench.bars import Peer, rounded
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds
 
@@ -19,6 +17,7 @@ _WINDOW = 150_000
 Message: TypeAlias = Any
 
 
+@final
 class Langchain:
     """The history of each log as messages of that library."""
 
@@ -74,7 +73,7 @@ class Langchain:
 
     def _request(self, messages: list[Message]) -> bytes:
         library = self._library
-        kept = library.trim_messages(messages, max_tokens=_WINDOW, token_counter="approximate", strategy="last")
+        kept = library.trim_messages(messages, max_tokens=_WINDOW, token_counter=self.count, strategy="last")
         return msgspec.json.encode(library.convert_to_openai_messages(kept))
 
     def _message(self, content: Content) -> Message:
@@ -88,9 +87,3 @@ class Langchain:
                 return self._library.AIMessage(content.text)
             case _:
                 return self._library.HumanMessage(text_of(content))
-
-
-def peer_of(langchain: Langchain | None, work: Callable[[Langchain], float | None]) -> Peer | None:
-    """What that library needs for the same, if it is installed and quick enough."""
-    value = None if langchain is None else work(langchain)
-    return None if value is None else Peer(NAME, rounded(value))

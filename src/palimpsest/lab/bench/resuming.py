@@ -3,15 +3,16 @@
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from palimpsest.core.budget import decide, used
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.log import CHECKPOINT_EVERY, Log
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL
-from palimpsest.lab.bench.peer_agents import Agents, peer_of
+from palimpsest.lab.bench.peer_agents import NAME, Agents
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.bench.timing import side_by_side
 from palimpsest.stores.jsonl import JsonlShelf
@@ -28,13 +29,12 @@ def measure_resuming(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         name = f"resume_{length}"
         if name in wanted:
             room.tell(f"resuming after {events:,} events")
-            session = room.session(length)
-            (units,) = room.unit.of_timed(room.sizes.rounds, lambda session=session: resume(room, room.shelf, session))
-            yield bar(name, units, peer_of(peer, lambda agents, length=length: agents.resume(length)))
+            (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.shelf, room.session(length)))
+            yield bar(name, units, peer_of(NAME, peer and peer.resume(length)))
     if "resume_crashed" in wanted:
         room.tell("resuming after a crash")
         shelf = _crashed(room)
-        (units,) = room.unit.of_timed(room.sizes.rounds, lambda: resume(room, shelf, room.session("10k")))
+        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, shelf, room.session("10k")))
         yield bar("resume_crashed", units)
 
 
@@ -79,7 +79,8 @@ def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
             loads(line)
 
     whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: Log.open(shelf, session, room.clock), decode)
-    yield bar("load", whole / plain, peer_of(Agents.find(room), Agents.load), load_ms=whole * 1000, decode_ms=plain * 1000)
+    peer = Agents.find(room)
+    yield bar("load", whole / plain, peer_of(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
 
 def _copy(room: Room, shelf: JsonlShelf, suffix: str) -> None:

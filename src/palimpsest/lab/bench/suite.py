@@ -11,7 +11,7 @@ from typing import TypeAlias
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.counting import measure_counting
-from palimpsest.lab.bench.finding import measure_finding
+from palimpsest.lab.bench.finding import find_ripgrep, measure_finding
 from palimpsest.lab.bench.keeping import measure_keeping
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
 from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
@@ -57,6 +57,7 @@ def run_bench(
     """Measure the wanted bars in a folder, which will hold up to a gigabyte."""
     begun = time.monotonic()
     room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command)
+    _demand(room, wanted)
     try:
         found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(room, wanted)}
         unit = room.unit.milliseconds
@@ -64,6 +65,13 @@ def run_bench(
         room.close()
     bars = tuple(found[name] for name in GOALS if name in found)
     return Report(unit, bars, quick, time.monotonic() - begun, _machine())
+
+
+def _demand(room: Room, wanted: frozenset[str]) -> None:
+    """What is missing is said before minutes are spent."""
+    room.orjson  # noqa: B018 - asking for it is the check
+    if "search_vs_ripgrep" in wanted:
+        find_ripgrep()
 
 
 def _machine() -> dict[str, str]:

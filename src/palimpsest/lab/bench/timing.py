@@ -36,7 +36,7 @@ def steady() -> Iterator[None]:
 
 
 class Unit:
-    """`u`: decoding 1,000 typical events line by line. It is measured next to each thing that is expressed in it."""
+    """`u`: decoding 1,000 typical events line by line into a list. It is measured next to each thing that is expressed in it."""
 
     def __init__(self, decode: Callable[[bytes], object], lines: list[bytes]) -> None:
         self._decode = decode
@@ -47,9 +47,9 @@ class Unit:
         """Measure it once, in seconds."""
         decode = self._decode
         begun = time.perf_counter()
-        for line in self._lines:
-            decode(line)
+        events = [decode(line) for line in self._lines]
         took = time.perf_counter() - begun
+        del events
         self._pulses.append(took)
         return took
 

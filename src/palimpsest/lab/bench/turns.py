@@ -9,9 +9,9 @@ from palimpsest.core.log import Log
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.tokens import FAMILY_FACTORS
-from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL, Material
-from palimpsest.lab.bench.peer_langchain import Langchain, peer_of
+from palimpsest.lab.bench.peer_langchain import NAME, Langchain
 from palimpsest.lab.bench.room import Room
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import Encoder
@@ -32,16 +32,17 @@ class Turns:
         self.take()
 
     def take(self) -> float:
-        """Seconds of one turn: the view, its request, and the decision."""
+        """Seconds of one turn: the view, the decision that comes before a call, and the request."""
         for body in self._material.round():
             self._log.append(body)
         begun = time.perf_counter()
         view = self._log.view
-        self._encoder.encode(view)
-        encoded = time.perf_counter()
+        seen = time.perf_counter()
         decide(used(view, self._scale), _BUDGET)
+        decided = time.perf_counter()
+        self._encoder.encode(view)
         ended = time.perf_counter()
-        self.deciding = ended - encoded
+        self.deciding = decided - seen
         return ended - begun
 
     def last_decision(self) -> float:
@@ -63,6 +64,6 @@ def measure_turns(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
             turns = Turns(log, material)
             whole, deciding[length] = room.unit.of_timed(room.sizes.rounds, turns.take, turns.last_decision)
         if name in wanted:
-            yield bar(name, whole, peer_of(peer, lambda langchain, length=length: langchain.turn(length)))
+            yield bar(name, whole, peer_of(NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(deciding.values()), peer_of(peer, Langchain.decide), **deciding)
+        yield bar("decide", max(deciding.values()), peer_of(NAME, peer and peer.decide()), **deciding)
