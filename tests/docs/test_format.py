@@ -182,7 +182,7 @@ def test_a_redacted_line_keeps_the_chain(home: pal.Home, log: pal.Log) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     event, body = json.loads(lines[2]), lines[2][lines[2].index(b',"body":') + 8 : -2]
     hidden = b'{"type":"user_said","parts":[{"type":"text","text":"[redacted]"}]}'
-    lines[2] = encode_line(2, 1, event["at"], event["prev"], hidden, digest_of(body))
+    lines[2] = encode_line(2, 1, event["at"], event["prev"], hidden, digest=digest_of(body))
     path.write_bytes(b"".join(lines))
     assert Reader(_files(home), log.session).texts()[2] == "[redacted]"
     assert _reopened(home, log)["2.0"].content == pal.Text("[redacted]")

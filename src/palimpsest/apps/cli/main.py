@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("verify:verify", "Check logs for damage, and repair copies of them."),
         "index": ("index:index", "Bring the search index up to date, or make it anew."),
         "doctor": ("doctor:doctor", "Check this installation and its home folder."),
+        "delete": ("delete:delete", "Delete a session, unless a fork reads through it."),
         "completion": ("completion:completion", "Print the completion script of a shell."),
     },
     "Try": {
