@@ -53,7 +53,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _described(struct: type[Struct]) -> list[tuple[str, str, str]]:
-    return [(field.encode_name, _words(field.type), _default(field)) for field in fields(struct)]
+    common = {"foreign"} if issubclass(struct, events.Happening) else set()
+    return [(field.encode_name, _words(field.type), _default(field)) for field in fields(struct) if field.encode_name not in common]
 
 
 def _documented(name: str) -> list[tuple[str, str, str]]:
@@ -95,3 +96,8 @@ def test_the_words_of_a_closed_list_are_documented_as_they_are(name: str, litera
 def test_the_numbers_of_the_format_are_documented_as_they_are() -> None:
     assert f"format {codec.FORMAT}" in _FORMAT
     assert f"{codec.MAX_LINE:,} bytes" in _FORMAT
+
+
+def test_what_every_body_may_carry_is_documented_once() -> None:
+    assert all(issubclass(body, events.Happening) for body in get_args(events.Body))
+    assert "\n| `foreign` | JSON | `null` | " in _FORMAT

@@ -7,6 +7,8 @@ from msgspec import Raw, Struct
 from palimpsest.core.edits import Edit
 from palimpsest.core.items import Content, Part, Role, ToolResult, Value
 
+NULL = Raw(b"null")
+
 
 class Place(Value, frozen=True):
     """An event of some session; `link` is the hash chain up to and including it."""
@@ -37,7 +39,13 @@ class Usage(Value, frozen=True, gc=False):
         return self.prompt + self.output
 
 
-class SessionOpened(Value, frozen=True, tag="session_opened"):
+class Happening(Value, frozen=True, kw_only=True):
+    """A body. `foreign` is what another program's file says beside it, as raw JSON: kept for the way back there, and not read here."""
+
+    foreign: Raw = NULL
+
+
+class SessionOpened(Happening, frozen=True, tag="session_opened"):
     """The first line of a file. `base` makes it a fork that reads through another session; `opener` is the call that made a child."""
 
     session: str
@@ -50,13 +58,13 @@ class SessionOpened(Value, frozen=True, tag="session_opened"):
     meta: dict[str, str] = {}
 
 
-class UserTyped(Value, frozen=True, tag="user_typed"):
+class UserTyped(Happening, frozen=True, tag="user_typed"):
     """Input as it arrived, durable at once; it enters the view when `UserSaid` names it."""
 
     parts: tuple[Part, ...]
 
 
-class UserSaid(Value, frozen=True, tag="user_said"):
+class UserSaid(Happening, frozen=True, tag="user_said"):
     """Input takes its place in the conversation, at the start of a turn or as steering within one."""
 
     parts: tuple[Part, ...]
@@ -64,7 +72,7 @@ class UserSaid(Value, frozen=True, tag="user_said"):
     steering: bool = False
 
 
-class CallStarted(Value, frozen=True, tag="call_started"):
+class CallStarted(Happening, frozen=True, tag="call_started"):
     """A request leaves: what it was made of, and the digest of its exact bytes."""
 
     model: str
@@ -78,7 +86,7 @@ class CallStarted(Value, frozen=True, tag="call_started"):
     purpose: str = "turn"
 
 
-class ModelReplied(Value, frozen=True, tag="model_replied"):
+class ModelReplied(Happening, frozen=True, tag="model_replied"):
     """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it."""
 
     parts: tuple[Content, ...]
@@ -90,14 +98,14 @@ class ModelReplied(Value, frozen=True, tag="model_replied"):
     error: str = ""
 
 
-class ToolStarted(Value, frozen=True, tag="tool_started"):
+class ToolStarted(Happening, frozen=True, tag="tool_started"):
     """A tool begins to run, so that a crash can be told from a tool that never ran."""
 
     call_id: str
     tool: str
 
 
-class ToolReturned(Value, frozen=True, tag="tool_returned"):
+class ToolReturned(Happening, frozen=True, tag="tool_returned"):
     """A tool's result, bounded; `exit` is the exit code of a command and `paths` the files it read or wrote."""
 
     result: ToolResult
@@ -117,7 +125,7 @@ class Statement(Value, frozen=True):
     ref: str = ""
 
 
-class ContextStated(Value, frozen=True, tag="context_stated"):
+class ContextStated(Happening, frozen=True, tag="context_stated"):
     """Sources speak. With a `head` a new epoch begins; `items` are appended to the view."""
 
     items: tuple[Statement, ...] = ()
@@ -133,7 +141,7 @@ class Loss(Value, frozen=True):
     user_messages: int = 0
 
 
-class ViewEdited(Value, frozen=True, tag="view_edited"):
+class ViewEdited(Happening, frozen=True, tag="view_edited"):
     """Somebody changed what the model sees: who, why, and what it saves, costs and hides."""
 
     edits: tuple[Edit, ...]
@@ -147,7 +155,7 @@ class ViewEdited(Value, frozen=True, tag="view_edited"):
     loss: Loss | None = None
 
 
-class EditUndone(Value, frozen=True, tag="edit_undone"):
+class EditUndone(Happening, frozen=True, tag="edit_undone"):
     """A `ViewEdited` is taken back, whole or the edits named by index; `brings` are the items that show again."""
 
     event: int
@@ -156,7 +164,7 @@ class EditUndone(Value, frozen=True, tag="edit_undone"):
     brings: tuple[str, ...] = ()
 
 
-class Rewound(Value, frozen=True, tag="rewound"):
+class Rewound(Happening, frozen=True, tag="rewound"):
     """The conversation goes on from an earlier event, which is this event's parent."""
 
     to: int
@@ -164,7 +172,7 @@ class Rewound(Value, frozen=True, tag="rewound"):
     why: str = ""
 
 
-class NotesTaken(Value, frozen=True, tag="notes_taken"):
+class NotesTaken(Happening, frozen=True, tag="notes_taken"):
     """Running notes of this session, and the last event they cover."""
 
     text: str
@@ -172,7 +180,7 @@ class NotesTaken(Value, frozen=True, tag="notes_taken"):
     tokens: int = 0
 
 
-class NoteSaved(Value, frozen=True, tag="note_saved"):
+class NoteSaved(Happening, frozen=True, tag="note_saved"):
     """A long-term note was written; its text lives in the note store."""
 
     scope: str
@@ -184,7 +192,7 @@ class NoteSaved(Value, frozen=True, tag="note_saved"):
     evidence: tuple[str, ...] = ()
 
 
-class NoteForgotten(Value, frozen=True, tag="note_forgotten"):
+class NoteForgotten(Happening, frozen=True, tag="note_forgotten"):
     """A long-term note was superseded, retracted or forgotten."""
 
     scope: str
@@ -196,7 +204,7 @@ class NoteForgotten(Value, frozen=True, tag="note_forgotten"):
     evidence: tuple[str, ...] = ()
 
 
-class Recalled(Value, frozen=True, tag="recalled"):
+class Recalled(Happening, frozen=True, tag="recalled"):
     """Notes were brought into the view for a query."""
 
     query: str
@@ -206,29 +214,29 @@ class Recalled(Value, frozen=True, tag="recalled"):
     tokens: int = 0
 
 
-class ModelSwitched(Value, frozen=True, tag="model_switched"):
+class ModelSwitched(Happening, frozen=True, tag="model_switched"):
     """Another model takes over."""
 
     model: str
     previous: str = ""
 
 
-class ModeChanged(Value, frozen=True, tag="mode_changed"):
+class ModeChanged(Happening, frozen=True, tag="mode_changed"):
     """The way of working changed: plan, build, review."""
 
     mode: str
     previous: str = ""
 
 
-class TaskChanged(Value, frozen=True, tag="task_changed"):
+class TaskChanged(Happening, frozen=True, tag="task_changed"):
     """A task or todo list changed; `state` is the new whole, as JSON of the tool that owns it."""
 
     task: str
     what: str
-    state: Raw = Raw(b"null")
+    state: Raw = NULL
 
 
-class Pinned(Value, frozen=True, tag="pinned"):
+class Pinned(Happening, frozen=True, tag="pinned"):
     """Items or files that no policy may hide, or may hide again."""
 
     ids: tuple[str, ...] = ()
@@ -236,7 +244,7 @@ class Pinned(Value, frozen=True, tag="pinned"):
     on: bool = True
 
 
-class Titled(Value, frozen=True, tag="titled"):
+class Titled(Happening, frozen=True, tag="titled"):
     """The session got a title or tags."""
 
     title: str
@@ -244,7 +252,7 @@ class Titled(Value, frozen=True, tag="titled"):
     by: str = ""
 
 
-class Permitted(Value, frozen=True, tag="permitted"):
+class Permitted(Happening, frozen=True, tag="permitted"):
     """Somebody with the right to do so allowed an action."""
 
     call_id: str
@@ -253,7 +261,7 @@ class Permitted(Value, frozen=True, tag="permitted"):
     scope: str = "once"
 
 
-class Refused(Value, frozen=True, tag="refused"):
+class Refused(Happening, frozen=True, tag="refused"):
     """An action or an edit was not allowed, and why; a refused edit is kept with it."""
 
     what: str
@@ -263,7 +271,7 @@ class Refused(Value, frozen=True, tag="refused"):
     edits: tuple[Edit, ...] = ()
 
 
-class ChildOpened(Value, frozen=True, tag="child_opened"):
+class ChildOpened(Happening, frozen=True, tag="child_opened"):
     """A sub-agent began in a session of its own."""
 
     session: str
@@ -271,7 +279,7 @@ class ChildOpened(Value, frozen=True, tag="child_opened"):
     role: str = ""
 
 
-class ChildEnded(Value, frozen=True, tag="child_ended"):
+class ChildEnded(Happening, frozen=True, tag="child_ended"):
     """A sub-agent ended, by itself or not."""
 
     session: str
@@ -279,7 +287,7 @@ class ChildEnded(Value, frozen=True, tag="child_ended"):
     text: str = ""
 
 
-class SideCalled(Value, frozen=True, tag="side_called"):
+class SideCalled(Happening, frozen=True, tag="side_called"):
     """A call that is no part of the conversation (a title, a summary, an extraction); it costs all the same."""
 
     purpose: str
@@ -289,14 +297,14 @@ class SideCalled(Value, frozen=True, tag="side_called"):
     ask: str = ""
 
 
-class FilesSnapshotted(Value, frozen=True, tag="files_snapshotted"):
+class FilesSnapshotted(Happening, frozen=True, tag="files_snapshotted"):
     """The state of the work tree was kept, so that files can be restored."""
 
     snapshot: str
     paths: tuple[str, ...] = ()
 
 
-class Failed(Value, frozen=True, tag="failed"):
+class Failed(Happening, frozen=True, tag="failed"):
     """Something did not work: `what` was tried, the `error` kind and a line about it."""
 
     what: str
@@ -305,13 +313,20 @@ class Failed(Value, frozen=True, tag="failed"):
     by: str = ""
 
 
-class TurnEnded(Value, frozen=True, tag="turn_ended"):
+class TurnEnded(Happening, frozen=True, tag="turn_ended"):
     """The agent hands back to the user."""
 
     stop: str = "done"
 
 
-class Unknown(Value, frozen=True, tag="unknown"):
+class ForeignNoted(Happening, frozen=True, tag="foreign_noted"):
+    """Lines of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
+
+    format: str
+    keys: tuple[str, ...] = ()
+
+
+class Unknown(Happening, frozen=True, tag="unknown"):
     """An event of a newer version: kept, shown as such, and never interpreted."""
 
     raw: Raw
@@ -347,6 +362,7 @@ Body: TypeAlias = (
     | FilesSnapshotted
     | Failed
     | TurnEnded
+    | ForeignNoted
     | Unknown
 )
 
