@@ -108,10 +108,13 @@ class Log:
         owner = self.reader.owner(self._known(seq))
         return Place(owner.session, seq, self._link if seq == self._tip else owner.link(seq))
 
-    def append(self, body: Body, *, at: int | None = None) -> Event:
-        """Record what happened: written first, applied then. An edit that does not fit, or a rewind to nowhere, is refused."""
+    def append(self, body: Body, *, at: int | None = None, foreign: bool = False) -> Event:
+        """Record what happened: written first, applied then. An edit that does not fit, or a rewind to nowhere, is refused.
+
+        What a `foreign` program did to its own context is recorded as it was, fitting or not; the wire mends what it parted.
+        """
         seq, parent = self._seq + 1, self._tip
-        if isinstance(body, ViewEdited):
+        if isinstance(body, ViewEdited) and not foreign:
             check_fit(self.view, body.edits, self.reader.item)
         elif isinstance(body, Rewound):
             parent = self._known(body.to)

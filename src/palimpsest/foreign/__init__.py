@@ -1,0 +1,1 @@
+"""Other agents' sessions, read into logs of ours and written back."""
