@@ -38,7 +38,7 @@ def choose(names: Iterable[str]) -> frozenset[str]:
     """The bars that names mean: a bar, or the beginning of several (`turn`); no name means all."""
     chosen: set[str] = set()
     for name in names:
-        found = {bar for bar in GOALS if bar == name or bar.startswith(f"{name}_")}
+        found = {name} & GOALS.keys() or {bar for bar in GOALS if bar.startswith(f"{name}_")}
         if not found:
             raise BadInput(f"there is no bar {name!r}; there are {', '.join(GOALS)}")
         chosen |= found

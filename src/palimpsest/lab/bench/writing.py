@@ -30,7 +30,7 @@ def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         yield bar("append", ours / raw, peer_of(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
     if "append_cpu_us" in wanted:
         room.tell("processor time of appends")
-        used = {length: _processor_us(room, length) for length in ("1k", "100k")}
+        used = {length: _cpu_us(room, length) for length in ("1k", "100k")}
         yield bar("append_cpu_us", max(used.values()), peer_of(NAME, peer and peer.append_cpu_us()), **used)
     if "group_commit" in wanted:
         room.tell("group commits")
@@ -82,7 +82,7 @@ def _write(file: int, data: bytes) -> float:
     return time.perf_counter() - begun
 
 
-def _processor_us(room: Room, length: str) -> float:
+def _cpu_us(room: Room, length: str) -> float:
     """Mean processor time of an append and its sync, the checkpoints in between included."""
     log, material = room.writer(length)
     some = list(islice(endless(material), room.sizes.syncs * 2))
