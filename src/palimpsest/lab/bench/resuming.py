@@ -78,7 +78,10 @@ def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         for line in path.read_bytes().splitlines():
             loads(line)
 
-    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: Log.open(shelf, session, room.clock), decode)
+    opened: list[Log] = []
+    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: opened.append(Log.open(shelf, session, room.clock)), decode)
+    for log in opened:
+        log.close()
     peer = Agents.find(room)
     yield bar("load", whole / plain, peer_of(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
