@@ -13,9 +13,9 @@ def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     """`fork`, `fork_bytes` and `disk_ratio`."""
     if wanted & {"fork", "fork_bytes"}:
         room.tell("forking")
-        units, size = _fork(room)
+        units, creating, size = _fork(room)
         if "fork" in wanted:
-            yield bar("fork", units)
+            yield bar("fork", units, create_file_u=creating)
         if "fork_bytes" in wanted:
             yield bar("fork_bytes", size)
     if "disk_ratio" in wanted:
@@ -28,8 +28,8 @@ def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         yield bar("disk_ratio", kept / plain, peer_of(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
 
 
-def _fork(room: Room) -> tuple[float, int]:
-    """Units that a fork takes, and the bytes of all files that one leaves when it is closed."""
+def _fork(room: Room) -> tuple[float, float, int]:
+    """Units that a fork takes and that one empty file takes there, and the bytes of all files that a fork leaves when it is closed."""
     # The log that the unit is measured with must be there before the files are counted.
     unit = room.unit
     log = room.reader("10k")
@@ -43,10 +43,18 @@ def _fork(room: Room) -> tuple[float, int]:
         fresh.close()
         return ended - begun
 
-    (units,) = unit.of_timed(room.sizes.rounds, fork)
+    def create() -> float:
+        path = room.shelf.folder / "empty"
+        begun = time.perf_counter()
+        path.touch(exist_ok=False)
+        ended = time.perf_counter()
+        path.unlink()
+        return ended - begun
+
+    units, creating = unit.of_timed(room.sizes.rounds, fork, create)
     log.close()
     made = {name: size for name, size in _files(room).items() if name not in before}
-    return units, sum(made.values()) // next(numbers)
+    return units, creating, sum(made.values()) // next(numbers)
 
 
 def _files(room: Room) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """What it costs to record an event so that a power cut cannot take it: against writing the same bytes by hand."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -38,6 +39,15 @@ def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         yield bar("group_commit", ours / raw, peer_of(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
 
 
+def _twin(room: Room) -> int:
+    """A copy of the log to write to by hand: how long a file is and how it lies on the disk matter to a sync."""
+    path = room.folder / "raw"
+    shutil.copyfile(room.shelf.path_of(room.session("10k")), path)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.fsync(file)
+    return file
+
+
 def endless(material: Material) -> Iterator[Body]:
     """The events of a session, one by one."""
     while True:
@@ -47,7 +57,7 @@ def endless(material: Material) -> Iterator[Body]:
 def _against_raw(room: Room, group: int) -> tuple[float, float]:
     """Median seconds of some appends and a sync, and of one write of as many bytes and a sync."""
     log, material = room.writer("10k")
-    raw = os.open(room.folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    raw = _twin(room)
     bodies = endless(material)
     ours: list[float] = []
     plain: list[float] = []
