@@ -1,21 +1,33 @@
 """A session of another program becomes a log of ours: fact by fact, once, with its branches and its edits."""
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from palimpsest.core.edits import Fold, Mask
-from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import Body, Event, ModelReplied, Rewound, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.edits import Fold, Mask, Put, into_of
+from palimpsest.core.errors import BadEdit, BadInput, StoreError
+from palimpsest.core.events import (
+    NULL,
+    Body,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Rewound,
+    SessionOpened,
+    ToolReturned,
+    UserSaid,
+    ViewEdited,
+)
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, Clock, Shelf
 from palimpsest.core.project import pieces_of
 from palimpsest.core.view import View
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
-
+from palimpsest.foreign.weighing import Weighing
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
@@ -24,7 +36,13 @@ class Foreign(Struct, frozen=True, omit_defaults=True):
     """What an imported body carries in `foreign`: the key of its fact, and the line it came from less what the body says."""
 
     key: str = ""
-    line: Raw = Raw(b"null")
+    line: Raw = NULL
+
+
+# What an imported fact carries that has no key, and a rewind that was made to branch.
+_UNNAMED = Raw(b"{}")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Foreign).decode
 
 
 class Counts(Value, frozen=True):
@@ -40,25 +58,37 @@ class Counts(Value, frozen=True):
 
 
 class Imported(Value, frozen=True):
-    """One session, imported: under which id, how much was new, what could not be read, and where to go on next time."""
+    """One session, imported: under which id, how much was new, what could not be read, and where to go on next time.
+
+    `tip` is the newest event of the log, or -1 when there is none; a log that ends before it is not the one the mark was made for.
+    """
 
     session: str
     counts: Counts
     bad: tuple[BadLine, ...] = ()
     mark: Mark | None = None
+    tip: int = -1
 
 
 def session_id(format_name: str, session: str) -> str:
     """The id of an imported session; always the same, so that a second import finds the first."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in session)
-    return f"{format_name}-{plain}"[:128]
+    if plain == session and len(format_name) + len(plain) < 128:
+        return f"{format_name}-{plain}"
+    # Two names that differ only in what an id cannot hold stay apart.
+    return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def import_session(form: Format, source: Source, shelf: Shelf, blobs: Blobs, clock: Clock, *, mark: Mark | None = None) -> Imported:
-    """Read what is new in a session into its log, making the log if there is none; facts that are there already are passed over."""
+def import_session(
+    form: Format, source: Source, shelf: Shelf, blobs: Blobs, clock: Clock, *, mark: Mark | None = None, since: int = -1
+) -> Imported:
+    """Read what is new in a session into its log, making the log if there is none; facts that are there already are passed over.
+
+    The mark is that of an earlier import which left the log at the event `since`; without that event everything is read again.
+    """
     recording = _Recording(shelf, session_id(form.name, source.session), clock)
     try:
-        for told in form.read(source, blobs, mark if recording.exists else None):
+        for told in _told(form, source, blobs, mark if recording.exists and recording.tip >= since else None):
             match told:
                 case Told():
                     recording.take(told)
@@ -71,6 +101,18 @@ def import_session(form: Format, source: Source, shelf: Shelf, blobs: Blobs, clo
         recording.close()
 
 
+def _told(form: Format, source: Source, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+    """What a reader tells; where it cannot go on, that is told too, and what came before it stays."""
+    try:
+        yield from form.read(source, blobs, mark)
+    except StoreError:
+        raise
+    except OSError as error:
+        yield BadLine(source.path, f"reading stopped: {error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 - a file of a shape that nobody foresaw must not keep the others out
+        yield BadLine(source.path, f"reading stopped: {type(error).__name__}: {error}")
+
+
 class _Recording:
     """A log that is being filled; it is the desk that facts look at."""
 
@@ -79,19 +121,41 @@ class _Recording:
         self._session = session
         self._clock = clock
         self._seqs: dict[str, int] = {}
-        self._tip = ""
+        self._key = ""
+        # The newest event that was imported, and the tip of what was recorded here since, if anything was.
+        self._last = self._own = -1
+        self._weighing = Weighing()
         self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
         self.bad: list[BadLine] = []
         self.mark: Mark | None = None
         self._log: Log | None = None
+        self.exists = False
         try:
             self._log = Log.open(shelf, session, clock, write=True)
         except BadInput:
-            self.exists = False
             return
         self.exists = True
-        for event in self._log.reader.run(self._log.reader.first, self._log.tip):
-            self._remember(event, key_of(event.body))
+        try:
+            self._recall(self._log)
+        except BaseException:
+            self._log.close()
+            raise
+
+    def _recall(self, log: Log) -> None:
+        """What was imported before: where each fact went, and where another program would go on."""
+        for event in log.reader.run(log.reader.first, log.tip):
+            found = foreign_of(event.body)
+            if found is not None:
+                self._last = event.seq
+                self._remember(event, found.key)
+            self._weighing.recall(event, log)
+        self._weighing.resume(log)
+        self._own = log.tip if log.tip != self._last else -1
+
+    @property
+    def tip(self) -> int:
+        """The newest event there is."""
+        return -1 if self._log is None else self._log.tip
 
     @property
     def view(self) -> View:
@@ -101,7 +165,10 @@ class _Recording:
         seq = self._seqs.get(key)
         if seq is None:
             return ()
-        return tuple(f"{seq}.{number}" for number in range(len(pieces_of(self._written().event(seq).body))))
+        body = self._written().event(seq).body
+        if isinstance(body, ViewEdited):
+            return put_by(seq, body)
+        return tuple(f"{seq}.{number}" for number in range(len(pieces_of(body))))
 
     def take(self, told: Told) -> None:
         if told.key and told.key in self._seqs:
@@ -109,17 +176,13 @@ class _Recording:
         if self._log is None:
             self._open(told)
             return
-        self._go_back(told)
-        body = told.body if isinstance(told.body, Value) else told.body(self)
-        if body is None:
-            return
         try:
-            event = self._log.append(_marked(body, told), at=told.at, foreign=True)
-        except BadEdit as error:
-            self.bad.append(BadLine(told.key, f"an edit could not be taken over: {error}"))
-            return
-        self._remember(event, told.key)
-        self._count(event.body)
+            self._go_back(self._log, told)
+            body = told.body if isinstance(told.body, Value) else told.body(self)
+            if body is not None:
+                self._record(self._log, body, told)
+        except (BadEdit, BadInput, UnicodeEncodeError) as error:
+            self.bad.append(BadLine(told.key, f"it could not be taken over: {error}"))
 
     def _open(self, told: Told) -> None:
         if not isinstance(told.body, SessionOpened):
@@ -127,18 +190,34 @@ class _Recording:
         body = _marked(structs.replace(told.body, session=self._session), told)
         self._log = Log.create(self._shelf, body, _At(told.at, self._clock))
         self._remember(self._log.event(self._log.tip), told.key)
+        self._last = self._log.tip
         self._counts["events"] += 1
 
-    def _go_back(self, told: Told) -> None:
-        """Facts that follow an earlier one begin a branch there."""
-        to = self._seqs.get(told.after) if told.after and told.after != self._tip else None
-        if to is not None and to != self._written().tip:
-            self._remember(self._written().append(Rewound(to), at=told.at), "")
+    def _go_back(self, log: Log, told: Told) -> None:
+        """Facts that follow an earlier one begin a branch there; so do those that follow what was recorded here since."""
+        to = self._seqs.get(told.after) if told.after and told.after != self._key else None
+        if to is None and self._own >= 0:
+            to = self._last
+        if to is not None and to != log.tip:
+            log.append(Rewound(to, foreign=_UNNAMED), at=told.at)
+
+    def _record(self, log: Log, body: Body, told: Told) -> None:
+        match body:
+            case CallStarted():
+                body = self._weighing.started(body, log)
+            case ModelReplied():
+                self._weighing.answered(body)
+            case _:
+                pass
+        event = log.append(_marked(body, told), at=told.at, foreign=True)
+        self._last = event.seq
+        self._remember(event, told.key)
+        self._count(event.body)
 
     def _remember(self, event: Event, key: str) -> None:
         if key:
             self._seqs[key] = event.seq
-            self._tip = key
+            self._key = key
 
     def _count(self, body: Body) -> None:
         counts = self._counts
@@ -163,8 +242,11 @@ class _Recording:
 
     def result(self) -> Imported:
         if self._log is not None:
+            if self._own >= 0 and self._log.tip != self._own:
+                # Whoever went on here goes on there; what the other program did since is a branch beside it.
+                self._log.append(Rewound(self._own))
             self._log.sync()
-        return Imported(self._session, Counts(**{**self._counts, "bad_lines": len(self.bad)}), tuple(self.bad), self.mark)
+        return Imported(self._session, Counts(**{**self._counts, "bad_lines": len(self.bad)}), tuple(self.bad), self.mark, self.tip)
 
     def close(self) -> None:
         if self._log is not None:
@@ -183,13 +265,19 @@ class _At:
 
 
 def _marked(body: AnyBody, told: Told) -> AnyBody:
-    return structs.replace(body, foreign=Raw(msgspec.json.encode(Foreign(told.key, told.line)))) if told.key else body
+    return structs.replace(body, foreign=Raw(_encode(Foreign(told.key, told.line))))
+
+
+def put_by(seq: int, body: ViewEdited) -> tuple[str, ...]:
+    """The items that the edits of an event put in place, in order."""
+    pieces = ((index, number, piece) for index, edit in enumerate(body.edits) for number, piece in enumerate(into_of(edit)))
+    return tuple(f"{seq}.{index}.{number}" for index, number, piece in pieces if isinstance(piece, Put))
 
 
 def foreign_of(body: Body) -> Foreign | None:
     """What an imported body carries beside itself, if it was imported."""
-    raw = bytes(body.foreign)
-    return None if raw == b"null" else msgspec.json.decode(raw, type=Foreign)
+    raw = body.foreign
+    return None if bytes(raw) == b"null" else _decode(raw)
 
 
 def key_of(body: Body) -> str:

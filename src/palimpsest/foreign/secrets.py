@@ -1,0 +1,210 @@
+"""Secrets in what is imported: counted as the lines are written, or replaced before anything is."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from palimpsest.core.events import NULL, Body
+from palimpsest.core.items import Seal
+from palimpsest.core.ports import Blobs, Lines, Shelf
+from palimpsest.core.redact import find_secrets, redact
+from palimpsest.foreign.transcript import BadLine, Desk, Format, Mark, Source, Told
+
+Thing = TypeVar("Thing")
+
+# Lines are looked at together, for each look costs something however little there is to see.
+_ENOUGH = 32 * 1024
+# Names by which parts find each other: they are no text, and a session falls apart when one changes.
+_NAMES = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
+
+
+class SecretCount:
+    """Counts secrets by class in lines of a log; one that occurs again in the same session is one."""
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._known: set[int] = set()
+        self._found: Counter[str] = Counter()
+
+    def add(self, lines: bytes) -> None:
+        """Look at some lines, now or with the next."""
+        self._waiting.append(lines)
+        self._size += len(lines)
+        if self._size >= _ENOUGH:
+            self._look()
+
+    def result(self) -> dict[str, int]:
+        """How many there are of each class that occurs."""
+        self._look()
+        return dict(sorted(self._found.items()))
+
+    def _look(self) -> None:
+        text = b"".join(self._waiting).decode("utf-8", "replace")
+        self._waiting.clear()
+        self._size = 0
+        # What a line break or a quote parts must stand apart here too.
+        for written, meant in (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"')):
+            text = text.replace(written, meant)
+        for secret in find_secrets(text):
+            value = hash(text[secret.start : secret.end])
+            if value not in self._known:
+                self._known.add(value)
+                self._found[secret.kind] += 1
+
+
+class SearchedShelf:
+    """A shelf whose new lines are looked at for secrets on their way."""
+
+    def __init__(self, shelf: Shelf, count: SecretCount) -> None:
+        self._shelf = shelf
+        self._count = count
+
+    def create(self, session: str, first: bytes = b"") -> Lines:
+        """A log under a new id, held for writing."""
+        self._count.add(first)
+        return cast("Lines", _SearchedLines(self._shelf.create(session, first), self._count))
+
+    def open(self, session: str, *, write: bool = False) -> Lines:
+        """The log of a session."""
+        return cast("Lines", _SearchedLines(self._shelf.open(session, write=write), self._count))
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions."""
+        return self._shelf.sessions()
+
+
+class _SearchedLines:
+    """Lines that pass everything on but look at what is appended."""
+
+    def __init__(self, lines: Lines, count: SecretCount) -> None:
+        self._lines = lines
+        self._count = count
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._lines, name)
+
+    def append(self, line: bytes) -> int:
+        """Write one line, then look at it."""
+        start = self._lines.append(line)
+        self._count.add(line)
+        return start
+
+
+def secrets_in(lines: Lines) -> dict[str, int]:
+    """The secrets of a log that is there already, by class."""
+    count = SecretCount()
+    for _, chunk in lines.chunks():
+        count.add(chunk)
+    return count.result()
+
+
+@dataclass(frozen=True)
+class Redacting:
+    """A format whose facts come with their secrets replaced: in bodies, in what stands beside them, and in blobs of text."""
+
+    form: Format
+
+    @property
+    def name(self) -> str:
+        """What commands call it."""
+        return self.form.name
+
+    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """Where the program keeps its sessions by default."""
+        return self.form.places(home, environment)
+
+    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+        """The sessions in a file, or in all files below a folder."""
+        return self.form.sources(path)
+
+    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+        """The facts of a session in order, without secrets."""
+        for told in self.form.read(source, _RedactingBlobs(blobs), mark):
+            match told:
+                case Told():
+                    yield _redacted_told(told)
+                case BadLine():
+                    yield BadLine(told.where, redact(told.why))
+                case Mark():
+                    yield structs.replace(told, state=_redacted_raw(told.state))
+
+
+def _redacted_told(told: Told) -> Told:
+    made = told.body
+    if isinstance(made, Struct):
+        return structs.replace(told, body=redacted(made), line=_redacted_raw(told.line))
+
+    def made_without(desk: Desk) -> Body | None:
+        body = made(desk)
+        return None if body is None else redacted(body)
+
+    return structs.replace(told, body=made_without, line=_redacted_raw(told.line))
+
+
+def redacted(value: Thing) -> Thing:
+    """A value of ours with every secret replaced in every text of it; names by which parts find each other stay as they are."""
+    return cast("Thing", _redacted(value))
+
+
+def _redacted(value: object) -> object:
+    match value:
+        case str():
+            return redact(value)
+        case Raw():
+            return _redacted_raw(value)
+        case tuple() | list():
+            return type(value)(_redacted(each) for each in value)
+        case dict():
+            return {name: _named(name, each) if isinstance(each, str) else _redacted(each) for name, each in value.items()}
+        case Seal():
+            # Encrypted, so nobody reads anything in it, and worth nothing with a letter changed.
+            return value
+        case Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _NAMES}
+            changed = {name: after for name, before in fields.items() if (after := _redacted(before)) != before}
+            return structs.replace(value, **changed) if changed else value
+        case _:
+            return value
+
+
+def _named(name: str, text: str) -> str:
+    """A text of JSON whose name may be what tells that it is a secret."""
+    opening = f'{name}="'
+    whole = redact(f'{opening}{text}"')
+    return whole[len(opening) : -1] if whole.startswith(opening) and whole.endswith('"') else redact(text)
+
+
+def _redacted_raw(raw: Raw) -> Raw:
+    """Raw JSON with its texts redacted; byte for byte the same where there is nothing to replace."""
+    if bytes(raw) == bytes(NULL):
+        return raw
+    before: object = msgspec.json.decode(raw)
+    after = _redacted(before)
+    return raw if after == before else Raw(msgspec.json.encode(after))
+
+
+class _RedactingBlobs:
+    """Blobs that keep texts without their secrets; pictures and other bytes are kept as they are."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes and return the address of what was kept."""
+        try:
+            return self._blobs.put(redact(data.decode()).encode())
+        except UnicodeDecodeError:
+            return self._blobs.put(data)
+
+    def get(self, address: str) -> bytes:
+        """The bytes at an address."""
+        return self._blobs.get(address)
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._blobs
