@@ -97,7 +97,7 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
     assert list(values) == list(GOALS)
     assert [name for name, value in values.items() if value is None or value <= 0] == []
     assert {each.name: each.ok is True for each in report.bars if each.limit is None} == dict.fromkeys(
-        ("resume_crashed", "index_ratio", "index_mb_s"), True
+        ("resume_edited", "resume_crashed", "index_ratio", "index_mb_s"), True
     )
     assert report.quick
     assert report.unit_ms > 0

@@ -24,6 +24,7 @@ GOALS: dict[str, Goal] = {
     "resume_1k": Goal("u", 1.2, "open a session to a view ready for the model, 1,000 events"),
     "resume_10k": Goal("u", 1.2, "the same, 10,000 events"),
     "resume_100k": Goal("u", 1.2, "the same, 100,000 events"),
+    "resume_edited": Goal("u", None, "the same when the last event is an edit, so that every item is weighed anew, 10,000 events"),
     "resume_crashed": Goal("u", None, "the same at worst: a crash right before a checkpoint, 10,000 events"),
     "load": Goal("x", 1.3, "read a whole log without its checkpoint, against decoding its lines"),
     "append": Goal("x", 1.5, "append one event durably, against a raw write and fdatasync"),

@@ -7,6 +7,7 @@ from functools import partial
 
 from palimpsest.core.budget import decide, used
 from palimpsest.core.budget_rules import palimpsest_budget
+from palimpsest.core.events import ViewEdited
 from palimpsest.core.log import CHECKPOINT_EVERY, Log
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
@@ -31,6 +32,11 @@ def measure_resuming(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
             room.tell(f"resuming after {events:,} events")
             (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.shelf, room.session(length)))
             yield bar(name, units, peer_of(NAME, peer and peer.resume(length)))
+    if "resume_edited" in wanted:
+        room.tell("resuming after an edit")
+        _edit(room)
+        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.shelf, room.session("10k")))
+        yield bar("resume_edited", units)
     if "resume_crashed" in wanted:
         room.tell("resuming after a crash")
         shelf = _crashed(room)
@@ -47,6 +53,17 @@ def resume(room: Room, shelf: JsonlShelf, session: str) -> float:
     ended = time.perf_counter()
     log.close()
     return ended - begun
+
+
+def _edit(room: Room) -> None:
+    """Let the log of middle length go on until its last event is an edit: what a provider reported no longer counts then."""
+    log, material = room.writer("10k")
+    with log:
+        edited = False
+        while not edited:
+            for body in material.round():
+                log.append(body)
+                edited = isinstance(body, ViewEdited)
 
 
 def _crashed(room: Room) -> JsonlShelf:

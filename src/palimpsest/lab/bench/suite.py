@@ -24,7 +24,7 @@ Family: TypeAlias = Callable[[Room, frozenset[str]], Iterator[Bar]]
 # Forks come when the disk has had time to take in the logs.
 FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
     (frozenset({"help_ms"}), measure_start),
-    (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_crashed"}), measure_resuming),
+    (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_edited", "resume_crashed"}), measure_resuming),
     (frozenset({"load"}), measure_load),
     (frozenset({"turn_1k", "turn_10k", "turn_100k", "decide"}), measure_turns),
     (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
