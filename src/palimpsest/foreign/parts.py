@@ -12,6 +12,7 @@ from palimpsest.wire.lenient import Json, is_json, number, table_at, text
 
 # Seconds since 1970 stay below this for three thousand years, and milliseconds are above it since 1973.
 _SECONDS_END = 100_000_000_000
+_COUNTS = (("prompt", "input"), ("completion", "output"))
 
 
 def milliseconds(value: object) -> int:
@@ -116,10 +117,10 @@ def texts_of(content: object) -> str:
 
 
 def chat_usage(usage: Json) -> Usage:
-    """Tokens as Chat Completions counts them: what was cached is part of the prompt."""
-    details = table_at(usage, "prompt_tokens_details")
+    """Tokens as Chat Completions and Responses count them: what was cached is part of the prompt."""
+    details = table_at(usage, "prompt_tokens_details") or table_at(usage, "input_tokens_details")
     written = number(usage, "cache_creation_input_tokens") or number(details, "cache_creation_tokens")
     cached = number(details, "cached_tokens") or number(usage, "cache_read_input_tokens") or number(usage, "prompt_cache_hit_tokens")
-    fresh = max(0, number(usage, "prompt_tokens") - cached - written)
-    thought = number(table_at(usage, "completion_tokens_details"), "reasoning_tokens")
-    return Usage(fresh, cached, written, output=number(usage, "completion_tokens"), reasoning=thought)
+    prompt, output = (number(usage, f"{old}_tokens") or number(usage, f"{new}_tokens") for old, new in _COUNTS)
+    thoughts = table_at(usage, "completion_tokens_details") or table_at(usage, "output_tokens_details")
+    return Usage(max(0, prompt - cached - written), cached, written, output=output, reasoning=number(thoughts, "reasoning_tokens"))

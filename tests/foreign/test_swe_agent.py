@@ -1,0 +1,137 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus import WITHOUT, corpus, golden
+from readings import Home, called, check_repeat, faults, returned, said, shown
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
+from palimpsest.foreign.swe_agent import SweAgentFormat
+
+FORM = SweAgentFormat()
+FILES = corpus("swe-agent/*.traj")
+GOLDEN = [*golden("mini/*.traj.json"), *golden("swe/*.traj")]
+real = pytest.mark.skipif(not FILES, reason=WITHOUT)
+
+
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+@real
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name[-24:])
+def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
+    home = Home()
+    (done,) = home.take(FORM, path)
+    bodies, run = home.bodies(done.session), document(path)
+    people = [each["content"] for each in run["history"] if each["role"] == "user" and not each.get("is_demo")]
+    assert done.bad == ()
+    assert said(bodies) == people[:1]
+    assert len(called(bodies)) == len(run["trajectory"]) == 12
+    assert called(bodies) == returned(bodies)
+    results = [body.result.parts[0] for body in bodies if isinstance(body, ToolReturned) and body.result.parts]
+    assert [getattr(part, "text", "") for part in results[:11]] == people[1:]
+    commands = [
+        json.loads(part.args)["command"]
+        for body in bodies
+        if isinstance(body, ModelReplied)
+        for part in body.parts
+        if hasattr(part, "args")
+    ]
+    assert commands == [step["action"] for step in run["trajectory"]]
+    assert [
+        text
+        for text in (each["content"] for each in run["history"] if each["role"] == "system" or each.get("is_demo"))
+        if text not in shown(home, done.session)
+    ] == []
+
+
+@pytest.mark.parametrize("path", [*FILES, *GOLDEN], ids=lambda path: path.name[-24:])
+def test_a_run_is_the_same_when_it_is_imported_again_and_its_views_encode(path: Path) -> None:
+    home = check_repeat(FORM, path)
+    (session,) = home.shelf.sessions()
+    assert faults(home, session) == []
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
+def test_a_run_that_grows_tells_only_what_is_new(path: Path, tmp_path: Path) -> None:
+    run, target = document(path), tmp_path / path.name
+    name = "history" if "history" in run else "messages"
+    whole = Home()
+    target.write_text(json.dumps(run), encoding="utf-8")
+    os.utime(target, (1, 1))
+    whole.take(FORM, target)
+    for count in range(3, len(run[name])):
+        grown = Home()
+        part = {**run, name: run[name][:count], "info": {key: value for key, value in run["info"].items() if key != "exit_status"}}
+        target.write_text(json.dumps(part), encoding="utf-8")
+        os.utime(target, (1, 1))
+        grown.take(FORM, target)
+        target.write_text(json.dumps(run), encoding="utf-8")
+        os.utime(target, (1, 1))
+        grown.take(FORM, target)
+        assert grown.logs() == whole.logs(), f"{count} messages first"
+
+
+def test_mini_2_2_7_tells_its_calls_codes_tokens_and_end() -> None:
+    home = Home()
+    (done,) = home.take(FORM, golden("mini/2.2.7.traj.json")[0])
+    bodies = home.bodies(done.session)
+    opened = bodies[0]
+    assert isinstance(opened, SessionOpened)
+    assert (opened.cwd, opened.model, opened.meta["version"]) == ("/repo", "deepseek/deepseek-chat", "2.2.7")
+    assert said(bodies) == ["Make the greeting polite."]
+    assert called(bodies) == ["call_1_0", "call_1_1", "call_2_0", "call_3_0"]
+    assert [(body.result.call_id, body.exit) for body in bodies if isinstance(body, ToolReturned)] == [
+        ("call_1_0", 0),
+        ("call_1_1", 2),
+        ("call_2_0", 0),
+    ]
+    assert [body.usage for body in bodies if isinstance(body, ModelReplied)] == [
+        Usage(180, 320, output=60),
+        Usage(80, 560, output=30),
+        Usage(60, 640, output=20),
+    ]
+    assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["Submitted"]
+
+
+def test_mini_1_9_1_commands_between_fences_are_calls() -> None:
+    home = Home()
+    (done,) = home.take(FORM, golden("mini/1.9.1.traj.json")[0])
+    bodies = home.bodies(done.session)
+    assert said(bodies) == ["Say what is in the folder.", "Please give exactly one command."]
+    assert called(bodies) == returned(bodies) == ["step-2", "step-6"]
+
+
+def test_swe_agent_1_1_0_shows_what_the_model_saw_of_old_results() -> None:
+    home = Home()
+    (done,) = home.take(FORM, golden("swe/1.1.0.traj")[0])
+    bodies = home.bodies(done.session)
+    assert [body.edits for body in bodies if isinstance(body, ViewEdited)] == [
+        (Mask(("5.0",), "Old environment output: (3 lines omitted)"),)
+    ]
+    assert said(bodies) == ["Fix the sum."]
+    assert called(bodies) == returned(bodies) == ["toolu_1", "toolu_2", "toolu_3"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        b"[]",
+        b'{"history": 1, "trajectory": 2}',
+        b'{"messages": [',
+        b"\xff\xfe\x00",
+        b'{"history": [1, null, {"role": 5}], "trajectory": [7]}',
+    ],
+)
+def test_a_damaged_run_is_told_in_one_line_and_never_raises(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.traj"
+    path.write_bytes(data)
+    for done in Home().take(FORM, path):
+        assert len(done.bad) <= 1
