@@ -12,7 +12,7 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
     edited(pal.home)
 
     assert pal("show", SMALL).stdout.split("\n") == [
-        f"{SMALL}  event 15, epoch 0, 4 items, 52 tokens, claude-sonnet-4-5",
+        f"{SMALL}  event 15, epoch 1, 4 items, 52 tokens, claude-sonnet-4-5",
         "",
         "1.0  context base  9 tokens  [head]",
         "  Be brief.",
@@ -36,7 +36,7 @@ def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:
     edited(pal.home)
     shown = pal("show", SMALL, "--at", "6").stdout
 
-    assert f"{SMALL}  event 6, epoch 0, 4 items" in shown
+    assert f"{SMALL}  event 6, epoch 1, 4 items" in shown
     assert "… 29 more lines (--full)" in shown
     assert "超时" not in shown
     assert pal("show", SMALL, "--at", "6", "--full").stdout.count("timeout = 10") == 40

@@ -2,7 +2,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given
 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.pairs import open_calls, parted, rounds, safe_cuts, widen
+from palimpsest.core.pairs import lonely, open_calls, parted, rounds, safe_cuts, widen
 
 SAID = Item("1.0", "user", Text("go"))
 FIRST = Item("2.0", "call", ToolCall("a", "read", "{}"))
@@ -28,13 +28,24 @@ def test_calls_without_a_result_are_open() -> None:
 
 
 def test_a_pair_is_parted_when_one_half_is_gone_or_comes_first() -> None:
-    assert parted(TURN, (SAID, FIRST, SECOND, SECOND_RESULT, ANSWER)) == ("a",)
-    assert parted(TURN, (SAID, SECOND_RESULT, SECOND, ANSWER)) == ("b",)
-    assert parted(TURN, (SAID, ANSWER)) == ()
+    assert parted(TURN, (SAID, FIRST, SECOND, SECOND_RESULT, ANSWER)) == {"2.0"}
+    assert parted(TURN, (SAID, SECOND_RESULT, SECOND, ANSWER)) == {"2.1", "4.0"}
+    assert parted(TURN, (SAID, ANSWER)) == frozenset()
 
 
 def test_a_call_that_was_open_before_is_not_parted() -> None:
-    assert parted(TURN[:3], (SAID,)) == ()
+    assert parted(TURN[:3], (SAID,)) == frozenset()
+
+
+def test_of_calls_that_share_an_id_each_result_answers_the_oldest() -> None:
+    again = (Item("6.0", "call", ToolCall("a", "read", "{}")), Item("7.0", "result", ToolResult("a")))
+    assert lonely((*TURN, *again)) == frozenset()
+    assert parted((*TURN, *again), again) == frozenset()
+    assert lonely((*TURN, *again[:1])) == {"6.0"}
+
+
+def test_a_result_without_an_id_stands_alone_by_right() -> None:
+    assert lonely((Item("1.0", "result", ToolResult("")),)) == frozenset()
 
 
 def test_a_round_is_a_reply_with_what_follows_it_and_the_opening_belongs_to_the_first() -> None:
@@ -47,4 +58,4 @@ def test_a_round_is_a_reply_with_what_follows_it_and_the_opening_belongs_to_the_
 def test_cutting_at_any_safe_place_parts_no_pair(told: list[Step]) -> None:
     items = tell(new_log(), told).view.items
     for cut in safe_cuts(items):
-        assert parted(items, items[:cut]) == parted(items, items[cut:]) == ()
+        assert parted(items, items[:cut]) == parted(items, items[cut:]) == frozenset()

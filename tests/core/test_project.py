@@ -100,7 +100,7 @@ def test_a_stated_head_begins_an_epoch_and_stays_until_the_next() -> None:
     log.append(ContextStated((Statement("date", "tomorrow"),)))
     same = log.view
     log.append(ContextStated(head=(Statement("base", "you are pal 2", "system"),)))
-    assert [view.epoch for view in (first, same, log.view)] == [0, 0, 1]
+    assert [view.epoch for view in (first, same, log.view)] == [1, 1, 2]
     assert same.head == first.head == (Item("1.0", "context", Text("you are pal", "system"), "base"),)
     assert log.view.head == (Item("3.0", "context", Text("you are pal 2", "system"), "base"),)
     assert [item.id for item in log.view.items] == ["1.1", "2.0"]

@@ -41,8 +41,8 @@ def test_what_was_typed_waits_in_the_inbox_until_it_is_said() -> None:
     log = new_log(shelf)
     first = log.append(UserTyped((Text("one"),))).seq
     second = log.append(UserTyped((Text("two"),))).seq
-    assert (log.health.inbox, log.view.items) == ((first, second), ())
+    assert (log.inbox, log.view.items) == ((first, second), ())
     log.append(UserSaid((Text("one"),), typed=first))
     log.close()
     resumed = Log.open(shelf, "s", FixedClock(1, 1))
-    assert (resumed.health.inbox, resumed.view.ids) == ((second,), ("3.0",))
+    assert (resumed.inbox, resumed.view.ids) == ((second,), ("3.0",))

@@ -97,7 +97,7 @@ def test_restoring_a_masked_item_uncovers_it() -> None:
     assert [item.id for item in log.view.items if item.mask is not None] == ["4.0"]
     with pytest.raises(BadInput, match=r"item 3\.0 shows already"):
         restore(log, "3.0")
-    with pytest.raises(BadInput, match=r"there is no item 99\.0"):
+    with pytest.raises(BadInput, match=r"there is no item 99\.0 on this branch"):
         restore(log, "99.0")
 
 
@@ -133,14 +133,14 @@ def test_an_edit_before_the_target_of_a_rewind_stays() -> None:
     ("edit", "message"),
     [
         (Mask(("9.0",)), "there is no item 9.0 in the view"),
-        (Mask(("3.0",)), "call c1 would be parted from its result"),
+        (Mask(("3.0",)), "item 2.0 would be parted from its other half"),
         (Fold("4.0", "1.0"), "the fold ends with 1.0 before it begins with 4.0"),
-        (Fold("2.0", "2.0"), "call c1 would be parted from its result"),
-        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "call c1 would be parted from its result"),
+        (Fold("2.0", "2.0"), "item 3.0 would be parted from its other half"),
+        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "item 2.0 would be parted from its other half"),
         (Fold("1.0", "3.0", (Keep("5.0"),)), "item 5.0 is kept by a fold that does not reach it"),
         (Fold("1.0", "4.0", (Keep("1.0"), Keep("1.0"))), "an item is kept twice"),
         (Insert((Keep("1.0"),)), "item 1.0 shows already"),
-        (Insert((Keep("77.0"),)), "there is no item 77.0 in this log"),
+        (Insert((Keep("77.0"),)), "there is no item 77.0 on this branch"),
         (Insert((), "77.0"), "there is no item 77.0 in the view"),
     ],
 )

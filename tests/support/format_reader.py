@@ -208,7 +208,7 @@ def _stated(state: State, seq: int, body: Json) -> None:
     brought = _brought({"seq": seq, "body": body})
     head = body.get("head")
     if head is not None:
-        state.epoch += 1 if state.head else 0
+        state.epoch += 1
         state.forget({item.id for item in state.head})
         state.head = brought[: len(head)]
         state.held = set()

@@ -11,7 +11,6 @@ from palimpsest.core.events import CallStarted, EditUndone
 from palimpsest.core.health import Health
 from palimpsest.core.items import Cover
 from palimpsest.core.ledger import Ledger
-from palimpsest.core.path import Path
 from palimpsest.core.ports import Lines
 from palimpsest.core.view import Fact, Reported, RunningNotes
 
@@ -28,14 +27,13 @@ class Stretch(Struct, frozen=True, array_like=True, gc=False):
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """Projections as of an event; item contents are not copied, only where their events stand.
 
-    `session` says whose file a stretch lies in, for a fork reads through others; the log's own has no entry.
+    `stretches` go by the session whose file they lie in, for a fork reads through others.
     """
 
     seq: int
     offset: int
     last_line: int
     link: str
-    path: Path
     head: tuple[str, ...]
     items: tuple[str, ...]
     stretches: dict[str, tuple[Stretch, ...]]
@@ -51,13 +49,14 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     call: CallStarted | None = None
     model: str = ""
     mode: str = ""
+    inbox: tuple[int, ...] = ()
     jumps: tuple[tuple[int, int], ...] = ()
     undone: tuple[tuple[int, EditUndone], ...] = ()
     v: int = 1
 
 
 VERSION = 1
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Checkpoint)
 
 

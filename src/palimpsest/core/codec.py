@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.core.errors import BadLog, NewerFormat
+from palimpsest.core.errors import BadInput, BadLog, NewerFormat
 from palimpsest.core.events import Body, Event, Unknown
 
 FORMAT = 1
@@ -47,8 +47,20 @@ _tags = msgspec.json.Decoder(_Tag)
 
 
 def encode_body(body: Body) -> bytes:
-    """A body as the bytes that are digested and written."""
-    return bytes(body.raw) if isinstance(body, Unknown) else _encoder.encode(body)
+    """A body as the bytes that are digested and written: one line, whatever raw JSON it carries."""
+    data = bytes(body.raw) if isinstance(body, Unknown) else _encoder.encode(body)
+    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
+
+
+def encode_checked(body: Body) -> bytes:
+    """The same, for what is about to be recorded: refused unless it can be read back."""
+    try:
+        data = encode_body(body)
+        if not isinstance(body, Unknown) or _tags.decode(data).type in TAGS:
+            _bodies.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+        raise BadInput(f"{type(body).__name__} cannot be recorded: {error}") from error
+    return data
 
 
 def digest_of(data: bytes) -> str:

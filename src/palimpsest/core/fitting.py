@@ -1,5 +1,8 @@
 """Whether edits fit the view they are proposed for."""
 
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
 from palimpsest.core.pairs import parted, waiting
@@ -7,22 +10,26 @@ from palimpsest.core.project import Find, Projection
 from palimpsest.core.view import View
 
 
-def check_fit(view: View, edits: tuple[Edit, ...], find: Find) -> None:
-    """Raise `BadEdit` if an edit names what is not there, or would part a call from its result or its coming result."""
+def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[], AbstractSet[str]]) -> None:
+    """Raise `BadEdit` if an edit names what is not there, or leaves a call or a result without its other half.
+
+    `alone` are the items that never had another half; it is asked only when it matters.
+    """
     trial = Projection(view, find=find)
+    heads = frozenset(item.id for item in view.head)
     for index, edit in enumerate(edits):
-        _check_names({item.id: place for place, item in enumerate(trial.items)}, edit, find)
+        _check_names(trial.places, edit, find, heads)
         trial.edit(view.seq + 1, index, edit)
     shown = {item.id for item in trial.items if not item.hidden}
     lost = next((item.id for item in waiting(view.items) if item.id not in shown), None)
     if lost is not None:
         raise BadEdit(f"call {lost} still waits for its result and must show until it comes")
-    torn = parted(view.items, trial.items)
-    if torn:
-        raise BadEdit(f"call {torn[0]} would be parted from its result; edit both or neither")
+    torn = sorted(parted(view.items, trial.items))
+    if torn and (torn := sorted(set(torn) - alone())):
+        raise BadEdit(f"item {torn[0]} would be parted from its other half; edit call and result together")
 
 
-def _check_names(places: dict[str, int], edit: Edit, find: Find) -> None:
+def _check_names(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSet[str]) -> None:
     match edit:
         case Mask(ids=ids) | Unmask(ids=ids):
             _demand(ids, places)
@@ -40,10 +47,10 @@ def _check_names(places: dict[str, int], edit: Edit, find: Find) -> None:
                 _demand((before,), places)
             _demand_once(kept(edit))
             for name in kept(edit):
-                if name in places:
+                if name in places or name in heads:
                     raise BadEdit(f"item {name} shows already and cannot be brought back")
                 if find(name) is None:
-                    raise BadEdit(f"there is no item {name} in this log")
+                    raise BadEdit(f"there is no item {name} on this branch")
 
 
 def _demand(ids: tuple[str, ...], places: dict[str, int]) -> None:

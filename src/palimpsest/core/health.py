@@ -3,7 +3,7 @@
 from typing import ClassVar, Self
 
 from palimpsest.core.edits import Fold
-from palimpsest.core.events import Event, Failed, ModelReplied, ToolReturned, ToolStarted, TurnEnded, UserSaid, UserTyped, ViewEdited
+from palimpsest.core.events import Event, Failed, ModelReplied, ToolReturned, ToolStarted, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 
 CIRCUIT = 3
@@ -13,7 +13,7 @@ class Health(Value, frozen=True):
     """What policies and a resuming engine must know.
 
     `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
-    `started` are tools that began and did not return; `inbox` is what the user typed and has not been said yet, by event.
+    `started` are tools that began and did not return.
     """
 
     failures: dict[str, int] = {}
@@ -25,7 +25,6 @@ class Health(Value, frozen=True):
     open_calls: tuple[str, ...] = ()
     called: dict[str, int] = {}
     started: tuple[str, ...] = ()
-    inbox: tuple[int, ...] = ()
 
     def is_open(self, policy: str, limit: int = CIRCUIT) -> bool:
         """Whether a policy failed so often in a row that it is not tried again by itself."""
@@ -44,11 +43,9 @@ class Health(Value, frozen=True):
 class HealthTally:
     """A health that is being counted, event by event."""
 
-    WATCHES: ClassVar[frozenset[type]] = frozenset(
-        {UserTyped, UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, TurnEnded}
-    )
+    WATCHES: ClassVar[frozenset[type]] = frozenset({UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, TurnEnded})
 
-    __slots__ = ("_called", "_calls", "_failures", "_folds", "_inbox", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
+    __slots__ = ("_called", "_calls", "_failures", "_folds", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
 
     def __init__(self) -> None:
         self._failures: dict[str, int] = {}
@@ -61,7 +58,6 @@ class HealthTally:
         self._open: dict[str, None] = {}
         self._called: dict[str, int] = {}
         self._started: dict[str, None] = {}
-        self._inbox: dict[int, None] = {}
         self._value: Health | None = None
 
     @classmethod
@@ -77,7 +73,6 @@ class HealthTally:
         tally._open = dict.fromkeys(health.open_calls)
         tally._called = dict(health.called)
         tally._started = dict.fromkeys(health.started)
-        tally._inbox = dict.fromkeys(health.inbox)
         return tally
 
     def take(self, event: Event) -> None:
@@ -90,8 +85,6 @@ class HealthTally:
             self._reply(event.at, body)
         elif isinstance(body, ToolStarted):
             self._started[body.call_id] = None
-        elif isinstance(body, UserTyped):
-            self._inbox[event.seq] = None
         elif isinstance(body, UserSaid):
             self._say(body)
         elif isinstance(body, ViewEdited):
@@ -117,7 +110,6 @@ class HealthTally:
                 open_calls=tuple(self._open),
                 called=dict(self._called),
                 started=tuple(self._started),
-                inbox=tuple(self._inbox),
             )
         return self._value
 
@@ -130,8 +122,6 @@ class HealthTally:
                 self._called[part.tool] = self._calls
 
     def _say(self, said: UserSaid) -> None:
-        if said.typed is not None:
-            self._inbox.pop(said.typed, None)
         if not said.steering:
             self._turns += 1
             self._folds = 0

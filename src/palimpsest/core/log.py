@@ -6,18 +6,19 @@ from typing import Self
 from msgspec import structs
 
 from palimpsest.core.checkpoint import Checkpoint, encode_checkpoint, load_checkpoint
-from palimpsest.core.codec import GENESIS, decode_chunk, digest_of, encode_body, encode_line, link_of, link_of_line
-from palimpsest.core.errors import BadInput, BadLog
-from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, ViewEdited
+from palimpsest.core.codec import GENESIS, decode_chunk, digest_of, encode_body, encode_checked, encode_line, link_of, link_of_line
+from palimpsest.core.errors import BadInput, BadLog, PalimpsestError, ReadOnly
+from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.fitting import check_fit
 from palimpsest.core.health import Health, HealthTally
 from palimpsest.core.items import Item
 from palimpsest.core.ledger import Ledger, LedgerTally
+from palimpsest.core.pairs import lonely
 from palimpsest.core.path import Path
 from palimpsest.core.ports import Clock, Lines, Shelf
-from palimpsest.core.project import Projection
+from palimpsest.core.project import Projection, numbers_of, project
 from palimpsest.core.reading import Reader, open_reader
-from palimpsest.core.resuming import NOTHING_YET, State, project_state, restore_view, state_at, stretches_of
+from palimpsest.core.resuming import NOTHING_YET, Position, State, checkpoint_of, project_state, restore_view, state_at
 from palimpsest.core.view import View
 
 # How many events may follow a checkpoint before the next one: resuming reads at most these.
@@ -39,35 +40,49 @@ class Log:
         self._link = GENESIS
         self._last_line = 0
         self._since_checkpoint = 0
+        self._writing = False
+        self._unsynced_base: Lines | None = None
         self._projection = Projection(find=reader.item)
         self._health = HealthTally.of(Health())
         self._ledger = LedgerTally.of(Ledger())
+        self._inbox: dict[int, None] = {}
 
     @classmethod
     def create(cls, shelf: Shelf, opened: SessionOpened, clock: Clock) -> Self:
         """A new session, held for writing."""
-        lines = shelf.create(opened.session)
-        return cls._begin(Reader(lines, _first_event(lines, opened, clock)), clock, NOTHING_YET)
+        event = _first_event(opened, clock)
+        lines = shelf.create(opened.session, _first_line(event))
+        return cls._begin(Reader(opened.session, lines, event), clock, NOTHING_YET)
 
     def fork(self, shelf: Shelf, session: str, seq: int | None = None) -> Self:
         """A new session that begins after an event of this one; it reads through this one, and nothing is copied."""
         at = self._tip if seq is None else self._known(seq)
-        base = self.place_of(at)
         owner = self.reader.owner(at)
         state = State(self.view, self.health) if at == self._tip else self.state_at(at)
+        base = self.place_of(at)
         opened = structs.replace(self.opened, session=session, origin="palimpsest", model=state.view.model, base=base, opener=None)
-        lines = shelf.create(session)
-        event = _first_event(lines, opened, self._clock)
-        return self._begin(Reader(lines, event, owner.upto(at, shelf.open(owner.session))), self._clock, state)
+        event = _first_event(opened, self._clock)
+        below = owner.upto(at, shelf)
+        try:
+            lines = shelf.create(session, _first_line(event))
+        except BaseException:
+            below.close()
+            raise
+        return self._begin(Reader(session, lines, event, below), self._clock, state, self._lines)
 
     @classmethod
     def open(cls, shelf: Shelf, session: str, clock: Clock, *, write: bool = False) -> Self:
         """A session as it was left; only the tail after its checkpoint is read."""
         lines = shelf.open(session, write=write)
         try:
-            return cls._load(open_reader(shelf, lines), clock)
+            reader = open_reader(shelf, session, lines)
         except BaseException:
             lines.close()
+            raise
+        try:
+            return cls._load(reader, clock)
+        except BaseException:
+            reader.close()
             raise
 
     @property
@@ -84,6 +99,11 @@ class Log:
     def ledger(self) -> Ledger:
         """What was spent, on every branch."""
         return self._ledger.value()
+
+    @property
+    def inbox(self) -> tuple[int, ...]:
+        """What the user typed and nobody has said yet, by event; going back in the conversation does not lose it."""
+        return tuple(self._inbox)
 
     @property
     def opened(self) -> SessionOpened:
@@ -113,21 +133,36 @@ class Log:
 
         What a `foreign` program did to its own context is recorded as it was, fitting or not; the wire mends what it parted.
         """
+        if self._writing:
+            raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
         seq, parent = self._seq + 1, self._tip
         if isinstance(body, ViewEdited) and not foreign:
-            check_fit(self.view, body.edits, self.reader.item)
+            check_fit(self.view, body.edits, self.find, self._alone)
+        elif isinstance(body, EditUndone) and not isinstance(self.event(self._known(body.event)).body, ViewEdited):
+            raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._known(body.to)
         stamp = self._clock.now() if at is None else at
-        data = encode_body(body)
+        data = encode_checked(body)
         event = Event(seq, parent, stamp, self._link, body)
-        self._last_line = self._lines.append(encode_line(seq, parent, stamp, self._link, data))
+        self._write(encode_line(seq, parent, stamp, self._link, data))
         self._link = link_of(event.prev, seq, parent, stamp, digest_of(data))
         self._take(event)
+        self._writing = False
         self._since_checkpoint += 1
         if self._since_checkpoint >= CHECKPOINT_EVERY:
-            self.checkpoint()
+            self._checkpoint_if_possible()
         return event
+
+    def _write(self, line: bytes) -> None:
+        """From here until the event is applied an interrupt leaves file and view apart, and the log takes nothing more."""
+        self._writing = True
+        try:
+            self._last_line = start = self._lines.append(line)
+            self.reader.saw(self._seq + 1, start, start + len(line))
+        except PalimpsestError:
+            self._writing = False
+            raise
 
     def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
         """Record several facts and make them durable with one sync."""
@@ -136,7 +171,10 @@ class Log:
         return events
 
     def sync(self) -> None:
-        """Return when everything recorded so far would survive a power cut."""
+        """Return when everything recorded so far would survive a power cut, and what a fork reads through with it."""
+        if self._unsynced_base is not None:
+            self._unsynced_base.sync()
+            self._unsynced_base = None
         self._lines.sync()
 
     def event(self, seq: int) -> Event:
@@ -154,48 +192,37 @@ class Log:
             raise BadInput(f"there is no item {item_id}", where=self._lines.name)
         return item
 
+    def find(self, item_id: str) -> Item | None:
+        """The same, but only for items of this branch."""
+        numbers = numbers_of(item_id)
+        return self.reader.item(item_id) if numbers is not None and numbers[0] in self.path else None
+
     def state_at(self, seq: int) -> State:
         """View and health right after an earlier event."""
         return state_at(self.reader, self._known(seq))
 
     def checkpoint(self) -> None:
         """Leave a checkpoint beside the log, so that the next resume starts here."""
-        view = self.view
-        self._lines.save_checkpoint(
-            encode_checkpoint(
-                Checkpoint(
-                    seq=self._tip,
-                    offset=self._lines.size,
-                    last_line=self._last_line,
-                    link=self._link,
-                    path=self.path,
-                    head=tuple(item.id for item in view.head),
-                    items=view.ids,
-                    stretches=stretches_of(self.reader, view),
-                    ledger=self.ledger,
-                    health=self.health,
-                    masks={item.id: item.mask for item in view.items if item.mask is not None},
-                    facts=view.facts,
-                    notes=view.notes,
-                    pins=view.pins,
-                    held=view.held,
-                    epoch=view.epoch,
-                    reported=view.reported,
-                    call=view.call,
-                    model=view.model,
-                    mode=view.mode,
-                    jumps=tuple(self.reader.jumps),
-                    undone=tuple(self.reader.undone),
-                )
-            )
-        )
+        position = Position(self._tip, self._lines.size, self._last_line, self._link, self.inbox)
+        checkpoint = checkpoint_of(self.reader, self.view, self.health, self.ledger, position)
+        self._lines.save_checkpoint(encode_checkpoint(checkpoint))
         self._since_checkpoint = 0
 
     def close(self) -> None:
-        """Leave a checkpoint if something was recorded, and let the session go."""
-        if self._since_checkpoint:
+        """Make everything durable, leave a checkpoint if something was recorded, and let the session go."""
+        try:
+            self.sync()
+            if self._since_checkpoint:
+                self._checkpoint_if_possible()
+        finally:
+            self.reader.close()
+
+    def _checkpoint_if_possible(self) -> None:
+        """A checkpoint saves time and nothing else, so that one which cannot be made is no reason to stop."""
+        try:
             self.checkpoint()
-        self._lines.close()
+        except PalimpsestError:
+            self._since_checkpoint = 0
 
     def __enter__(self) -> Self:
         return self
@@ -211,11 +238,24 @@ class Log:
     def _take(self, event: Event) -> None:
         self._seq = self._tip = event.seq
         self._ledger.take(event)
+        self._sort(event)
         if self.reader.note(event):
             self._reproject()
         else:
             self._projection.take(event)
             self._health.take(event)
+
+    def _sort(self, event: Event) -> None:
+        """Keep the inbox: what was typed waits in it until it is said."""
+        if isinstance(event.body, UserTyped):
+            self._inbox[event.seq] = None
+        elif isinstance(event.body, UserSaid) and event.body.typed is not None:
+            self._inbox.pop(event.body.typed, None)
+
+    def _alone(self) -> frozenset[str]:
+        """The items that never had another half, whatever edits did."""
+        plain = (event for event in self.events() if not isinstance(event.body, ViewEdited))
+        return lonely(project(plain).items)
 
     def _reproject(self) -> None:
         state = project_state(self.reader, self.path)
@@ -223,9 +263,10 @@ class Log:
         self._health = HealthTally.of(state.health)
 
     @classmethod
-    def _begin(cls, reader: Reader, clock: Clock, state: State) -> Self:
+    def _begin(cls, reader: Reader, clock: Clock, state: State, unsynced_base: Lines | None = None) -> Self:
         """A log of which only the first line exists."""
         log = cls(reader, clock)
+        log._unsynced_base = unsynced_base
         log._projection = Projection(state.view, find=reader.item)
         log._health = HealthTally.of(state.health)
         opened = reader.opened
@@ -259,13 +300,14 @@ class Log:
         self._tip = self._seq = checkpoint.seq
         self._link = checkpoint.link
         self._last_line = checkpoint.last_line
+        self._inbox = dict.fromkeys(checkpoint.inbox)
 
     def _read(self, start: int) -> None:
         """Take in the lines from a byte on; when branches or undone edits turn up, the path is projected once more at the end."""
         shaped = False
         offset, chunk = start, b""
         event: Event | None = None
-        health, ledger = HealthTally.WATCHES, LedgerTally.WATCHES
+        health, ledger, inbox = HealthTally.WATCHES, LedgerTally.WATCHES, {UserTyped, UserSaid}
         take, expected, first = self._projection.take, self._seq, self.reader.first
         for offset, chunk in self._lines.chunks(start):
             for event in decode_chunk(chunk, self._lines.name, offset):
@@ -275,6 +317,8 @@ class Log:
                 kind = type(event.body)
                 if kind in ledger:
                     self._ledger.take(event)
+                elif kind in inbox:
+                    self._sort(event)
                 if event.parent != expected - 1 or kind is EditUndone:
                     self._check_parent(event, first, offset)
                     shaped = self.reader.note(event)
@@ -306,9 +350,11 @@ class Log:
             raise BadLog(f"event {event.seq} follows event {event.parent}, which is not there; see `pal verify`", where=where)
 
 
-def _first_event(lines: Lines, opened: SessionOpened, clock: Clock) -> Event:
+def _first_event(opened: SessionOpened, clock: Clock) -> Event:
     base = opened.base
     seq, prev = (0, GENESIS) if base is None else (base.seq + 1, base.link)
-    event = Event(seq, seq - 1, clock.now(), prev, opened)
-    lines.append(encode_line(seq, seq - 1, event.at, prev, encode_body(opened)))
-    return event
+    return Event(seq, seq - 1, clock.now(), prev, opened)
+
+
+def _first_line(event: Event) -> bytes:
+    return encode_line(event.seq, event.parent, event.at, event.prev, encode_checked(event.body))

@@ -1,53 +1,45 @@
 """Calls and their results: which belong together, and where a view may be cut without parting them."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
 
-def parted(before: Sequence[Item], after: Sequence[Item]) -> tuple[str, ...]:
-    """The call ids whose call and result both showed before, and of which one is now hidden or stands after its answer."""
-    whole = _pairs(before)
-    shown: dict[str, list[str]] = {}
-    for item in after:
-        call_id = _call_id(item)
-        if call_id in whole and not item.hidden:
-            shown.setdefault(call_id, []).append(item.kind)
-    return tuple(call_id for call_id in whole if shown.get(call_id, _BOTH) != _BOTH)
+def lonely(items: Iterable[Item]) -> frozenset[str]:
+    """The items that show without their other half: calls that no later result answers, results that no earlier call asked for.
 
-
-_BOTH = ["call", "result"]
-
-
-def _pairs(items: Sequence[Item]) -> dict[str, None]:
-    called: set[str] = set()
-    whole: dict[str, None] = {}
+    Of several calls with one id each result answers the oldest; results without an id stand alone by right.
+    """
+    waiting: dict[str, deque[str]] = {}
+    lone: set[str] = set()
     for item in items:
-        if item.hidden:
+        content = item.content
+        if item.hidden or not isinstance(content, ToolCall | ToolResult) or not content.call_id:
             continue
-        if isinstance(item.content, ToolCall):
-            called.add(item.content.call_id)
-        elif isinstance(item.content, ToolResult) and item.content.call_id in called:
-            whole[item.content.call_id] = None
-    return whole
+        queue = waiting.setdefault(content.call_id, deque())
+        if isinstance(content, ToolCall):
+            queue.append(item.id)
+        elif queue:
+            queue.popleft()
+        else:
+            lone.add(item.id)
+    return frozenset(lone.union(*waiting.values()))
+
+
+def parted(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
+    """The items that show without their other half after an edit, and did not before."""
+    return lonely(after) - lonely(before)
 
 
 def _call_id(item: Item) -> str:
     return item.content.call_id if isinstance(item.content, ToolCall | ToolResult) else ""
 
 
-def open_calls(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The calls that no result answers yet, in order."""
-    waiting: dict[str, Item] = {}
-    for item in items:
-        match item.content:
-            case ToolCall(call_id=call_id):
-                waiting[call_id] = item
-            case ToolResult(call_id=call_id):
-                waiting.pop(call_id, None)
-            case _:
-                pass
-    return tuple(waiting.values())
+def open_calls(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The calls that show and that no result answers yet, in order."""
+    lone = lonely(items)
+    return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
 
 
 def waiting(items: Sequence[Item]) -> tuple[Item, ...]:

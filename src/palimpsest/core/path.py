@@ -1,5 +1,6 @@
 """The way from the root of a log to its tip: runs of event numbers, one per branch taken."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Self
 
@@ -48,7 +49,8 @@ def path_to(seq: int, first: int, jumps: Iterable[tuple[int, int]]) -> Path:
     runs: list[Run] = []
     last = seq
     while True:
-        start = max((s for s in starts if s <= last), default=first)
+        place = bisect_right(starts, last)
+        start = starts[place - 1] if place else first
         runs.append(Run(start, last))
         parent = parents.get(start)
         if parent is None or parent < first:

@@ -37,7 +37,7 @@ class Lines(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return when everything appended would survive a power cut."""
+        """Return when everything appended would survive a power cut; nothing to do for a reader, or after closing, which syncs."""
         ...
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -64,8 +64,8 @@ class Lines(Protocol):
 class Shelf(Protocol):
     """All the sessions of one home."""
 
-    def create(self, session: str) -> Lines:
-        """An empty log under a new id, held for writing."""
+    def create(self, session: str, first: bytes = b"") -> Lines:
+        """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         ...
 
     def open(self, session: str, *, write: bool = False) -> Lines:

@@ -70,6 +70,14 @@ class Projection:
         self.model = start.model
         self.mode = start.mode
         self._frozen: View | None = start
+        self._places: dict[str, int] | None = None
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where each item stands, until the next fold or insert."""
+        if self._places is None:
+            self._places = {item.id: place for place, item in enumerate(self.items)}
+        return self._places
 
     @property
     def view(self) -> View:
@@ -93,7 +101,7 @@ class Projection:
 
     def take(self, event: Event) -> None:
         """Take in one event."""
-        self._frozen = None
+        self._frozen = self._places = None
         self.seq = event.seq
         taker = _TAKERS.get(type(event.body))
         if taker is not None:
@@ -113,26 +121,27 @@ class Projection:
                 self._insert(seq, index, edit)
 
     def _cover(self, ids: tuple[str, ...], cover: Cover | None) -> None:
-        wanted = set(ids)
-        for place, item in enumerate(self.items):
-            if item.id in wanted:
-                self.items[place] = structs.replace(item, mask=cover)
+        for item_id in ids:
+            place = self.places.get(item_id)
+            if place is not None:
+                self.items[place] = structs.replace(self.items[place], mask=cover)
 
     def _fold(self, seq: int, index: int, edit: Fold) -> None:
-        places = {item.id: place for place, item in enumerate(self.items)}
-        first, last = places.get(edit.first), places.get(edit.last)
+        first, last = self.places.get(edit.first), self.places.get(edit.last)
         if first is None or last is None or last < first:
             return
         run = {item.id: item for item in self.items[first : last + 1]}
         made = _made(seq, index, edit.into, lambda item_id: run.pop(item_id, None))
         self.items[first : last + 1] = made
+        self._places = None
         self.forget(run)
 
     def _insert(self, seq: int, index: int, edit: Insert) -> None:
-        visible = {item.id for item in self.items}
+        visible = self.places
         made = _made(seq, index, edit.contents, lambda item_id: None if item_id in visible else self.find(item_id))
-        place = next((place for place, item in enumerate(self.items) if item.id == edit.before), len(self.items))
+        place = visible.get(edit.before, len(self.items))
         self.items[place:place] = made
+        self._places = None
 
     def forget(self, gone: Mapping[str, Item]) -> None:
         """Facts that these items stated are no longer stated."""
@@ -175,9 +184,20 @@ def _stated(statement: Statement) -> Piece:
     return Piece("context", Text(statement.text, statement.role, ref=statement.ref), statement.source)
 
 
+def numbers_of(item_id: str) -> tuple[int, ...] | None:
+    """The two or three numbers of an id, if it is written the one way that ids are written."""
+    words = item_id.split(".")
+    if len(words) not in {2, 3} or not all(word.isascii() and word.isdecimal() for word in words):
+        return None
+    numbers = tuple(int(word) for word in words)
+    return numbers if ".".join(map(str, numbers)) == item_id else None
+
+
 def item_of(event: Event, item_id: str) -> Item | None:
-    """The item of that id as its event first brought it, masked or folded as it may be now."""
-    numbers = tuple(int(number) for number in item_id.split("."))
+    """The item of that id as its event first brought it, masked or folded as it may be now; none if no item has that id."""
+    numbers = numbers_of(item_id)
+    if numbers is None or numbers[0] != event.seq:
+        return None
     if len(numbers) == 2:
         pieces = pieces_of(event.body)
         if numbers[1] < len(pieces):
@@ -224,8 +244,7 @@ def _take_returned(view: Projection, seq: int, body: ToolReturned) -> None:
 def _take_stated(view: Projection, seq: int, body: ContextStated) -> None:
     items = [Item(f"{seq}.{number}", piece.kind, piece.content, piece.source) for number, piece in enumerate(pieces_of(body))]
     if body.head is not None:
-        if view.head:
-            view.epoch += 1
+        view.epoch += 1
         gone = {item.id: item for item in view.head}
         view.forget(gone)
         view.head = tuple(items[: len(body.head)])

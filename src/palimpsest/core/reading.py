@@ -1,18 +1,19 @@
 """Reading the events of a log: one by number, some along a path, through the sessions that it was forked from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from palimpsest.core.checkpoint import load_checkpoint
 from palimpsest.core.codec import decode_chunk, decode_line, link_of_line
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
 from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
-from palimpsest.core.items import Item, seq_of
+from palimpsest.core.items import Item
 from palimpsest.core.path import Path, Run, path_to
 from palimpsest.core.ports import Lines, Shelf
-from palimpsest.core.project import Skip, item_of
+from palimpsest.core.project import Skip, item_of, numbers_of
 
 _BLOCK = 16 * 1024
 _SEQ = b'{"seq":'
+_CLOSE = 16
 
 
 class Reader:
@@ -21,22 +22,26 @@ class Reader:
     It keeps no events: only where branches begin (`jumps`) and which edits were undone (`undone`), both few.
     """
 
-    def __init__(self, lines: Lines, opened: Event, base: "Reader | None" = None) -> None:
+    def __init__(self, session: str, lines: Lines, opened: Event, base: "Reader | None" = None) -> None:
+        self.session = session
         self.lines = lines
         self.opened = opened
         self.first = opened.seq
         self.base = base
         self.jumps: list[tuple[int, int]] = []
         self.undone: list[tuple[int, EditUndone]] = []
+        self._spans: dict[int, tuple[int, int]] = {}
 
-    @property
-    def session(self) -> str:
-        """The id of the session this file belongs to."""
-        return self.opened.body.session if isinstance(self.opened.body, SessionOpened) else ""
+    def close(self) -> None:
+        """Let go of this file and of those below it."""
+        self.lines.close()
+        if self.base is not None:
+            self.base.close()
 
-    def upto(self, seq: int, lines: Lines) -> "Reader":
-        """A reader of the same log through another handle, for a fork that outlives this one and knows nothing after `seq`."""
-        twin = Reader(lines, self.opened, self.base)
+    def upto(self, seq: int, shelf: Shelf) -> "Reader":
+        """A reader of the same log through handles of its own, for a fork that outlives this one and knows nothing after `seq`."""
+        below = None if self.base is None else self.base.upto(self.first - 1, shelf)
+        twin = Reader(self.session, shelf.open(self.session), self.opened, below)
         twin.jumps = [jump for jump in self.jumps if jump[0] <= seq]
         twin.undone = [undone for undone in self.undone if undone[0] <= seq]
         return twin
@@ -85,11 +90,8 @@ class Reader:
             first = self.first
         if first > last:
             return
-        for offset, chunk in self.lines.chunks(self.locate(first)):
-            for event in decode_chunk(chunk, self.lines.name, offset):
-                if event.seq > last:
-                    return
-                yield event
+        for offset, chunk in self.lines.chunks(self.locate(first), self.locate(last + 1)):
+            yield from decode_chunk(chunk, self.lines.name, offset)
 
     def along(self, path: Path) -> Iterator[Event]:
         """The events of a path, in order."""
@@ -109,9 +111,12 @@ class Reader:
 
     def item(self, item_id: str) -> Item | None:
         """An item as its event first brought it, whether it shows now or not."""
+        numbers = numbers_of(item_id)
+        if numbers is None:
+            return None
         try:
-            return item_of(self.event(seq_of(item_id)), item_id)
-        except (BadInput, ValueError):
+            return item_of(self.event(numbers[0]), item_id)
+        except BadInput:
             return None
 
     def link(self, seq: int) -> str:
@@ -124,6 +129,27 @@ class Reader:
     def owner(self, seq: int) -> "Reader":
         """The reader of the file that holds an event."""
         return self if seq >= self.first or self.base is None else self.base.owner(seq)
+
+    def saw(self, seq: int, start: int, stop: int) -> None:
+        """Remember where a line stands, until the spans are asked for."""
+        self._spans[seq] = (start, stop)
+
+    def spans(self, seqs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Where the lines of events of this file begin and end; only these are remembered from now on."""
+        missing = [seq for seq in seqs if seq not in self._spans]
+        for first, last in _runs(missing):
+            for offset, chunk in self.lines.chunks(self.locate(first), self.locate(last + 1)):
+                self.scan(chunk, offset)
+        self._spans = {seq: self._spans[seq] for seq in seqs}
+        return self._spans
+
+    def scan(self, chunk: bytes, offset: int) -> None:
+        """Remember where each line of a run of whole lines stands."""
+        start = 0
+        while (stop := chunk.find(b"\n", start) + 1) > 0:
+            if chunk.startswith(_SEQ, start):
+                self._spans[int(chunk[start + len(_SEQ) : chunk.index(b",", start)])] = (offset + start, offset + stop)
+            start = stop
 
     def locate(self, seq: int) -> int:
         """The byte where the line of an event begins, found by halving: lines stand in the order of their numbers."""
@@ -148,9 +174,15 @@ class Reader:
                 return stop
             newline = block.find(b"\n")
             if newline >= 0:
-                return place + newline + 1
+                return self._past_blanks(place + newline + 1, stop)
             place += len(block)
         return stop
+
+    def _past_blanks(self, at: int, stop: int) -> int:
+        """The next line that has something on it; a file that somebody touched may have empty ones."""
+        while at < stop and self.lines.read(at, 1) == b"\n":
+            at += 1
+        return at
 
     def _seq_at(self, start: int) -> int:
         opening = self.lines.read(start, 64)
@@ -163,14 +195,26 @@ class Reader:
         return self.lines.read(start, self._line_start(start + 1, self.lines.size) - start) if start < self.lines.size else b""
 
 
-def open_reader(shelf: Shelf, lines: Lines, *, check: bool = True) -> Reader:
+def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each run of numbers that lie close together: reading along is cheaper than looking for each."""
+    first = last = -1
+    for seq in seqs:
+        if first >= 0 and seq - last > _CLOSE:
+            yield first, last
+            first = seq
+        first, last = seq if first < 0 else first, seq
+    if first >= 0:
+        yield first, last
+
+
+def open_reader(shelf: Shelf, session: str, lines: Lines, *, check: bool = True) -> Reader:
     """A reader of a log and of every log below it; the shape of this file itself is still to be noted.
 
     Without `check` a base that changed since the fork is read all the same.
     """
     opened = _first_event(lines)
     place = _opening(opened, lines).base
-    return Reader(lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
+    return Reader(session, lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
 
 
 def opening_of(lines: Lines) -> SessionOpened:
@@ -203,16 +247,36 @@ def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
 
 def _open_base(shelf: Shelf, lines: Lines, place: Place, *, check: bool) -> Reader:
     try:
-        base = open_reader(shelf, shelf.open(place.session))
+        below = shelf.open(place.session)
     except BadInput as error:
         raise MissingBase(f"the fork reads through session {place.session}, which is not there", where=lines.name) from error
+    try:
+        base = open_reader(shelf, place.session, below)
+    except BaseException:
+        below.close()
+        raise
+    try:
+        _note_shape(base, place.seq)
+        if check:
+            _check_link(base, place, lines.name)
+    except BaseException:
+        base.close()
+        raise
+    return base
+
+
+def _check_link(base: Reader, place: Place, where: str) -> None:
+    if base.link(place.seq) != place.link:
+        raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=where)
+
+
+def _note_shape(base: Reader, seq: int) -> None:
+    """Note the branches and undone edits of a base up to the event that a fork goes on from."""
     checkpoint = load_checkpoint(base.lines)
-    if checkpoint is not None and checkpoint.seq <= place.seq:
+    start = base.first
+    if checkpoint is not None and checkpoint.seq <= seq:
         base.jumps.extend(checkpoint.jumps)
         base.undone.extend(checkpoint.undone)
-    start = checkpoint.seq + 1 if checkpoint is not None and checkpoint.seq <= place.seq else base.first
-    for event in base.run(start, place.seq):
+        start = checkpoint.seq + 1
+    for event in base.run(start, seq):
         base.note(event)
-    if check and base.link(place.seq) != place.link:
-        raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=lines.name)
-    return base

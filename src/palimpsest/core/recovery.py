@@ -21,7 +21,9 @@ def _unanswered(log: Log) -> tuple[Body, ...]:
     if newest is None:
         return ()
     later = [event.body for event in log.reader.run(newest + 1, log.tip)]
-    if any(isinstance(body, ModelReplied) or (isinstance(body, Failed) and body.what == "call") for body in later):
+    if any(isinstance(body, ModelReplied) and body.call in {None, newest} for body in later):
+        return ()
+    if any(isinstance(body, Failed) and body.what == "call" for body in later):
         return ()
     return (Failed("call", "interrupted", f"the session ended before the reply to call {newest} came"),)
 

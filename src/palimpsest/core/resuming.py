@@ -1,6 +1,6 @@
 """State at an event: restored from a checkpoint where one helps, else projected from the root."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import structs
@@ -12,14 +12,14 @@ from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.health import Health, HealthTally
 from palimpsest.core.items import Item, seq_of
+from palimpsest.core.ledger import Ledger
 from palimpsest.core.path import Path
-from palimpsest.core.ports import Lines
 from palimpsest.core.project import Projection, pieces_of
 from palimpsest.core.reading import Reader
 from palimpsest.core.view import EMPTY, View
 
-# Events between two that show are read along when they are this few: one read costs more than a few lines.
-_GAP = 8
+# What lies between two events that show is read along when it is this little: a read costs more than some bytes.
+_GAP = 4 * 1024
 
 
 class State(NamedTuple):
@@ -27,6 +27,16 @@ class State(NamedTuple):
 
     view: View
     health: Health
+
+
+class Position(NamedTuple):
+    """Where a log stands: its newest event, the bytes up to its end and at its last line, the chain, and what waits to be said."""
+
+    seq: int
+    offset: int
+    last_line: int
+    link: str
+    inbox: tuple[int, ...]
 
 
 NOTHING_YET = State(EMPTY, Health())
@@ -66,7 +76,7 @@ def restore_view(checkpoint: Checkpoint, reader: Reader) -> View | None:
     wanted = {*checkpoint.head, *checkpoint.items}
     for session, stretches in checkpoint.stretches.items():
         owner = _reader_of(reader, session)
-        if owner is None or not all(_collect(owner.lines, stretch, wanted, found) for stretch in stretches):
+        if owner is None or not all(_collect(owner, stretch, wanted, found) for stretch in stretches):
             return None
     if not wanted.issuperset(checkpoint.masks) or len(found) < len(wanted):
         return None
@@ -88,12 +98,14 @@ def restore_view(checkpoint: Checkpoint, reader: Reader) -> View | None:
     )
 
 
-def _collect(lines: Lines, stretch: Stretch, wanted: set[str], found: dict[str, Item]) -> bool:
+def _collect(reader: Reader, stretch: Stretch, wanted: set[str], found: dict[str, Item]) -> bool:
     """Add the wanted items of a stretch; false if the file has something else there now."""
+    data = reader.lines.read(stretch.offset, stretch.length)
     try:
-        events = decode_chunk(lines.read(stretch.offset, stretch.length), lines.name, stretch.offset)
+        events = decode_chunk(data, reader.lines.name, stretch.offset)
     except BadLog:
         return False
+    reader.scan(data, stretch.offset)
     for event in events:
         for item in _items_of(event):
             if item.id in wanted:
@@ -120,25 +132,50 @@ def _reader_of(reader: Reader, session: str) -> Reader | None:
     return at
 
 
+def checkpoint_of(reader: Reader, view: View, health: Health, ledger: Ledger, position: Position) -> Checkpoint:
+    """Everything that resuming at this position needs beside the log."""
+    return Checkpoint(
+        seq=position.seq,
+        offset=position.offset,
+        last_line=position.last_line,
+        link=position.link,
+        head=tuple(item.id for item in view.head),
+        items=view.ids,
+        stretches=stretches_of(reader, view),
+        ledger=ledger,
+        health=health,
+        masks={item.id: item.mask for item in view.items if item.mask is not None},
+        facts=view.facts,
+        notes=view.notes,
+        pins=view.pins,
+        held=view.held,
+        epoch=view.epoch,
+        reported=view.reported,
+        call=view.call,
+        model=view.model,
+        mode=view.mode,
+        inbox=position.inbox,
+        jumps=tuple(reader.jumps),
+        undone=tuple(reader.undone),
+    )
+
+
 def stretches_of(reader: Reader, view: View) -> dict[str, tuple[Stretch, ...]]:
-    """Where the events of a view stand, by session: neighbours are joined so that few reads bring them back."""
-    found: dict[str, list[Stretch]] = {}
-    for first, last in _neighbours(sorted({seq_of(item.id) for item in (*view.head, *view.items)}), reader):
-        owner = reader.owner(first)
-        start = owner.locate(first)
-        stop = owner.locate(last + 1)
-        found.setdefault(owner.session, []).append(Stretch(first, last, start, stop - start))
-    return {session: tuple(stretches) for session, stretches in found.items()}
+    """Where the events of a view stand, by session: those that lie close together are joined, so that few reads bring them back."""
+    wanted: dict[Reader, list[int]] = {}
+    for seq in sorted({seq_of(item.id) for item in (*view.head, *view.items)}):
+        wanted.setdefault(reader.owner(seq), []).append(seq)
+    return {owner.session: tuple(_joined(owner.spans(seqs))) for owner, seqs in wanted.items()}
 
 
-def _neighbours(seqs: list[int], reader: Reader) -> Iterable[tuple[int, int]]:
-    first = last = -1
-    for seq in seqs:
-        if first >= 0 and seq - last <= _GAP and reader.owner(seq) is reader.owner(first):
-            last = seq
+def _joined(spans: dict[int, tuple[int, int]]) -> Iterator[Stretch]:
+    at: Stretch | None = None
+    for seq, (start, stop) in spans.items():
+        if at is not None and start - at.offset - at.length <= _GAP:
+            at = Stretch(at.first, seq, at.offset, stop - at.offset)
             continue
-        if first >= 0:
-            yield first, last
-        first = last = seq
-    if first >= 0:
-        yield first, last
+        if at is not None:
+            yield at
+        at = Stretch(seq, seq, start, stop - start)
+    if at is not None:
+        yield at

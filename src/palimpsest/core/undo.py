@@ -5,8 +5,9 @@ from msgspec import structs
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
-from palimpsest.core.items import Item, ToolCall, ToolResult, Value, seq_of
+from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log import Log
+from palimpsest.core.pairs import lonely, parted
 from palimpsest.core.project import pieces_of, project
 from palimpsest.core.view import View
 
@@ -34,10 +35,12 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     if _gone(skip, seq, edits):
         raise BadInput(f"edit {seq} is undone already")
     taken = _closure(log, seq, event.body, edits, skip)
+    edits = taken[seq]
     for number, indexes in taken.items():
         before = skip.get(number)
         skip[number] = frozenset() if not indexes else frozenset(indexes) | (before or frozenset())
     view = project(log.events(), skip=skip, find=log.reader.item)
+    _check_pairs(log, view, seq)
     shown = {item.id for item in log.view.items if item.mask is None}
     brings = tuple(item.id for item in view.items if item.mask is None and item.id not in shown)
     view = structs.replace(view, reported=None, held=view.held.union(brings))
@@ -53,7 +56,11 @@ def undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tupl
 
 def restore(log: Log, item_id: str, why: str = "") -> Event:
     """Bring back one item, and its other half if it is a call or a result, and nothing else."""
-    wanted = log.item(item_id)
+    wanted = log.find(item_id)
+    if wanted is None:
+        raise BadInput(f"there is no item {item_id} on this branch")
+    if any(item.id == item_id for item in log.view.head):
+        raise BadInput(f"item {item_id} stands in the head and shows already")
     pair = _pair(log, wanted)
     visible = {item.id: item for item in log.view.items}
     masked = tuple(item.id for item in pair if item.id in visible and visible[item.id].mask is not None)
@@ -76,11 +83,25 @@ def _gone(skip: dict[int, frozenset[int]], seq: int, edits: tuple[int, ...]) -> 
     return before is not None and (not before or (bool(edits) and before.issuperset(edits)))
 
 
+def _check_pairs(log: Log, view: View, seq: int) -> None:
+    """Taking back only part of what was done may leave a call without its result; items that never had another half do not count."""
+    torn = parted(log.view.items, view.items)
+    if torn:
+        plain = project(event for event in log.events() if not isinstance(event.body, ViewEdited))
+        torn -= lonely(plain.items)
+    if torn:
+        raise BadInput(f"undoing this of edit {seq} would show item {min(torn)} without its other half; undo all of it")
+
+
 def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip: dict[int, frozenset[int]]) -> dict[int, tuple[int, ...]]:
-    """The edit and, walking forward, every later edit that names an item which a taken one made or moved."""
-    taken: dict[int, tuple[int, ...]] = {seq: edits}
-    chosen = edits or tuple(range(len(body.edits)))
-    touched: set[str] = set().union(*(_touched(seq, index, body.edits[index]) for index in chosen))
+    """The edits and, walking forward, every later one that names an item which a taken one made or moved."""
+    chosen = list(edits or range(len(body.edits)))
+    touched: set[str] = set()
+    for index, edit in enumerate(body.edits):
+        if index in chosen or touched.intersection(named(edit)):
+            touched |= _touched(seq, index, edit)
+            chosen = sorted({*chosen, index})
+    taken: dict[int, tuple[int, ...]] = {seq: tuple(chosen) if edits and len(chosen) < len(body.edits) else ()}
     for later in log.events():
         if later.seq <= seq or not isinstance(later.body, ViewEdited) or _gone(skip, later.seq, ()):
             continue
@@ -112,5 +133,9 @@ def _pair(log: Log, item: Item) -> tuple[Item, ...]:
 
 def _place_of(view: View, item: Item) -> str:
     """The first visible item of the conversation that came later than the one to bring back, so that it stands where it stood."""
-    seq = seq_of(item.id)
-    return next((other.id for other in view.items if other.id.count(".") == 1 and seq_of(other.id) > seq), "")
+    order = _order(item)
+    return next((other.id for other in view.items if other.id.count(".") == 1 and _order(other) > order), "")
+
+
+def _order(item: Item) -> tuple[int, ...]:
+    return tuple(int(number) for number in item.id.split("."))

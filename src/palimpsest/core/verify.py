@@ -1,11 +1,11 @@
-"""Whether a log is what it was when it was written: its chain, its order, its pairs and its blobs."""
+"""Whether a log is what was written: its chain, its order, its pairs and its blobs; each event vouches for those before it."""
 
 from collections.abc import Iterator
 
 from palimpsest.core.codec import GENESIS, decode_line, link_of_line
 from palimpsest.core.edits import Put, into_of, named
 from palimpsest.core.errors import BadLog, PalimpsestError
-from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, UserTyped, ViewEdited
+from palimpsest.core.events import CallStarted, Event, ModelReplied, Recalled, SessionOpened, ToolReturned, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.items import Content, Document, Image, ToolCall, ToolResult, Value, seq_of
 from palimpsest.core.ports import Blobs, Lines, Shelf
 from palimpsest.core.reading import open_reader
@@ -34,7 +34,8 @@ def verify(shelf: Shelf, session: str, blobs: Blobs) -> Verdict:
     try:
         inspection = _Inspection(lines, blobs)
         inspection.read()
-        inspection.check_base(shelf)
+        if inspection.fork:
+            inspection.check_base(shelf, session)
         return inspection.verdict()
     finally:
         lines.close()
@@ -52,7 +53,7 @@ class _Inspection:
         self._first = self._last = -1
         self._link: str | None = GENESIS
         self._calls: set[str] = set()
-        self._fork = False
+        self.fork = False
         self._missing: set[str] = set()
 
     def verdict(self) -> Verdict:
@@ -69,14 +70,14 @@ class _Inspection:
         if self._lines.torn:
             self._say(self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off")
 
-    def check_base(self, shelf: Shelf) -> None:
+    def check_base(self, shelf: Shelf, session: str) -> None:
         try:
-            open_reader(shelf, self._lines)
-        except BadLog as error:
-            if error.kind == "base":
-                self._findings.append(Finding(error.where, "base", error.message))
+            base = open_reader(shelf, session, self._lines).base
         except PalimpsestError as error:
-            self._findings.append(Finding(error.where, error.kind, error.message))
+            self._findings.append(Finding(error.where, "base", error.message))
+        else:
+            if base is not None:
+                base.close()
 
     def _each_line(self) -> Iterator[tuple[int, bytes]]:
         for start, chunk in self._lines.chunks():
@@ -84,6 +85,8 @@ class _Inspection:
             for line in chunk.split(b"\n"):
                 if line:
                     yield offset, line
+                elif offset < start + len(chunk):
+                    self._say(offset, "line", "an empty line")
                 offset += len(line) + 1
 
     def _look(self, offset: int, line: bytes) -> None:
@@ -103,14 +106,14 @@ class _Inspection:
             self._first = event.seq
             if isinstance(event.body, SessionOpened):
                 base = event.body.base
-                self._fork = base is not None
+                self.fork = base is not None
                 self._link = GENESIS if base is None else base.link
             else:
                 self._say(offset, "order", "the first line does not open a session")
         elif event.seq != self._last + 1:
             word = "stands a second time" if event.seq <= self._last else f"follows event {self._last}"
             self._say(offset, "order", f"event {event.seq} {word}")
-        lowest = -1 if self._fork or event.seq == self._first else self._first
+        lowest = -1 if self.fork or event.seq == self._first else self._first
         if not lowest <= event.parent < event.seq:
             self._say(offset, "parent", f"event {event.seq} names parent {event.parent}, which is not there")
         self._last = max(self._last, event.seq)
@@ -128,7 +131,7 @@ class _Inspection:
             match content:
                 case ToolCall():
                     self._calls.add(content.call_id)
-                case ToolResult() if content.call_id and content.call_id not in self._calls and not self._fork:
+                case ToolResult() if content.call_id and content.call_id not in self._calls and not self.fork:
                     self._say(offset, "pair", f"event {event.seq} answers call {content.call_id}, which nobody made")
                 case _:
                     pass
@@ -153,6 +156,8 @@ def _contents(event: Event) -> Iterator[Content]:
             yield from replied
         case ToolReturned(result=result):
             yield result
+        case Recalled(parts=recalled):
+            yield from recalled
         case ViewEdited(edits=edits):
             for edit in edits:
                 yield from (piece.content for piece in into_of(edit) if isinstance(piece, Put))
@@ -184,6 +189,6 @@ def _addresses_of(content: Content) -> Iterator[str]:
 
 def _earlier(item_id: str, seq: int) -> bool:
     try:
-        return seq_of(item_id) < seq
+        return seq_of(item_id) <= seq
     except ValueError:
         return False

@@ -29,7 +29,10 @@ class RunningNotes(Value, frozen=True, gc=False):
 
 
 class View(Struct, frozen=True, omit_defaults=True):
-    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item is here."""
+    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item is here.
+
+    Epochs are counted by the heads that were stated: none yet is 0.
+    """
 
     head: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()

@@ -70,7 +70,7 @@ class BlobFolder:
                     yield first + rest
 
     def __contains__(self, address: str) -> bool:
-        return self.path(address).is_file()
+        return _ADDRESS.fullmatch(address) is not None and self.path(address).is_file()
 
     def _missing(self, address: str) -> MissingBlob:
         return MissingBlob(f"no blob {address}; the session that names it was copied without it", where=str(self.folder))

@@ -27,6 +27,13 @@ def refusal(error: OSError, path: Path, verb: str) -> StoreError:
     return StoreError(f"cannot {verb} it: {reason}", where=str(path))
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a new name in a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

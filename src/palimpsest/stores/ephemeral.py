@@ -143,12 +143,15 @@ class MemoryShelf:
         self._files: dict[str, _File] = {}
         self._time = 0
 
-    def create(self, session: str) -> MemoryLines:
-        """An empty log under a new id, held for writing."""
+    def create(self, session: str, first: bytes = b"") -> MemoryLines:
+        """A log under a new id with its first line, held for writing."""
         if session in self._files:
             raise BadInput("a session of this id exists already", where=session)
         self._files[session] = _File(f"memory:{session}", bytearray(), self.tick())
-        return self.open(session, write=True)
+        lines = self.open(session, write=True)
+        if first:
+            lines.append(first)
+        return lines
 
     def open(self, session: str, *, write: bool = False) -> MemoryLines:
         """The log of a session; at most one writer holds it at a time."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from palimpsest.core.codec import MAX_LINE
 from palimpsest.core.errors import BadInput, BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Lines
-from palimpsest.stores.disk import refusal, sync_file, sync_folder
+from palimpsest.stores.disk import refusal, sync_file, sync_folder, write_private
 from palimpsest.stores.locks import Lock
 
 CHUNK = 1024 * 1024
@@ -29,6 +29,8 @@ class JsonlLines:
             self._file = os.open(path, flags | os.O_CLOEXEC)
         except OSError as error:
             raise refusal(error, path, "open") from error
+        if lock is not None:
+            lock.guard(self._file)
         self._size = os.fstat(self._file).st_size
         whole = self._whole()
         self.torn = self._size - whole
@@ -63,6 +65,9 @@ class JsonlLines:
         except OSError as error:
             self._take_back(start)
             raise refusal(error, self._path, "write to") from error
+        except BaseException:
+            self._take_back(start)
+            raise
         self._size = start + len(line)
         return start
 
@@ -74,7 +79,7 @@ class JsonlLines:
 
     def sync(self) -> None:
         """Return when all lines are on the disk; after a failure nothing more is taken, for nobody knows what arrived."""
-        if self._lock is None:
+        if self._lock is None or self._file < 0:
             return
         try:
             sync_file(self._file)
@@ -91,6 +96,8 @@ class JsonlLines:
         end = self._size if stop is None else min(stop, self._size)
         while start < end:
             data = self._whole_lines(start, end)
+            if not data:
+                raise BadLog("the file became shorter while it was read", where=f"{self.name}, byte {start}")
             yield start, data
             start += len(data)
 
@@ -98,7 +105,7 @@ class JsonlLines:
         length = min(CHUNK, end - start)
         while True:
             data = self.read(start, length)
-            if start + len(data) >= end:
+            if start + len(data) >= end or len(data) < length:
                 return data
             newline = data.rfind(b"\n")
             if newline >= 0:
@@ -109,6 +116,8 @@ class JsonlLines:
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes; fewer at the end."""
+        if self._file < 0:
+            raise StoreError("this session was closed", where=self.name)
         return os.pread(self._file, max(0, min(length, self._size - start)), start)
 
     def load_checkpoint(self) -> bytes | None:
@@ -124,8 +133,7 @@ class JsonlLines:
             return
         fresh = self._sidecar.with_suffix(".checkpoint-new")
         try:
-            fresh.touch(0o600)
-            fresh.write_bytes(data)
+            write_private(fresh, data)
             fresh.replace(self._sidecar)
         except OSError:
             fresh.unlink(missing_ok=True)
@@ -143,12 +151,11 @@ class JsonlLines:
         return self._path.with_suffix(".checkpoint")
 
     def _whole(self) -> int:
-        """Where the last whole line ends: before a line without its newline, and before a block that a crash left as zeros."""
+        """Where the last whole line ends: before a line without its newline, and before what a crash left as zeros."""
         whole = self._newline_before(self._size)
-        start = max(0, whole - TAIL)
-        if b"\0" not in os.pread(self._file, whole - start, start):
-            return whole
-        return self._newline_before(self._first_zero(whole))
+        while whole and b"\0" in os.pread(self._file, whole - self._newline_before(whole - 1), self._newline_before(whole - 1)):
+            whole = self._newline_before(whole - 1)
+        return whole
 
     def _newline_before(self, end: int) -> int:
         while end > 0:
@@ -159,16 +166,6 @@ class JsonlLines:
             end = start
         return 0
 
-    def _first_zero(self, end: int) -> int:
-        place = 0
-        while place < end:
-            block = os.pread(self._file, min(CHUNK, end - place), place)
-            zero = block.find(b"\0")
-            if zero >= 0:
-                return place + zero
-            place += len(block)
-        return end
-
     def _set_aside(self, whole: int) -> None:
         """Keep what a crash left of the last line in a file of its own, then cut it off."""
         torn = os.pread(self._file, self._size - whole, whole)
@@ -176,7 +173,7 @@ class JsonlLines:
         while (copy := self._path.with_suffix(f".torn-{number}")).exists():
             number += 1
         try:
-            copy.write_bytes(torn)
+            write_private(copy, torn)
             os.ftruncate(self._file, whole)
             sync_file(self._file)
         except OSError as error:
@@ -195,8 +192,8 @@ class JsonlShelf:
             raise BadInput(f"{session!r} cannot be the id of a session: letters, digits, dots, dashes and underscores only")
         return self.folder / f"{session}{SUFFIX}"
 
-    def create(self, session: str) -> Lines:
-        """An empty log under a new id, held for writing."""
+    def create(self, session: str, first: bytes = b"") -> Lines:
+        """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         path = self.path_of(session)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -205,7 +202,19 @@ class JsonlShelf:
             raise BadInput(f"session {session} exists already", where=str(path)) from error
         except OSError as error:
             raise refusal(error, path, "create") from error
-        return self._hold(path, session, new=True)
+        try:
+            lines = self._hold(path, session, new=True)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        try:
+            if first:
+                lines.append(first)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            lines.close()
+            raise
+        return lines
 
     def open(self, session: str, *, write: bool = False) -> Lines:
         """The log of a session, for reading or held for writing."""

@@ -5,7 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from palimpsest.core.errors import Locked, StoreError
+from palimpsest.core.errors import Locked
+from palimpsest.stores.disk import refusal
 
 
 class Lock:
@@ -21,20 +22,40 @@ class Lock:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(f"cannot lock the session: {error.strerror}", where=str(self._path)) from error
+            raise refusal(error, self._path, "lock the session with") from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+            self._hold(handle)
+        except BaseException:
             os.close(handle)
-            message = f"the session is being written by {holder}; close it there, or read it without writing"
-            raise Locked(message, where=str(self._path)) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
+            raise
         self._file = handle
+
+    def guard(self, file: int) -> None:
+        """Lock the log itself too: somebody may have removed the file that says who holds it."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise self._locked("another process") from error
 
     def release(self) -> None:
         """Let it go; the file stays, for removing it would race with the next holder."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _hold(self, handle: int) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise self._locked(os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process") from error
+        name = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, name.encode(), 0)
+        except OSError as error:
+            raise refusal(error, self._path, "lock the session with") from error
+
+    def _locked(self, holder: str) -> Locked:
+        message = f"the session is being written by {holder}; close it there, or read it without writing"
+        return Locked(message, where=str(self._path))

@@ -1,37 +1,38 @@
 """Deleting a session, unless another one reads through it."""
 
-from palimpsest.core.errors import BadInput, BadLog
-from palimpsest.core.reading import opening_of
+import re
+
+from palimpsest.core.errors import BadInput
 from palimpsest.stores.disk import refusal
 from palimpsest.stores.jsonl import JsonlShelf
 
+_OPENING = 64 * 1024
+_LEFTOVERS = re.compile(r"checkpoint(-new)?|mending|(torn|damaged)-\d+")
+
 
 def forks_of(shelf: JsonlShelf, session: str) -> tuple[str, ...]:
-    """The sessions that were forked from this one and read through it."""
-    found: list[str] = []
-    for other in shelf.sessions():
-        lines = shelf.open(other)
-        try:
-            base = opening_of(lines).base
-        except BadLog:
-            continue
-        finally:
-            lines.close()
-        if base is not None and base.session == session:
-            found.append(other)
-    return tuple(found)
+    """The sessions that were forked from this one and read through it, also those whose first line is damaged."""
+    named = b'"base":{"session":"%s"' % session.encode()
+    return tuple(other for other in shelf.sessions() if other != session and named in _opening(shelf, other))
+
+
+def _opening(shelf: JsonlShelf, session: str) -> bytes:
+    with shelf.path_of(session).open("rb") as file:
+        return file.read(_OPENING)
 
 
 def remove(shelf: JsonlShelf, session: str) -> None:
-    """Delete a session's files; refused while somebody writes it or a fork needs it."""
+    """Delete a session and what lies beside it; refused while somebody writes it or a fork needs it."""
     forks = forks_of(shelf, session)
     if forks:
         raise BadInput(f"session {session} is read by its forks {', '.join(forks)}; delete those first")
     lines = shelf.open(session, write=True)
     path = shelf.path_of(session)
     try:
+        for other in path.parent.iterdir():
+            if other.stem == path.stem and _LEFTOVERS.fullmatch(other.suffix.removeprefix(".")):
+                other.unlink()
         path.unlink()
-        path.with_suffix(".checkpoint").unlink(missing_ok=True)
     except OSError as error:
         raise refusal(error, path, "delete") from error
     finally:

@@ -67,7 +67,7 @@ def check_logs(home: Home) -> Check:
             bad.append(f"{session} ({error.message})")
             continue
         try:
-            open_reader(home.shelf, lines)
+            open_reader(home.shelf, session, lines)
             if lines.torn:
                 torn.append(session)
         except PalimpsestError as error:
