@@ -1,0 +1,120 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_format import Tiny, user, written
+
+from palimpsest.foreign.finding import Found, find_sources
+from palimpsest.foreign.transcript import BadLine, Source
+
+
+def names(found: Found) -> list[str]:
+    return [source.session for source in found.sources]
+
+
+def problems(found: Found, below: Path) -> dict[str, str]:
+    return {os.path.relpath(bad.where, below): bad.why for bad in found.skipped}
+
+
+def test_a_file_and_all_files_below_a_folder_are_found_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    for name in ("z", "a", "m"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / f"{name}.tiny", user("u", "hello"))
+
+    assert names(find_sources((Tiny(),), [tmp_path])) == ["a", "m", "z"]
+    assert names(find_sources((Tiny(),), [tmp_path / "z" / "z.tiny", tmp_path / "a"])) == ["a", "z"]
+    assert names(find_sources((Tiny(),), [tmp_path / "m", tmp_path])) == ["a", "m", "z"]
+
+
+def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Path) -> None:
+    written(tmp_path / "good.tiny", user("u", "hello"))
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "unknown.jsonl").write_bytes(b"garbage\n")
+    (tmp_path / "notes.txt").write_bytes(b"nobody's business")
+    (tmp_path / "nowhere.jsonl").symlink_to("gone")
+    (tmp_path / "itself").symlink_to("itself")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "up").symlink_to("..")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+
+    found = find_sources((Tiny(),), [tmp_path])
+
+    assert names(found) == ["good"]
+    assert problems(found, tmp_path) == {
+        "below/up": f"a link that leads back to {tmp_path}",
+        "empty.jsonl": "it is empty",
+        "itself": "too many levels of symbolic links",
+        "nowhere.jsonl": "a link that leads nowhere",
+        "pipe.jsonl": "a pipe, not a file",
+        "unknown.jsonl": "no session of a program that is known",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_what_may_not_be_read_is_one_line_each(tmp_path: Path) -> None:
+    closed, file = tmp_path / "closed", tmp_path / "file.jsonl"
+    closed.mkdir()
+    closed.chmod(0)
+    file.write_bytes(b"{}\n")
+    file.chmod(0)
+    written(tmp_path / "good.tiny", user("u", "hello"))
+
+    found = find_sources((Tiny(),), [tmp_path])
+    closed.chmod(0o700)
+
+    assert names(found) == ["good"]
+    assert problems(found, tmp_path) == {"closed": "permission denied", "file.jsonl": "permission denied"}
+
+
+def test_a_link_to_a_folder_elsewhere_is_followed_once(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    written(elsewhere / "a.tiny", user("u", "hello"))
+    projects = tmp_path / "projects"
+    projects.mkdir()
+    (projects / "one").symlink_to(elsewhere)
+    (projects / "two").symlink_to(elsewhere)
+
+    found = find_sources((Tiny(),), [projects])
+
+    assert [source.path for source in found.sources] == [str(projects / "one" / "a.tiny")]
+    assert problems(found, projects) == {"two": f"a link that leads back to {elsewhere}"}
+
+
+def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"hello")
+    os.mkfifo(tmp_path / "pipe")
+
+    found = find_sources((Tiny(),), [tmp_path / "a.txt", tmp_path / "pipe", tmp_path / "gone"])
+
+    assert problems(found, tmp_path) == {
+        "a.txt": "no session of a program that is known",
+        "gone": "it does not exist",
+        "pipe": "a pipe, not a file",
+    }
+
+
+class _Other(Tiny):
+    """Knows the same files, and stumbles over all others."""
+
+    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+        yield BadLine(str(path / "a.tiny"), "this is none of mine")
+        yield from super().sources(path)
+        raise ValueError("what is this")
+
+
+def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_stumbles_is_one_line(tmp_path: Path) -> None:
+    written(tmp_path / "a.tiny", user("u", "hello"))
+
+    found = find_sources((Tiny(), _Other("other")), [tmp_path])
+
+    assert [(source.format, source.session) for source in found.sources] == [("tiny", "a")]
+    assert problems(found, tmp_path) == {".": "other stumbled over it: ValueError: what is this"}
+
+
+def test_thousands_of_files_are_found_in_one_go(tmp_path: Path) -> None:
+    for number in range(2_000):
+        (tmp_path / f"{number:04}.tiny").write_bytes(b"{}\n")
+
+    assert names(find_sources((Tiny(),), [tmp_path])) == [f"{number:04}" for number in range(2_000)]

@@ -1,0 +1,97 @@
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from tiny_format import BEGAN, Tiny, reply, source_of, user, written
+
+from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
+from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.foreign.importing import foreign_of, import_session
+from palimpsest.foreign.secrets import Redacting, SearchedShelf, SecretCount, redacted, secrets_in
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+
+TOKEN = "ghp_" + "a1B2" * 9
+KEY = "AKIA" + "ABCD1234" * 2
+PASSWORD = "correct-horse-battery"
+TALK: tuple[dict[str, Any], ...] = (
+    user("u1", f"my token\n{TOKEN}\tis here", extra={"env": {"password": PASSWORD}, "key": "u1"}),
+    reply("r1", f'I use "{KEY}".', calls=["c1"]),
+    {"id": "t1", "kind": "result", "call": "c1", "text": f"again {TOKEN}"},
+    {"id": "p1", "kind": "picture", "text": f"a text kept aside: {KEY}"},
+    {"id": "f1", "kind": "fold", "first": "u1", "text": f"the token is {TOKEN}"},
+)
+
+
+def bring(form: Tiny | Redacting, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
+    shelf, count = MemoryShelf(), SecretCount()
+    import_session(form, source_of(path), SearchedShelf(shelf, count), blobs, FixedClock(BEGAN))
+    lines = shelf.open("tiny-a")
+    assert secrets_in(lines) == count.result()
+    return b"".join(chunk for _, chunk in lines.chunks()), count.result()
+
+
+def test_secrets_are_counted_by_class_each_once(tmp_path: Path) -> None:
+    data, found = bring(Tiny(), written(tmp_path / "a.tiny", *TALK), MemoryBlobs())
+
+    assert found == {"assignment": 1, "aws": 1, "github": 1}
+    assert TOKEN.encode() in data
+
+
+def test_redacting_leaves_no_secret_in_bodies_lines_edits_and_blobs_and_keeps_the_keys(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.tiny", *TALK)
+    blobs = MemoryBlobs()
+    plain, _ = bring(Tiny(), path, MemoryBlobs())
+    data, found = bring(Redacting(Tiny()), path, blobs)
+
+    assert found == {}
+    assert [secret for secret in (TOKEN, KEY, PASSWORD) if secret.encode() in data] == []
+    assert [blobs.get(address) for address in blobs.addresses()] == [b"a text kept aside: [REDACTED:aws]"]
+    events, before = ([msgspec.json.decode(line)["body"] for line in lines.splitlines()] for lines in (data, plain))
+    assert [event["foreign"].get("key") for event in events] == [event["foreign"].get("key") for event in before]
+    assert events[1]["parts"] == [{"type": "text", "text": "my token\n[REDACTED:github]\tis here"}]
+    assert events[1]["foreign"]["line"] == {"extra": {"env": {"password": "[REDACTED:assignment]"}, "key": "u1"}}
+
+
+def test_redacting_twice_gives_the_same_log(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.tiny", *TALK)
+    once, _ = bring(Redacting(Tiny()), path, MemoryBlobs())
+    twice, _ = bring(Redacting(Redacting(Tiny())), path, MemoryBlobs())
+
+    assert once == twice
+
+
+def test_redacting_is_still_the_same_format(tmp_path: Path) -> None:
+    written(tmp_path / "a.tiny", user("u1", "hello"))
+    form = Redacting(Tiny())
+
+    assert form.name == "tiny"
+    assert form.places(tmp_path, {}) == (tmp_path / ".tiny",)
+    assert [*form.sources(tmp_path)] == [*Tiny().sources(tmp_path)]
+
+
+def test_every_text_of_a_body_is_redacted_but_names_and_seals_stay() -> None:
+    seal = Seal("anthropic", "m", TOKEN)
+    assert redacted(ContextStated((Statement("git", TOKEN),), head=(Statement("base", KEY, "system"),))) == ContextStated(
+        (Statement("git", "[REDACTED:github]"),), head=(Statement("base", "[REDACTED:aws]", "system"),)
+    )
+    assert redacted(ModelReplied((Thinking(KEY, seal), ToolCall(TOKEN, "bash", f'{{"command":"echo {TOKEN}"}}')))) == ModelReplied(
+        (Thinking("[REDACTED:aws]", seal), ToolCall(TOKEN, "bash", '{"command":"echo [REDACTED:github]"}'))
+    )
+    assert redacted(ToolReturned(ToolResult(TOKEN, (Text(KEY),)), paths=(KEY,))) == ToolReturned(
+        ToolResult(TOKEN, (Text("[REDACTED:aws]"),)), paths=("[REDACTED:aws]",)
+    )
+    assert redacted(Failed("call", "auth", f"401 for {TOKEN}")) == Failed("call", "auth", "401 for [REDACTED:github]")
+
+
+def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    said = UserSaid((Text("hello"),))
+    assert redacted(said) is said
+
+    written(tmp_path / "a.tiny", user("u1", "hello", extra={"b": 1, "a": [1.50, "é"]}))
+    with_, _ = bring(Redacting(Tiny()), tmp_path / "a.tiny", MemoryBlobs())
+    without, _ = bring(Tiny(), tmp_path / "a.tiny", MemoryBlobs())
+    assert with_ == without
+    body = redacted(UserSaid((Text("x"),), foreign=Raw(b'{"key":"k", "line":{"a":1}}')))
+    assert foreign_of(body) is not None
+    assert bytes(body.foreign) == b'{"key":"k", "line":{"a":1}}'
