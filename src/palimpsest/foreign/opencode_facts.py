@@ -1,0 +1,272 @@
+"""The facts that a message of OpenCode tells: words, calls, results, snapshots, failures, and the fold that a summary makes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import (
+    Body,
+    CallStarted,
+    ChildEnded,
+    ChildOpened,
+    ContextStated,
+    Failed,
+    FilesSnapshotted,
+    ForeignNoted,
+    ModeChanged,
+    ModelReplied,
+    Statement,
+    ToolReturned,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult
+from palimpsest.core.items import Part as Shown
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.opencode_folds import MARKER, fold_facts, folds
+from palimpsest.foreign.opencode_parts import (
+    INTERRUPTED,
+    is_synthetic,
+    is_words,
+    line_of,
+    model_of,
+    raw,
+    result_line,
+    returned,
+    said_by_model,
+    shown_file,
+    usage_of,
+    wire_of,
+)
+from palimpsest.foreign.opencode_rows import Message, Part
+from palimpsest.foreign.transcript import Desk, Made, Told
+from palimpsest.wire.lenient import Json, dump, number, table_at, text
+
+FORMAT = "opencode"
+_ABORTED = "MessageAbortedError"
+_SNAPSHOTS = frozenset({"step-start", "step-finish", "snapshot", "patch"})
+
+
+@dataclass
+class Course:
+    """What earlier messages of a session say about the ones that follow."""
+
+    blobs: Blobs
+    messages: Sequence[Message]
+    suffixes: dict[str, str] = field(default_factory=dict)
+    agent: str = ""
+    system: str = ""
+    busy_until: int = 0
+    called: dict[str, str] = field(default_factory=dict)
+
+    def facts(self, message: Message, suffix: str) -> list[Told]:
+        """What a message tells; `suffix` marks a second telling."""
+        self.suffixes[message.id] = suffix
+        if message.role == "assistant":
+            return list(_of_model(self, message, suffix))
+        return list(_of_user(self, message, suffix))
+
+    def passed(self, message: Message, suffix: str) -> None:
+        """Go on after a message that was told before."""
+        self.suffixes[message.id] = suffix
+        if message.role == "assistant":
+            self.busy_until = max(self.busy_until, message.completed)
+            for part in message.parts:
+                if part.type == "tool":
+                    self.call_id(part)
+        else:
+            self.agent = text(message.data, "agent") or self.agent
+            self.system = text(message.data, "system") or self.system
+
+    def call_id(self, part: Part) -> str:
+        """The id of a call; some models use one again, and then the part's own id tells the calls apart."""
+        wanted = text(part.data, "callID") or part.id
+        owner = self.called.setdefault(wanted, part.id)
+        return wanted if owner == part.id else part.id
+
+    def answered(self, message: Message) -> bool:
+        """Whether a model's message follows a user's."""
+        return any(each.role == "assistant" and text(each.data, "parentID") == message.id for each in self.messages)
+
+
+def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+    at, key = message.created, message.id
+    agent, system = text(message.data, "agent"), text(message.data, "system")
+    if agent and agent != course.agent:
+        yield Told(ModeChanged(agent, course.agent), at, f"{key}#mode{suffix}")
+        course.agent = agent
+    if system and system != course.system:
+        yield Told(ContextStated(head=(Statement("opencode/system", system, "system"),)), at, f"{key}#system{suffix}")
+        course.system = system
+    before, own, after = _sorted(message, course.blobs)
+    line = raw({"info": message.data, "parts": [_user_line(part) for part in message.parts]})
+    if any(part.type == "compaction" for part in message.parts):
+        before = (Statement("opencode/compaction", MARKER), *before)
+    if not own:
+        body: Body = ContextStated(before + after) if before or after else ForeignNoted(FORMAT, (key,))
+        yield Told(body, at, key + suffix, line=line)
+    else:
+        if before:
+            yield Told(ContextStated(before), at, f"{key}#before{suffix}")
+        yield Told(UserSaid(own, steering=at < course.busy_until), at, key + suffix, line=line)
+        if after:
+            yield Told(ContextStated(after), at, f"{key}#context{suffix}")
+    if not course.answered(message):
+        yield from _subtasks(message, suffix)
+
+
+def _sorted(message: Message, blobs: Blobs) -> tuple[tuple[Statement, ...], tuple[Shown, ...], tuple[Statement, ...]]:
+    """What the program said before the user, what the user said and showed, and what the program said after."""
+    before: list[Statement] = []
+    own: list[Shown] = []
+    after: list[Statement] = []
+    for part in message.parts:
+        if is_words(part) and is_synthetic(part):
+            (after if own else before).append(Statement(_source(part), text(part.data, "text")))
+        elif is_words(part):
+            own.append(Text(text(part.data, "text")))
+        elif part.type == "file" and (shown := shown_file(part.data, blobs)) is not None:
+            own.append(shown)
+    return tuple(before), tuple(own), tuple(after)
+
+
+def _source(part: Part) -> str:
+    return "opencode/continue" if table_at(part.data, "metadata").get("compaction_continue") else "opencode/synthetic"
+
+
+def _user_line(part: Part) -> Json:
+    if is_words(part):
+        return line_of(part, "text")
+    # The bytes of a picture are in its blob.
+    return line_of(part, "url") if part.type == "file" and text(part.data, "url").startswith("data:") else line_of(part)
+
+
+def _subtasks(message: Message, suffix: str) -> Iterator[Told]:
+    """Work that was handed over and of which no message tells any more."""
+    for part in message.parts:
+        if part.type != "subtask":
+            continue
+        names = {"description": "description", "prompt": "prompt", "agent": "subagent_type", "command": "command"}
+        args = dump({names[name]: part.data[name] for name in names if name in part.data})
+        yield Told(ModelReplied((ToolCall(part.id, "task", args),)), message.created, part.id + suffix)
+        result = ToolResult(part.id, (Text(INTERRUPTED),), error=True)
+        yield Told(ToolReturned(result, "task"), message.created, f"{part.id}#result{suffix}")
+
+
+def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+    course.busy_until = max(course.busy_until, message.completed)
+    if folds(message):
+        yield from fold_facts(course.messages, course.suffixes, message, suffix)
+        yield from _snapshots(message.parts, message.completed, suffix)
+        return
+    brought: list[str] = []
+    for number_of, step in enumerate(_steps(message.parts)):
+        for told in _step(course, message, step, number_of, suffix):
+            brought.append(told.key)
+            yield told
+    if not message.error:
+        return
+    if not _stays(message) and any(said_by_model(part, "", "") is not None for part in message.parts):
+        yield Told(_dropped(brought), message.completed or message.created, f"{message.id}#dropped{suffix}")
+    yield Told(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
+
+
+def _steps(parts: Sequence[Part]) -> list[list[Part]]:
+    """A message may hold several replies, each begun by a step."""
+    steps: list[list[Part]] = [[]]
+    for part in parts:
+        if part.type == "step-start" and any(each.type not in {"retry", "snapshot"} for each in steps[-1]):
+            steps.append([])
+        steps[-1].append(part)
+    return steps
+
+
+def _step(course: Course, message: Message, parts: Sequence[Part], place: int, suffix: str) -> Iterator[Told]:
+    model, key = model_of(message), f"{message.id}#{place}" if place else message.id
+    start, stop = _times(message, parts)
+    for part in parts:
+        if part.type == "retry":
+            error = table_at(part.data, "error")
+            failed = Failed("call", text(error, "name") or "error", text(table_at(error, "data"), "message"))
+            yield Told(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw(line_of(part)))
+    yield from _snapshots([part for part in parts if part.type == "step-start"], start, suffix)
+    purpose = "compaction" if message.data.get("summary") is True else "turn"
+    yield Told(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{place or ''}{suffix}")
+    said: list[Content] = []
+    for part in parts:
+        content = said_by_model(part, model, course.call_id(part) if part.type == "tool" else "")
+        if content is not None:
+            said.append(content)
+    kept = [_reply_line(part) for part in parts if part.type not in {"tool", "retry"} and not _snapshot(part)]
+    line: Json = {"info": message.data, "parts": kept} if not place else {"parts": kept}
+    ends = [text(part.data, "reason") for part in parts if part.type == "step-finish"]
+    stopped = (ends[-1] if ends else "") or text(message.data, "finish")
+    reply = ModelReplied(tuple(said), None, usage_of(message, parts), stopped, model, message.id, _error(message))
+    yield Told(reply, stop, key + suffix, line=raw(line))
+    for part in parts:
+        if part.type == "tool":
+            yield from _result(course, part, stop, suffix)
+    yield from _snapshots([part for part in parts if part.type != "step-start"], stop, suffix)
+
+
+def _reply_line(part: Part) -> Json:
+    return line_of(part, "text") if part.type in {"text", "reasoning"} and text(part.data, "text") else line_of(part)
+
+
+def _times(message: Message, parts: Sequence[Part]) -> tuple[int, int]:
+    """When a request left and when its reply was whole, as far as the parts tell."""
+    spans = [table_at(part.data, "time") if part.type != "tool" else {"end": table_at(part.state, "time").get("start")} for part in parts]
+    ends = [number(span, "end") for span in spans if number(span, "end")]
+    return message.created, max(ends, default=message.completed or message.created)
+
+
+def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[Told]:
+    call_id = course.call_id(part)
+    body = returned(part, call_id, course.blobs)
+    child = text(table_at(part.state, "metadata"), "sessionId") if text(part.data, "tool") == "task" else ""
+    time = table_at(part.state, "time")
+    start, stop = number(time, "start") or after, number(time, "end") or after
+    if child:
+        role = text(table_at(part.state, "input"), "subagent_type")
+        yield Told(ChildOpened(session_id(FORMAT, child), call_id, role), start, f"{part.id}#opened{suffix}")
+    yield Told(body, stop, part.id + suffix, line=raw(result_line(part)))
+    if child and part.status in {"completed", "error"}:
+        yield Told(ChildEnded(session_id(FORMAT, child), part.status), stop, f"{part.id}#ended{suffix}")
+
+
+def _snapshot(part: Part) -> str:
+    return (text(part.data, "snapshot") or text(part.data, "hash")) if part.type in _SNAPSHOTS else ""
+
+
+def _snapshots(parts: Sequence[Part], at: int, suffix: str) -> Iterator[Told]:
+    for part in parts:
+        if found := _snapshot(part):
+            files = part.data.get("files")
+            paths = tuple(path for path in files if isinstance(path, str)) if isinstance(files, list) else ()
+            yield Told(FilesSnapshotted(found, paths), at, part.id + suffix, line=raw(line_of(part, "snapshot", "hash", "files")))
+
+
+def _error(message: Message) -> str:
+    failed = _failure(message) if message.error else None
+    return "" if failed is None else f"{failed.error}: {failed.message}" if failed.message else failed.error
+
+
+def _failure(message: Message) -> Failed:
+    error = table_at(message.data, "error")
+    said = text(table_at(error, "data"), "message") or text(error, "message")
+    what = "summarize" if message.data.get("summary") is True else "call"
+    return Failed(what, "too_long" if message.error == "ContextOverflowError" else message.error, said)
+
+
+def _stays(message: Message) -> bool:
+    """A reply that failed is not sent again, unless the user broke it off when it had said something."""
+    return message.error == _ABORTED and any(part.type == "tool" or is_words(part) for part in message.parts)
+
+
+def _dropped(keys: Sequence[str]) -> Made:
+    def made(desk: Desk) -> ViewEdited:
+        ids = tuple(item for key in keys for item in desk.ids(key))
+        return ViewEdited((Mask(ids),), FORMAT, "a reply that failed is not sent again")
+
+    return made
