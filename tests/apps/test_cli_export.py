@@ -1,0 +1,184 @@
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pal_runs import SMALL, Pal, edited, long, small
+
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.cards import WireName
+from palimpsest.wire.rules import check_request
+
+_LIMITED = """
+import resource, signal
+from palimpsest.apps.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+main()
+"""
+KEY = "sk-ant-" + "a1B2" * 10
+
+
+def _say(pal: Pal, text: str) -> None:
+    with Log.open(pal.home.shelf, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+        log.append(UserSaid((Text(text),)))
+
+
+@pytest.mark.parametrize(("form", "wire"), [("messages", "anthropic"), ("responses", "responses"), ("chat", "chat")])
+def test_a_request_goes_to_standard_output_byte_for_byte(pal: Pal, form: str, wire: WireName) -> None:
+    edited(pal.home)
+    exported = pal("export", SMALL, "--to", form)
+
+    assert (exported.exit_code, exported.stderr) == (0, "")
+    assert exported.stdout_bytes == pal("show", SMALL, "--request", "next", "--wire", wire).stdout_bytes
+    assert check_request(wire, exported.stdout_bytes) == ()
+
+
+def test_a_request_of_the_whole_history_shows_what_edits_have_hidden(pal: Pal) -> None:
+    edited(pal.home)
+    seen = pal("export", SMALL, "--to", "messages").stdout
+    whole = pal("export", SMALL, "--to", "messages", "--whole").stdout
+
+    assert ("I look." in seen, "(hidden)" in seen) == (False, True)
+    assert ("I look." in whole, "(hidden)" in whole, "a.py was read." in whole) == (True, False, False)
+    assert check_request("anthropic", whole.encode()) == ()
+
+
+def test_a_pretty_request_is_the_same_value_on_many_lines(pal: Pal) -> None:
+    small(pal.home)
+    exact, pretty = (pal("export", SMALL, "--to", "chat", *words).stdout for words in ((), ("--pretty",)))
+
+    assert (exact.count("\n"), pretty.count("\n") > 20) == (0, True)
+    assert json.loads(pretty) == json.loads(exact)
+
+
+def test_an_earlier_request_ends_where_one_says(pal: Pal) -> None:
+    small(pal.home)
+    body = json.loads(pal("export", SMALL, "--to", "messages", "--at", "2").stdout)
+
+    assert [message["role"] for message in body["messages"]] == ["user"]
+    assert json.loads(pal("export", SMALL, "--to", "messages", "--at", "2", "--whole").stdout) == body
+
+
+def test_a_request_for_another_model_names_it(pal: Pal) -> None:
+    small(pal.home)
+    assert json.loads(pal("export", SMALL, "--to", "responses", "--model", "gpt-5.4").stdout)["model"] == "gpt-5.4"
+
+
+def test_a_page_goes_to_a_file_whole_and_with_ordinary_permissions(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    for form, opening in (("markdown", b"# What is in a.py?\n"), ("html", b"<!DOCTYPE html>\n")):
+        out = tmp_path / f"page.{form}"
+        told = pal.json("export", SMALL, "--to", form, "--out", str(out))
+        assert told == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14}
+        assert out.read_bytes().startswith(opening)
+        assert out.read_bytes() == pal("export", SMALL, "--to", form).stdout_bytes
+        mask = os.umask(0)
+        os.umask(mask)
+        assert stat.S_IMODE(out.stat().st_mode) == 0o666 & ~mask
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "page.html", "page.markdown"]
+
+
+def test_what_json_prints_without_a_file_holds_the_content(pal: Pal) -> None:
+    small(pal.home)
+    told = pal.json("export", SMALL, "--to", "markdown", "--at", "2")
+
+    assert {name: told[name] for name in ("session", "to", "path", "events")} == {
+        "session": SMALL, "to": "markdown", "path": None, "events": 3,
+    }  # fmt: skip
+    assert told["content"] == pal("export", SMALL, "--to", "markdown", "--at", "2").stdout
+    assert told["bytes"] == len(told["content"].encode())
+
+
+def test_a_file_that_is_there_is_named_and_stays_unless_forced(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    out = tmp_path / "page.md"
+    out.write_text("mine")
+    refused = pal("export", SMALL, "--to", "markdown", "--out", str(out))
+    assert (refused.exit_code, out.read_text()) == (2, "mine")
+    assert refused.stderr == f"pal: {out}: this file is there already, and stays as it is; --force replaces it\n"
+
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(out), "--force").exit_code == 0
+    assert out.read_text().startswith("# What is in a.py?")
+
+
+def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(tmp_path / "link")).exit_code == 2
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(tmp_path / "link"), "--force").exit_code == 0
+    assert ((tmp_path / "link").is_symlink(), (tmp_path / "target").is_file()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
+        (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
+        (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
+        (("--to", "html", "--install"), "pal: export: --install goes with --to claude or codex; see `pal export --help`\n"),
+        (
+            ("--to", "html", "--whole"),
+            "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
+        ),
+        (("--to", "chat", "--full"), "pal: export: --full goes with --to markdown or html; see `pal export --help`\n"),
+        (("--to", "chat", "--model", "nobody"), None),
+        ((), None),
+        (("--to", "word"), None),
+    ],
+)
+def test_a_wrong_wish_is_one_line(pal: Pal, words: tuple[str, ...], message: str | None) -> None:
+    small(pal.home)
+    result = pal("export", SMALL, *words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(r"pal: .+\n", result.stderr)
+    assert message in {None, result.stderr}
+
+
+@pytest.mark.parametrize("form", ["messages", "responses", "chat", "markdown", "html"])
+def test_secrets_are_replaced_on_demand_and_the_log_keeps_them(pal: Pal, form: str) -> None:
+    small(pal.home)
+    _say(pal, f"my key is {KEY}, and password: hunter2hunter2")
+    plain = pal("export", SMALL, "--to", form).stdout
+    cleaned = pal("export", SMALL, "--to", form, "--redact").stdout
+
+    assert (KEY in plain, "hunter2hunter2" in plain) == (True, True)
+    assert (KEY in cleaned, "hunter2hunter2" in cleaned) == (False, False)
+    assert "[REDACTED:anthropic]" in cleaned
+    assert pal("export", SMALL, "--to", form).stdout == plain
+
+
+def test_long_results_are_cut_unless_wanted_in_full(pal: Pal) -> None:
+    long(pal.home)
+    cut, full = (len(pal("export", "last", "--to", "markdown", *words).stdout) for words in ((), ("--full",)))
+    assert full > cut > 10_000
+
+
+def test_a_full_disk_leaves_one_line_and_no_file(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    command = [sys.executable, "-c", _LIMITED, "export", SMALL, "--to", "html", "--out", str(tmp_path / "x.html")]
+    settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60, text=True)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"pal: {tmp_path / 'x.html'}: cannot write it: File too large\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_full_device_and_a_pipe_are_written_through(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    full = pal("export", SMALL, "--to", "html", "--out", "/dev/full")
+    assert (full.exit_code, full.stderr) == (2, "pal: /dev/full: cannot write it: the disk is full; free some space, nothing was lost\n")
+
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "export", SMALL, "--to", "markdown", "--out", "/dev/stdout"]
+    settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60)
+    assert done.stdout == pal("export", SMALL, "--to", "markdown").stdout_bytes
