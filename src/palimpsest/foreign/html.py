@@ -28,7 +28,7 @@ from palimpsest.foreign.showing import (
     visible,
     who,
 )
-from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Noted, Said, Turn, Used
+from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
 from palimpsest.foreign.telling import cover_of, turns_of
 from palimpsest.wire.cards import CARDS, ModelCard
 
@@ -196,8 +196,8 @@ class _Page:
         return folded(f"{item.kind} {item.id}: {size_of(text)}", text_block(cut(text, self._limit)))
 
 
-def _list(items: tuple[Item, ...]) -> str:
-    rows = [f'<li dir="auto">{item.id} {item.kind}: {escape(headline(text_of(item.content)))}</li>\n' for item in items[:_LISTED]]
+def _list(items: tuple[Listed, ...]) -> str:
+    rows = [f'<li dir="auto">{item.id} {item.kind}: {escape(item.line)}</li>\n' for item in items[:_LISTED]]
     if len(items) > _LISTED:
         rows.append(f"<li>… and {len(items) - _LISTED:,} more</li>\n")
     return f"<ul>{''.join(rows)}</ul>\n"

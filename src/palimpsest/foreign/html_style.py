@@ -31,7 +31,7 @@ article{margin:.6rem 0}
 details{margin:.4rem 0;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.35rem .7rem;font-size:.9rem}
 summary{cursor:pointer;color:var(--faint)}
 summary b{color:var(--ink)}
-.failed,.failed>summary b{color:var(--bad)}
+.failed>summary b{color:var(--bad)}
 .edit{margin:.8rem 0;padding:.5rem .8rem;border:1px dashed var(--edit);border-radius:6px;font-size:.9rem}
 .edit>p{margin:0 0 .3rem}
 .edit>p b{color:var(--edit)}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, text_of
+from palimpsest.core.items import Document, Image, Opaque, Part, Text, Thinking, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
 from palimpsest.foreign.cleaning import Clean, as_is
@@ -24,7 +24,7 @@ from palimpsest.foreign.showing import (
     visible,
     who,
 )
-from palimpsest.foreign.story import Answered, Edited, Entry, Noted, Said, Turn, Used
+from palimpsest.foreign.story import Answered, Edited, Entry, Listed, Noted, Said, Turn, Used
 from palimpsest.foreign.telling import cover_of, turns_of
 from palimpsest.wire.cards import CARDS, ModelCard
 
@@ -159,5 +159,5 @@ def _edited(edit: Edited, limit: int | None) -> str:
     return "\n\n".join(blocks)
 
 
-def _listed(item: Item) -> str:
-    return f"- {item.id} {item.kind}: {words(headline(text_of(item.content)))}"
+def _listed(item: Listed) -> str:
+    return f"- {item.id} {item.kind}: {words(item.line)}"

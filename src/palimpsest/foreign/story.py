@@ -34,6 +34,14 @@ class Used(Value, frozen=True):
     returned: ToolReturned | None = None
 
 
+class Listed(Value, frozen=True):
+    """An item by its name and the beginning of its text."""
+
+    id: str
+    kind: Kind
+    line: str
+
+
 class Edited(Value, frozen=True):
     """The view was edited: by whom and why, what it hid, brought back and made, and whether it was undone later."""
 
@@ -44,9 +52,9 @@ class Edited(Value, frozen=True):
     before: int = 0
     after: int = 0
     price: float | None = None
-    hid: tuple[Item, ...] = ()
+    hid: tuple[Listed, ...] = ()
     covers: tuple[str, ...] = ()
-    brought: tuple[Item, ...] = ()
+    brought: tuple[Listed, ...] = ()
     made: tuple[Item, ...] = ()
     undone: bool = False
 

@@ -37,10 +37,12 @@ from palimpsest.core.log import Log
 from palimpsest.core.path import Path
 from palimpsest.core.project import Projection, pieces_of
 from palimpsest.foreign.cleaning import AnyContent, Clean, as_is, clean_content
-from palimpsest.foreign.showing import counted
-from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Noted, Said, Turn, Used
+from palimpsest.foreign.showing import counted, headline
+from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
 from palimpsest.wire.cards import CARDS, ModelCard, card
 from palimpsest.wire.prices import cost
+
+_ENOUGH = 4_000
 
 
 def cover_of(log: Log, path: Path | None = None, clean: Clean = as_is) -> Cover:
@@ -180,15 +182,16 @@ class _Teller:
             body.tokens_before,
             body.tokens_after,
             body.price_usd,
-            self._items(hid),
+            self._listed(hid),
             tuple(self._clean(text) for text in covers),
-            self._items(brought),
-            self._items(made),
+            self._listed(brought),
+            tuple(structs.replace(item, content=self._cleaned(item.content)) for item in made),
             event.seq in self._skip,
         )
 
-    def _items(self, items: Iterable[Item]) -> tuple[Item, ...]:
-        return tuple(structs.replace(item, content=self._cleaned(item.content)) for item in items)
+    def _listed(self, items: Iterable[Item]) -> tuple[Listed, ...]:
+        # Cleaned before it is cut, with enough beyond the cut that no secret is cut in two and shown by half.
+        return tuple(Listed(item.id, item.kind, headline(self._clean(text_of(item.content)[:_ENOUGH]))) for item in items)
 
     def _note(self, event: Event) -> None:
         told = self._told(event)
