@@ -1,0 +1,224 @@
+"""What happened outside Codex as lines that Codex would have written: turns, items, tokens and folds."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from palimpsest.core.edits import Fold
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    EditUndone,
+    Event,
+    ModelReplied,
+    ModelSwitched,
+    Recalled,
+    Rewound,
+    SessionOpened,
+    Titled,
+    ToolReturned,
+    TurnEnded,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Image, Item, Text, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.ports import Blobs
+from palimpsest.core.project import pieces_of
+from palimpsest.foreign.codex_lines import picture_url
+from palimpsest.foreign.codex_shape import Shaping, items_of
+from palimpsest.foreign.parts import wire_of
+from palimpsest.wire.cards import card
+from palimpsest.wire.fit import fit
+from palimpsest.wire.lenient import Json
+
+Variant: TypeAlias = Literal["codex", "codex-0.166"]
+_SANDBOX = {
+    "type": "workspace-write",
+    "writable_roots": [],
+    "network_access": False,
+    "exclude_tmpdir_env_var": False,
+    "exclude_slash_tmp": False,
+}
+_MODEL = "gpt-5.5"
+
+
+def thread_of(session: str, at: int) -> str:
+    """A thread id that Codex takes: the time, and digits that are always the same for a session."""
+    digits = int.from_bytes(sha256(session.encode("utf-8", "surrogatepass")).digest()[:10])
+    low = digits & ((1 << 62) - 1)
+    number = (max(0, at) & ((1 << 48) - 1)) << 80 | 7 << 76 | (digits >> 68) << 64 | 2 << 62 | low
+    plain = f"{number:032x}"
+    return "-".join((plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]))
+
+
+def stamp(at: int) -> str:
+    """A time as Codex writes it."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Fresh:
+    """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
+
+    def __init__(self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool = False) -> None:
+        self._log = log
+        self._blobs = blobs
+        self._new = variant == "codex-0.166"
+        self._thread = thread
+        self._ordinal = ordinal
+        self._in_turn = turn
+        self._model = log.opened.model
+        self._turn = thread
+        self._total = Usage()
+        self._dirty = False
+        self._at = self._made = 0
+        self._shaping = Shaping(blobs, self._named)
+
+    def _named(self, prefix: str, ref: str) -> Json:
+        """The id of an item, where items have one."""
+        if not self._new:
+            return {}
+        self._made += 1
+        return {"id": ref if ref.startswith(f"{prefix}_") else f"{prefix}_{thread_of(f'{self._thread}:{prefix}:{self._made}', self._at)}"}
+
+    def line(self, kind: str, payload: Json) -> bytes:
+        """One line."""
+        numbered: Json = {}
+        if self._ordinal is not None:
+            numbered["ordinal"] = self._ordinal
+            self._ordinal += 1
+        return msgspec.json.encode({"timestamp": stamp(self._at), **numbered, "type": kind, "payload": payload}) + b"\n"
+
+    def opening(self, event: Event, opened: SessionOpened) -> bytes:
+        """The first line."""
+        self._at = event.at
+        base = "\n\n".join(
+            text_of(item.content) for item in self._log.view.head if isinstance(item.content, Text) and item.content.role == "system"
+        )
+        git = {name: opened.meta[key] for name, key in (("commit_hash", "commit"), ("branch", "branch")) if opened.meta.get(key)}
+        extra: Json = {"session_id": self._thread, "thread_source": "user", "history_mode": "legacy"} if self._new else {}
+        meta: Json = {
+            **extra,
+            "id": self._thread,
+            "timestamp": stamp(event.at),
+            "cwd": opened.cwd or "/",
+            "originator": "palimpsest",
+            "cli_version": "0.166.0" if self._new else "0.98.0",
+            "source": "cli",
+            "model_provider": "openai",
+        }
+        return self.line(
+            "session_meta", {**meta, **({"base_instructions": {"text": base}} if base else {}), **({"git": git} if git else {})}
+        )
+
+    def take(self, event: Event) -> Iterator[bytes]:
+        """The lines of one event of the path."""
+        self._at = event.at
+        body = event.body
+        match body:
+            case UserSaid():
+                yield from self._said(event, body)
+            case ModelReplied():
+                yield from self._replied(event, body)
+            case ContextStated() | ToolReturned() | Recalled():
+                yield from self._items(_items(event))
+            case ViewEdited():
+                self._dirty = True
+                if any(isinstance(edit, Fold) for edit in body.edits):
+                    yield from self.settled(event.seq)
+            case EditUndone() | Rewound():
+                self._dirty = True
+            case ModelSwitched() | CallStarted(purpose="turn"):
+                self._model = body.model
+            case TurnEnded():
+                yield from self._ended(body.stop)
+            case Titled():
+                yield self.line("event_msg", {"type": "thread_name_updated", "thread_id": self._thread, "thread_name": body.title})
+            case _:
+                pass
+
+    def _items(self, items: tuple[Item, ...]) -> Iterator[bytes]:
+        for made in items_of(items, self._shaping):
+            yield self.line("response_item", made)
+
+    def _said(self, event: Event, body: UserSaid) -> Iterator[bytes]:
+        if not body.steering:
+            yield from self._ended("done")
+            yield from self.settled(event.seq - 1)
+            yield from self._turn_starts(event)
+        yield from self._items(_items(event))
+        texts = "\n".join(part.text for part in body.parts if isinstance(part, Text))
+        pictures = [picture_url(part, self._blobs) for part in body.parts if isinstance(part, Image)]
+        shown: Json = {"type": "user_message", "message": texts, "images": pictures, "local_images": [], "text_elements": []}
+        yield self.line("event_msg", shown)
+
+    def _turn_starts(self, event: Event) -> Iterator[bytes]:
+        self._in_turn = True
+        self._turn = thread_of(f"{self._thread}:{event.seq}", event.at)
+        started: Json = {"type": "task_started", "turn_id": self._turn, "model_context_window": None, "collaboration_mode_kind": "default"}
+        yield self.line("event_msg", started)
+        context: Json = {
+            "turn_id": self._turn,
+            "cwd": self._log.opened.cwd or "/",
+            "approval_policy": "on-request",
+            "sandbox_policy": _SANDBOX,
+            "model": self._model if wire_of(self._model) == "responses" else _MODEL,
+            "summary": "auto",
+        }
+        yield self.line("turn_context", context)
+
+    def _replied(self, event: Event, body: ModelReplied) -> Iterator[bytes]:
+        for item in _items(event):
+            if isinstance(item.content, Text):
+                shown: Json = {"type": "agent_message", "message": item.content.text}
+                yield self.line("event_msg", {**shown, **({"phase": item.content.phase} if item.content.phase else {})})
+        yield from self._items(_items(event))
+        if body.usage.total:
+            self._total = _sum(self._total, body.usage)
+            info: Json = {"total_token_usage": _tokens(self._total), "last_token_usage": _tokens(body.usage), "model_context_window": None}
+            yield self.line("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
+
+    def _ended(self, stop: str) -> Iterator[bytes]:
+        if not self._in_turn:
+            return
+        self._in_turn = False
+        if stop in {"done", "end_turn", "failed"}:
+            yield self.line("event_msg", {"type": "task_complete", "turn_id": self._turn, "last_agent_message": None})
+        else:
+            yield self.line("event_msg", {"type": "turn_aborted", "turn_id": self._turn, "reason": "interrupted"})
+
+    def settled(self, seq: int) -> Iterator[bytes]:
+        """Where edits changed what the model sees, the view after them, as a fold that replaces everything."""
+        if not self._dirty:
+            return
+        self._dirty = False
+        view = self._log.view if seq == self._log.tip else self._log.state_at(seq).view
+        model = card(_MODEL)
+        shown = tuple(structs.replace(item, content=content, mask=None) for item in view.items if (content := fit(item, model)) is not None)
+        summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
+        yield self.line("compacted", {"message": summary, "replacement_history": list(items_of(shown, self._shaping))})
+
+
+def _items(event: Event) -> tuple[Item, ...]:
+    skipped = len(event.body.head or ()) if isinstance(event.body, ContextStated) else 0
+    pieces = tuple(enumerate(pieces_of(event.body)))[skipped:]
+    return tuple(Item(f"{event.seq}.{number}", piece.kind, piece.content, piece.source) for number, piece in pieces)
+
+
+def _sum(one: Usage, two: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+
+
+def _tokens(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.prompt,
+        "cached_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+        "reasoning_output_tokens": usage.reasoning,
+        "total_tokens": usage.total,
+    }

@@ -1,0 +1,163 @@
+"""Contents of ours as the items of a rollout, whatever program they came from."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.core.fragments import is_fragment
+from palimpsest.core.items import Content, Document, Image, Item, Kind, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.codex_items import ITEM_TYPES, PROVIDER
+from palimpsest.foreign.codex_lines import picture_url
+from palimpsest.wire.args import family, is_object, tool_name, type_of
+from palimpsest.wire.lenient import Json
+
+Name = Callable[[str, str], Json]
+_CONTEXT: frozenset[Kind] = frozenset({"context", "reminder", "recalled", "notice"})
+_PARTS = frozenset({"input_text", "input_image", "output_text", "input_audio", "encrypted_content"})
+
+
+class Shaping(NamedTuple):
+    """How items are written: where pictures are, and the id that a prefix and the provider's own id give an item, if any."""
+
+    blobs: Blobs
+    name: Name
+
+
+def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
+    """Items of a view as items of a rollout: neighbours that were one message are one again."""
+    role, phase, group, parts, ref = "", "", "", list[object](), ""
+    for item in items:
+        content = item.content
+        if isinstance(content, Text | Image | Document) or (isinstance(content, Opaque) and not _is_item(content)):
+            said = role_in(item)
+            part = _part(content, said, shaping.blobs)
+            if part is None:
+                continue
+            spoken = content.phase if isinstance(content, Text) else ""
+            belongs = f"{said}:{spoken}:{content.ref or _origin(item)}"
+            if belongs == group:
+                parts.append(part)
+                continue
+            if parts:
+                yield _message(role, phase, parts, shaping.name("msg", ref))
+            role, phase, group, parts, ref = said, spoken, belongs, [part], content.ref
+            continue
+        if parts:
+            yield _message(role, phase, parts, shaping.name("msg", ref))
+            group, parts = "", []
+        made = _alone(content, shaping)
+        if made is not None:
+            yield made
+    if parts:
+        yield _message(role, phase, parts, shaping.name("msg", ref))
+
+
+def _origin(item: Item) -> str:
+    event, _, rest = item.id.partition(".")
+    return item.id if "." in rest else event
+
+
+def _message(role: str, phase: str, parts: list[object], named: Json) -> Json:
+    message: Json = {"type": "message", **named, "role": role, "content": parts}
+    return {**message, "phase": phase} if phase else message
+
+
+def role_in(item: Item) -> str:
+    """Who says an item in a rollout: context in the user's role that would be taken for the user's words is the developer's."""
+    content = item.content
+    role = content.role if isinstance(content, Text) else "user"
+    if role == "system":
+        return "developer"
+    if role == "user" and item.kind in _CONTEXT and not is_fragment(text_of(content)):
+        return "developer"
+    return role
+
+
+def _part(content: Content, role: str, blobs: Blobs) -> object | None:
+    match content:
+        case Text():
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": content.text} if content.text else None
+        case Image() if content.blob or content.url:
+            return {"type": "input_image", "image_url": picture_url(content, blobs), "detail": content.detail or "auto"}
+        case Opaque() if content.provider == PROVIDER and type_of(content) in _PARTS:
+            return Raw(content.data.encode())
+        case _:
+            said = text_of(content)
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": said} if said else None
+
+
+def _is_item(content: Opaque) -> bool:
+    return content.provider == PROVIDER and type_of(content) in ITEM_TYPES
+
+
+def _alone(content: Content, shaping: Shaping) -> Json | None:
+    match content:
+        case Thinking():
+            return _reasoning(content, shaping)
+        case ToolCall():
+            return call_of(content, shaping)
+        case ToolResult():
+            return result_of(content, shaping)
+        case Opaque():
+            return msgspec.json.decode(content.data, type=dict[str, object])
+        case _:
+            return None
+
+
+def _reasoning(content: Thinking, shaping: Shaping) -> Json | None:
+    """Sealed thoughts go back to the provider that sealed them; those of others cannot be read there."""
+    if content.seal is None or content.seal.provider != PROVIDER:
+        return None
+    digest = [{"type": "summary_text", "text": content.text}] if content.text and content.form == "digest" else []
+    thought: Json = {"type": "reasoning", **shaping.name("rs", content.ref), "summary": digest, "encrypted_content": content.seal.data}
+    whole = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
+    return {**thought, "content": whole} if whole else thought
+
+
+def call_of(call: ToolCall, shaping: Shaping) -> Json:
+    """A call, in the shape of its form."""
+    match call.form:
+        case "free":
+            called: Json = {"type": "custom_tool_call", **shaping.name("ctc", call.ref), "status": "completed"}
+            return {**called, "call_id": call.call_id, "name": tool_name(call.tool), "input": call.args}
+        case "shell" if is_object(call.args):
+            ran: Json = {"type": "local_shell_call", **shaping.name("lsh", call.ref), "call_id": call.call_id}
+            return {**ran, "status": "completed", "action": Raw(call.args.encode())}
+        case "search" if is_object(call.args):
+            sought: Json = {"type": "tool_search_call", **shaping.name("tsc", call.ref), "call_id": call.call_id}
+            return {**sought, "status": "completed", "execution": "client", "arguments": Raw(call.args.encode())}
+        case _:
+            asked: Json = {"type": "function_call", **shaping.name("fc", call.ref), "name": tool_name(call.tool)}
+            return {**asked, "arguments": call.args, "call_id": call.call_id}
+
+
+def result_of(result: ToolResult, shaping: Shaping) -> Json:
+    """A result, in the shape that its call has."""
+    kind = family(result.form)
+    if kind == "search":
+        found: Json = {"type": "tool_search_output", **shaping.name("tso", result.ref), "call_id": result.call_id}
+        return {**found, "status": "completed", "execution": "client", "tools": _tools(result)}
+    prefix, name = ("ctco", "custom_tool_call_output") if kind == "custom" else ("fco", "function_call_output")
+    return {"type": name, **shaping.name(prefix, result.ref), "call_id": result.call_id, "output": _output(result.parts, shaping.blobs)}
+
+
+def _output(parts: tuple[Part, ...], blobs: Blobs) -> object:
+    match parts:
+        case ():
+            return ""
+        case (Text(text=said),):
+            return said
+        case _:
+            return [part for each in parts if (part := _part(each, "user", blobs)) is not None]
+
+
+def _tools(result: ToolResult) -> object:
+    said = "".join(part.text for part in result.parts if isinstance(part, Text))
+    try:
+        tools = msgspec.json.decode(said)
+    except (msgspec.DecodeError, UnicodeError):
+        return []
+    return tools if isinstance(tools, list) else []

@@ -1,0 +1,73 @@
+"""A session of any origin as a rollout that Codex goes on from; one that came from Codex keeps its lines as they were."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from palimpsest.core.events import Event, SessionOpened, TurnEnded, UserSaid
+from palimpsest.core.items import Content
+from palimpsest.core.log import Log
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.codex_fresh import Fresh, Variant, stamp, thread_of
+from palimpsest.foreign.codex_lines import contents_of, lines_back
+from palimpsest.foreign.codex_meta import NAME
+from palimpsest.foreign.importing import foreign_of
+
+
+def rollout_name(log: Log) -> str:
+    """The file name, with its folders, that Codex looks for a session under, below `sessions`."""
+    at = stamp(log.reader.opened.at)
+    day, _, clock = at.partition("T")
+    return f"{day.replace('-', '/')}/rollout-{day}T{clock[:8].replace(':', '-')}-{thread_id(log)}.jsonl"
+
+
+def thread_id(log: Log) -> str:
+    """The id that the session has, or would have, in Codex."""
+    opened = log.opened
+    if opened.origin == NAME and opened.base is None and opened.meta.get("id"):
+        return opened.meta["id"]
+    return thread_of(log.session, log.reader.opened.at)
+
+
+def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex") -> Iterator[bytes]:
+    """The lines of a rollout, each with its newline."""
+    if log.opened.origin == NAME and log.opened.base is None:
+        yield from _returned(log, blobs, variant)
+        return
+    fresh = Fresh(log, blobs, variant, thread_id(log), ordinal=0 if variant == "codex-0.166" else None)
+    yield fresh.opening(log.reader.opened, log.opened)
+    for event in log.reader.along(log.path):
+        if not isinstance(event.body, SessionOpened):
+            yield from fresh.take(event)
+    yield from fresh.settled(log.tip)
+
+
+def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
+    """A session that came from Codex: its own lines in their order, then what happened here since."""
+    kept: dict[int, bytes] = {}
+    since: list[Event] = []
+    in_turn = False
+    for event in log.reader.run(log.reader.first, log.tip):
+        found = foreign_of(event.body)
+        if found is None:
+            since.append(event)
+            continue
+        in_turn = isinstance(event.body, UserSaid) or (in_turn and not isinstance(event.body, TurnEnded))
+        kept.update(lines_back(found.line, partial(contents_of, event.body, partial(_content, log)), blobs))
+    for number in sorted(kept):
+        yield kept[number] + b"\n"
+    last = msgspec.json.decode(kept[max(kept)]) if kept else {}
+    ordinal = last.get("ordinal") if isinstance(last, dict) else None
+    dialect: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
+    fresh = Fresh(log, blobs, dialect, thread_id(log), ordinal=ordinal + 1 if isinstance(ordinal, int) else None, turn=in_turn)
+    path = log.path
+    for event in since:
+        if event.seq in path:
+            yield from fresh.take(event)
+    yield from fresh.settled(log.tip)
+
+
+def _content(log: Log, item_id: str) -> Content | None:
+    item = log.reader.item(item_id)
+    return None if item is None else item.content
