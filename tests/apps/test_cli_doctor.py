@@ -3,7 +3,7 @@ from pal_runs import BEGAN, SMALL, Pal, small
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
-_NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "cards"]
+_NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "secrets", "cards"]
 
 
 def _states(pal: Pal, code: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Home, find_home
 from palimpsest.apps.cli.logs_checks import check_locks, check_logs, check_remains
 from palimpsest.apps.cli.output import console, emit, json_option, plain
+from palimpsest.apps.cli.secrets_check import check_secrets
 from palimpsest.core.errors import PalimpsestError
 
 _CHECKS: tuple[Callable[[Home], Check], ...] = (
@@ -23,6 +24,7 @@ _CHECKS: tuple[Callable[[Home], Check], ...] = (
     check_locks,
     check_remains,
     check_logs,
+    check_secrets,
     check_cards,
 )
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
