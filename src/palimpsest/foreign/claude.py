@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-
 from palimpsest.core.events import Place, SessionOpened, Titled
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_graph import Held
@@ -132,7 +131,9 @@ def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
     lines = [each.line for each in held]
     side = source.session.removeprefix(f"{source.parent}.") if source.parent else ""
     at = next((each.at for each in held if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
-    meta = {name: found for name, key in (("version", "version"), ("branch", "gitBranch"), ("slug", "slug")) if (found := _first(lines, key))}
+    meta = {
+        name: found for name, key in (("version", "version"), ("branch", "gitBranch"), ("slug", "slug")) if (found := _first(lines, key))
+    }
     opener = None
     if source.parent:
         opener = Place(session_id("claude", source.parent), 0)
@@ -169,5 +170,3 @@ def _index_title(path: Path) -> str:
         return ""
     entries = tables_at(value, "entries") if is_json(value) else []
     return next((text(entry, "summary") for entry in entries if text(entry, "sessionId") == path.stem), "")
-
-

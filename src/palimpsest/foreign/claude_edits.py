@@ -33,8 +33,8 @@ def folded(entry: Entry, contents: Sequence[Content], trail: Trail) -> Told:
         early = _keeps(desk, _whole(entry.early))
         rest = _keeps(desk, [*head, *stated, *_whole(entry.late), *words])
         items = desk.view.items
-        into = tuple(dict.fromkeys((*early, *summary, *rest)))
-        edit: Edit = Fold(items[0].id, items[-1].id, into) if items else Insert(summary)
+        into: list[Put | Keep] = [*early, *summary, *rest]
+        edit: Edit = Fold(items[0].id, items[-1].id, tuple(dict.fromkeys(into))) if items else Insert(summary)
         return ViewEdited(
             (edit,),
             BY,

@@ -109,7 +109,9 @@ class Facts:
             model = ""
             if last.line.get("isApiErrorMessage") is True or text(last.line, "error"):
                 words = " ".join(text(block, "text") for block in tables_at(message, "content"))
-                yield Told(Failed("call", text(last.line, "error") or "api_error", words, by="claude-code"), first.at, f"{first.key}~failed")
+                yield Told(
+                    Failed("call", text(last.line, "error") or "api_error", words, by="claude-code"), first.at, f"{first.key}~failed"
+                )
         elif entry.fresh:
             usage = _usage(entry.lines)
             at, shape = self.requests.get(text(first.line, "requestRef"), (first.at, ""))

@@ -37,7 +37,7 @@ _INTERRUPTED = re.compile(r"\[Request interrupted by user(?: for tool use)?\]\s*
 
 
 def speaker(line: Json) -> str:
-    """Who put a whole line there, by its fields: nothing for the user, else the name of a source; the fields are those of newer versions."""
+    """Who put a whole line there, by its fields (newer versions have them): nothing for the user, else the name of a source."""
     if line.get("isMeta") is True:
         return "meta"
     kind = text(table_at(line, "origin"), "kind")

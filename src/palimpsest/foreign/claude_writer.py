@@ -1,0 +1,260 @@
+"""A session of any origin as a file that Claude Code resumes: imported lines as they were, all else in its form."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+
+from palimpsest.core.events import (
+    ContextStated,
+    Event,
+    ModelReplied,
+    Recalled,
+    SessionOpened,
+    Titled,
+    ToolReturned,
+    UserSaid,
+    UserTyped,
+    ViewEdited,
+)
+from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.claude_compacting import Compacting, EditLine
+from palimpsest.foreign.claude_exact import Kept, contents_of, open_calls
+from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
+from palimpsest.foreign.importing import key_of
+from palimpsest.wire.lenient import Json, text
+
+VERSION = "2.1.325"
+# The program looks for titles and tags only here, at the end of a file.
+TAIL = 16 * 1024
+
+
+def claude_session(log: Log) -> str:
+    """The id that a session has in Claude Code: its own if it came from there and was not forked here, else one made from ours."""
+    opened = log.opened
+    own = key_of(opened)
+    return own if opened.origin == "claude-code" and own and opened.base is None else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
+
+
+def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
+    """The lines of a session file, each with its newline; the file is to be named after `claude_session`."""
+    whole = log.opened.base is None
+    events = log.reader.run(log.reader.first, log.tip) if whole else log.events()
+    kept = Kept(blobs)
+    ours: list[Event] = []
+    parents: dict[int, int] = {}
+    came = False
+    for event in events:
+        parents[event.seq] = event.parent
+        if isinstance(event.body, SessionOpened) and event.body.origin == "claude-code":
+            came = True
+        if not (came and kept.take(event)):
+            ours.append(event)
+    session = claude_session(log)
+    lines = list(kept.lines())
+    for line in lines:
+        if not whole and "sessionId" in line:
+            line["sessionId"] = session
+        yield _encoded(line)
+    writing = _Writing(log, blobs, kept, parents)
+    for event in ours:
+        yield from writing.take(event)
+    yield from writing.end()
+
+
+class _Writing:
+    """Writes events that no line was kept of, chained to the lines before them."""
+
+    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int]) -> None:
+        opened = log.opened
+        self._log = log
+        self._blobs = blobs
+        self._session = claude_session(log)
+        self._cwd = opened.cwd or "/"
+        self._version = opened.meta.get("version") or VERSION
+        self._branch = opened.meta.get("branch", "")
+        self._model = opened.model
+        self._parents = parents
+        # The last line at or before each event, by which branches find where they begin.
+        self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
+        self._compacting = Compacting(log, dict(kept.sources))
+        self._open = open_calls(list(kept.lines()))
+        self._typed: dict[int, UserTyped] = {}
+        self._names: list[Json] = []
+        self._since_names = 0
+        self._wrote = False
+        self._seq = 0
+        self._number = 0
+        self._at = 0
+
+    def take(self, event: Event) -> Iterator[bytes]:
+        """The lines of one event."""
+        self._seq, self._number, self._at = event.seq, 0, event.at
+        self._parent = self._before(event.parent)
+        for line in self._lines(event):
+            data = _encoded(line)
+            self._since_names += len(data)
+            yield data
+        self._ends[event.seq] = self._parent
+
+    def end(self) -> Iterator[bytes]:
+        """What must lie at the end of a file: words that were typed and not yet said, the title and the tags."""
+        for typed in self._typed.values():
+            said = "\n".join(text_of(part) for part in typed.parts)
+            yield _encoded(
+                {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self._session, "content": said}
+            )
+        if self._wrote and self._names and self._since_names > TAIL // 2:
+            yield from self._named()
+
+    def _before(self, seq: int) -> str:
+        while seq >= 0 and seq not in self._ends:
+            seq = self._parents.get(seq, -1)
+        return self._ends.get(seq, "")
+
+    def _lines(self, event: Event) -> Iterator[Json]:
+        body = event.body
+        match body:
+            case UserTyped():
+                self._typed[event.seq] = body
+            case UserSaid():
+                self._typed.pop(body.typed if body.typed is not None else -1, None)
+                yield from self._user(event, [content for _, content in contents_of(body)], {"permissionMode": "default"})
+            case ContextStated():
+                items = [content for _, content in contents_of(body)][len(body.head or ()) :]
+                yield from self._user(event, items, {"isMeta": True}, len(body.head or ()))
+            case Recalled():
+                yield from self._user(event, [content for _, content in contents_of(body)], {"isMeta": True})
+            case ModelReplied():
+                yield from self._assistant(event, body)
+            case ToolReturned():
+                yield from self._result(event, body)
+            case ViewEdited():
+                yield from self._edited(event, body)
+            case Titled():
+                self._names = list(self._naming(body))
+                yield from self._names
+                self._since_names = 0
+            case _:
+                pass
+
+    def _user(self, event: Event, contents: list[Content], fields: Json, first: int = 0) -> Iterator[Json]:
+        content = user_content(contents, self._blobs)
+        if not content:
+            return
+        yield from self._interrupted()
+        line = self._chained("user", {"message": {"role": "user", "content": content}, **fields})
+        self._compacting.brought(event.seq, range(first, first + len(contents)), self._parent)
+        yield line
+
+    def _interrupted(self) -> Iterator[Json]:
+        """Calls that were never answered are answered before anybody speaks on: the provider would refuse the conversation."""
+        for call_id, uuid in list(self._open.items()):
+            block: Json = {
+                "type": "tool_result",
+                "content": "The call was interrupted; there is no result.",
+                "is_error": True,
+                "tool_use_id": call_id,
+            }
+            yield self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": uuid})
+        self._open.clear()
+
+    def _assistant(self, event: Event, body: ModelReplied) -> Iterator[Json]:
+        blocks = assistant_blocks(body, self._blobs)
+        if not blocks:
+            return
+        yield from self._interrupted()
+        self._model = body.model or self._model
+        calls = any(isinstance(part, ToolCall) for part in body.parts)
+        message = body.message if body.message.startswith("msg_") else f"msg_{self._uuid('message').replace('-', '')[:24]}"
+        for number, block in blocks:
+            reply = {
+                "id": message,
+                "type": "message",
+                "role": "assistant",
+                "model": self._model or "unknown",
+                "content": [block],
+                "stop_reason": "tool_use" if calls else "end_turn",
+                "stop_sequence": None,
+                "usage": usage_of(body.usage),
+            }
+            line = self._chained("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
+            self._compacting.brought(event.seq, (number,), self._parent)
+            if block["type"] == "tool_use":
+                self._open[text(block, "id")] = self._parent
+            yield line
+
+    def _result(self, event: Event, body: ToolReturned) -> Iterator[Json]:
+        call_id = plain_id(body.result.call_id)
+        source = self._open.pop(call_id, "")
+        if not source:
+            # A result whose call the file does not have would be refused: what it says is told as context.
+            yield from self._user(event, [Text(text_of(body.result))], {"isMeta": True})
+            return
+        block = result_block(body.result, self._blobs)
+        line = self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
+        self._compacting.brought(event.seq, (0,), self._parent)
+        yield line
+
+    def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
+        # The boundary names the summary that follows it, so all lines of an edit are made before the first is written.
+        yield from [self._edit_line(line) for line in self._compacting.lines(event, body)]
+        if self._compacting.compacted:
+            # The list of sessions looks for them at the end only, and a compaction can be long.
+            yield from self._names
+            self._since_names = 0
+
+    def _edit_line(self, made: EditLine) -> Json:
+        fields = made.fields
+        if made.sort == "boundary":
+            self._open.clear()
+            fields = {"logicalParentUuid": self._parent or None, **fields}
+            self._parent = ""
+        line = self._chained("user" if made.sort in {"summary", "meta"} else "system", fields)
+        self._compacting.sources.update(dict.fromkeys(made.items, self._parent))
+        if made.sort == "summary":
+            self._compacting.anchored(self._parent)
+        return line
+
+    def _naming(self, body: Titled) -> Iterator[Json]:
+        if body.title:
+            yield {"type": "custom-title", "customTitle": body.title, "sessionId": self._session}
+        for tag in body.tags:
+            yield {"type": "tag", "tag": tag, "sessionId": self._session}
+
+    def _named(self) -> Iterator[bytes]:
+        yield from (_encoded(line) for line in self._names)
+
+    def _chained(self, kind: str, fields: Json) -> Json:
+        """A line with the fields that all have; it follows the line before, and the next one follows it."""
+        self._wrote = True
+        self._number += 1
+        uuid = self._uuid(str(self._number))
+        line: Json = {
+            "parentUuid": self._parent or None,
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": self._cwd,
+            "sessionId": self._session,
+            "version": self._version,
+            "gitBranch": self._branch,
+            "type": kind,
+            **fields,
+            "uuid": uuid,
+            "timestamp": self._time(),
+        }
+        self._parent = uuid
+        return line
+
+    def _uuid(self, what: str) -> str:
+        return str(uuid5(NAMESPACE_URL, f"palimpsest:{self._session}:{self._seq}:{what}"))
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(self._at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _encoded(line: Json) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
