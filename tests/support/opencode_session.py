@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any, Self, TypeAlias
 
 from corpus import GOLDEN
 
@@ -19,23 +20,28 @@ GOLDEN_DATABASE = GOLDEN / "opencode" / "opencode.db"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
 
 
+Row: TypeAlias = dict[str, Any]
+
+
 class Talk:
     """Rows of one session, written down one after the other; ids count up as the program's do."""
 
     def __init__(self, session: str = "ses_test", start: int = 1_760_000_000_000) -> None:
-        self.info: dict = {
+        self.info: Row = {
             "id": session,
             "slug": "calm-river",
             "projectID": "global",
             "directory": "/repo",
             "title": "A talk",
             "version": "1.18.33",
+            "cost": 0.0,
+            "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
             "time": {"created": start, "updated": start},
         }
-        self.rows: list[tuple[dict, list[dict]]] = []
+        self.rows: list[tuple[Row, list[Row]]] = []
         self.now = start
 
-    def at(self, now: int) -> "Talk":
+    def at(self, now: int) -> Self:
         self.now = now
         return self
 
@@ -43,18 +49,18 @@ class Talk:
         self.now += 10
         return f"{kind}_{(self.now * 4096 + 1) % 2**48:012x}AbCdEfGhIjKlMn"
 
-    def message(self, data: dict, parts: list[dict]) -> str:
+    def message(self, data: Row, parts: list[Row]) -> str:
         key = self.row_id("msg")
         row = {"time": {"created": self.now}, **data, "id": key, "sessionID": self.info["id"]}
         told = [{**part, "id": self.row_id("prt"), "messageID": key, "sessionID": self.info["id"]} for part in parts]
         self.rows.append((row, told))
         return key
 
-    def user(self, *parts: str | dict, **more: object) -> str:
+    def user(self, *parts: str | Row, **more: object) -> str:
         told = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
         return self.message({"role": "user", "agent": "build", "model": {"providerID": "fake", "modelID": "fm"}, **more}, told)
 
-    def assistant(self, *parts: str | dict, **more: object) -> str:
+    def assistant(self, *parts: str | Row, **more: object) -> str:
         told = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
         start = self.now + 10
         time = {"created": start, "completed": start + 500}
@@ -63,7 +69,7 @@ class Talk:
         self.now += 500
         return key
 
-    def part(self, message: int, part: int) -> dict:
+    def part(self, message: int, part: int) -> Row:
         return self.rows[message][1][part]
 
     def export(self, folder: Path, banner: str = "") -> Path:
@@ -116,13 +122,14 @@ class Talk:
                 _insert(connection, "part", {"id": part["id"], **owner, **times, "data": _data(part)})
 
 
-def _data(row: dict) -> str:
+def _data(row: Row) -> str:
     return json.dumps({name: value for name, value in row.items() if name not in {"id", "sessionID", "messageID"}})
 
 
-def _insert(connection: sqlite3.Connection, table: str, columns: dict) -> None:
+def _insert(connection: sqlite3.Connection, table: str, columns: Row) -> None:
     marks = ", ".join("?" * len(columns))
-    connection.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
+    statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  # names of ours
+    connection.execute(statement, tuple(columns.values()))
 
 
 def _write(path: Path, value: object) -> None:
@@ -130,7 +137,7 @@ def _write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1))
 
 
-def call(tool: str, output: str = "", *, call_id: str = "", status: str = "completed", **state: object) -> dict:
+def call(tool: str, output: str = "", *, call_id: str = "", status: str = "completed", **state: object) -> Row:
     """A part of a reply that calls a tool."""
     given = {"status": status, "input": {"command": tool}, "time": {"start": 1, "end": 5}, **state}
     if status == "completed":

@@ -45,7 +45,7 @@ def is_database(path: Path) -> bool:
 def sources_in(path: Path) -> Iterator[Source | BadLine]:
     """The sessions of a database, oldest first; nothing if it is of another program."""
     try:
-        found = _look(path, _sessions)
+        found = look(path, _sessions)
     except sqlite3.Error as error:
         yield BadLine(str(path), f"the database cannot be read: {error}")
         return
@@ -54,25 +54,25 @@ def sources_in(path: Path) -> Iterator[Source | BadLine]:
 
 def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
     """A session as it stands now, all of it at one moment; `sqlite3.Error` if the database cannot be read."""
-    return _look(path, lambda connection: _session(connection, session, str(path)))
+    return look(path, lambda connection: _session(connection, session, str(path)))
 
 
-def _look(path: Path, look: Callable[[sqlite3.Connection], Looked]) -> Looked:
+def look(path: Path, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
     """What a look at the database brings. Without a log of writes beside it nobody writes, and reading leaves no trace at all."""
     if not _logs_writes(path) or _log_of(path).exists():
-        return _once(path, "mode=ro", look)
-    found = _once(path, "mode=ro&immutable=1", look)
+        return _once(path, "mode=ro", reading)
+    found = _once(path, "mode=ro&immutable=1", reading)
     # Somebody began to write meanwhile: look again, now side by side with them.
-    return _once(path, "mode=ro", look) if _log_of(path).exists() else found
+    return _once(path, "mode=ro", reading) if _log_of(path).exists() else found
 
 
-def _once(path: Path, how: str, look: Callable[[sqlite3.Connection], Looked]) -> Looked:
+def _once(path: Path, how: str, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
     connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=_PATIENCE, isolation_level=None)
     with closing(connection):
         connection.text_factory = bytes
         connection.set_authorizer(_authorize)
         connection.execute("BEGIN")
-        return look(connection)
+        return reading(connection)
 
 
 def _logs_writes(path: Path) -> bool:

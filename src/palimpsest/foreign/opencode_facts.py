@@ -138,6 +138,9 @@ def _source(part: Part) -> str:
 def _user_line(part: Part) -> Json:
     if is_words(part):
         return line_of(part, "text")
+    if part.type == "compaction":
+        # Where the tail begins is written here when the summary is done; the fold keeps it.
+        return line_of(part, "tail_start_id")
     # The bytes of a picture are in its blob.
     return line_of(part, "url") if part.type == "file" and text(part.data, "url").startswith("data:") else line_of(part)
 

@@ -27,8 +27,8 @@ def fold_facts(messages: Sequence[Message], suffixes: Mapping[str, str], summary
     model, at = model_of(summary), summary.completed or summary.created
     usage = usage_of(summary, summary.parts)
     yield Told(SideCalled("compaction", model, usage), summary.created, f"{summary.id}#call{suffix}")
-    line = raw({"info": summary.data, "parts": [_line(part) for part in summary.parts]})
     request = next((each for each in messages if each.id == text(summary.data, "parentID")), None)
+    line = raw({"info": summary.data, "parts": [_line(part) for part in summary.parts], "tail_start_id": _tail_start(request)})
     into = tuple(
         Put("thinking" if kind_of(content) == "thinking" else "summary", content)
         for part in summary.parts
@@ -55,14 +55,18 @@ def _compaction(message: Message) -> Part | None:
     return next((part for part in message.parts if part.type == "compaction"), None)
 
 
-def _tail(messages: Sequence[Message], request: Message | None) -> Sequence[Message]:
-    """The messages that stay as they are, without earlier requests for a summary."""
+def _tail_start(request: Message | None) -> str:
     part = _compaction(request) if request is not None else None
-    start = text(part.data, "tail_start_id") if part is not None else ""
+    return text(part.data, "tail_start_id") if part is not None else ""
+
+
+def _tail(messages: Sequence[Message], request: Message | None) -> Sequence[Message]:
+    """The messages that stay as they are, without earlier summaries and the requests for them."""
+    start = _tail_start(request)
     ids = [each.id for each in messages]
     if request is None or start not in ids:
         return ()
-    return [each for each in messages[ids.index(start) : ids.index(request.id)] if _compaction(each) is None]
+    return [each for each in messages[ids.index(start) : ids.index(request.id)] if _compaction(each) is None and not folds(each)]
 
 
 def _fold(into: Into, marker: Sequence[str], tail: Sequence[str], request: Message | None) -> Made:

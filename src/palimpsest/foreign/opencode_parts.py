@@ -122,6 +122,9 @@ def result_line(part: Part) -> Json:
     """A call less what its call and its result say."""
     said = {"input"} | {"completed": {"output"}, "error": {"error"}}.get(part.status, set())
     state = {name: value for name, value in part.state.items() if name not in said}
+    if number(table_at(state, "time"), "compacted") and part.status == "completed":
+        # The time at which it was cleared came later, and is the time of the edit that says so.
+        state["time"] = {name: value for name, value in table_at(state, "time").items() if name != "compacted"}
     if is_json(state.get("metadata")) and part.status == "completed":
         # A command's output stands in its row twice.
         metadata = table_at(part.state, "metadata")

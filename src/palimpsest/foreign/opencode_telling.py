@@ -184,10 +184,9 @@ class _Telling:
         yield _Note(f"{session.id}#row", row, 0, Told(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(info)))
         if session.todo:
             at = max((number(each, "time_updated") for each in session.todo), default=0)
-            place = self._place(at) if at else len(session.messages)
             list_of = [{name: each.get(name) for name in ("content", "status", "priority") if name in each} for each in session.todo]
             body = TaskChanged("todo", "list", raw(list_of))
-            yield _Note(f"{session.id}#todo", digest(list_of), place, Told(body, at or updated, line=raw(session.todo)))
+            yield _Note(f"{session.id}#todo", digest(list_of), len(session.messages), Told(body, at or updated, line=raw(session.todo)))
         if session.diff is not None:
             note = Told(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(session.diff))
             yield _Note(f"{session.id}#diff", digest(session.diff), len(session.messages), note)
