@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from pal_runs import SMALL, Pal, edited, long, small
 
@@ -182,3 +183,82 @@ def test_a_full_device_and_a_pipe_are_written_through(pal: Pal, tmp_path: Path) 
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
     done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60)
     assert done.stdout == pal("export", SMALL, "--to", "markdown").stdout_bytes
+
+
+def _homes(tmp_path: Path) -> dict[str, str]:
+    return {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude"), "CODEX_HOME": str(tmp_path / "codex")}
+
+
+def test_a_session_is_put_where_claude_code_finds_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    done = pal("export", SMALL, "--to", "claude", "--install", **_homes(tmp_path))
+    name = "24efcb8e-9eb9-5b8f-8634-72b340c08f0a"
+    path = tmp_path / "claude" / "projects" / "shop" / f"{name}.jsonl"
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    size = path.stat().st_size
+    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto go on with it: cd shop && claude --resume {name}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {json.loads(line)["sessionId"] for line in path.read_bytes().splitlines()} == {name}
+
+
+def test_a_session_is_put_where_codex_finds_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    told = msgspec.json.decode(pal("export", SMALL, "--to", "codex", "--install", "--json", **_homes(tmp_path)).stdout)
+    path = Path(told["path"])
+    (meta, *_) = [json.loads(line) for line in path.read_bytes().splitlines()]
+
+    assert path.parent == tmp_path / "codex" / "sessions" / "2031" / "04" / "01"
+    assert path.name == f"rollout-2031-04-01T09-00-00-{meta['payload']['id']}.jsonl"
+    assert told == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14}
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_a_session_that_is_there_already_is_replaced_only_by_force(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", form, "--install")
+    assert pal(*words, **_homes(tmp_path)).exit_code == 0
+    (path,) = (path for path in (tmp_path / form).rglob("*.jsonl"))
+    path.write_text("gone on\n")
+    again = pal(*words, **_homes(tmp_path))
+
+    assert (again.exit_code, path.read_text()) == (2, "gone on\n")
+    assert again.stderr == f"pal: {path}: this file is there already, and stays as it is; --force replaces it\n"
+    assert pal(*words, "--force", **_homes(tmp_path)).exit_code == 0
+    assert path.read_text() != "gone on\n"
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_the_file_of_another_agent_says_where_it_belongs(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    out = tmp_path / "out.jsonl"
+    told = pal("export", SMALL, "--to", form, "--out", str(out), **_homes(tmp_path)).stderr
+    (place,) = re.findall(r"put it at (\S+\.jsonl), then cd shop && ", told)
+    pal("export", SMALL, "--to", form, "--install", **_homes(tmp_path))
+
+    assert Path(place).read_bytes() == out.read_bytes()
+    assert pal("export", SMALL, "--to", form).stdout_bytes == out.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_an_earlier_state_is_a_session_of_its_own_and_always_the_same(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    before = pal.home.shelf.sessions()
+    earlier, again, now = (pal("export", SMALL, "--to", form, *words).stdout for words in (("--at", "8"), ("--at", "8"), ()))
+
+    assert earlier == again
+    assert ("ten seconds" in earlier, "30 秒" in earlier, "30 秒" in now) == (True, False, True)
+    assert not set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", earlier)) & set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", now))
+    assert pal.home.shelf.sessions() == before
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_lines_for_other_agents_stay_json_without_their_secrets(pal: Pal, form: str) -> None:
+    small(pal.home)
+    _say(pal, f'my "key" is {KEY}')
+    exact, cleaned = (pal("export", SMALL, "--to", form, *words).stdout.splitlines() for words in ((), ("--redact",)))
+
+    assert len(cleaned) == len(exact)
+    assert sum(one != other for one, other in zip(exact, cleaned, strict=True)) >= 1
+    assert all(isinstance(json.loads(line), dict) for line in cleaned)
+    assert (KEY in "".join(exact), KEY in "".join(cleaned)) == (True, False)

@@ -2,15 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from functools import partial
-from itertools import chain, islice
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from palimpsest.apps.cli.arguments import session_argument
-from palimpsest.apps.cli.exporting import AGENTS, FORMS, WIRES, Wanted, bytes_of
+from palimpsest.apps.cli.exporting import AGENTS, FORMS, WIRES, Wanted, bytes_of, count_of, path_of, upto
 from palimpsest.apps.cli.home import expanded, find_home, find_session
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import emit, json_option
@@ -24,8 +22,6 @@ Examples:
   pal export last --to html --out session.html
   pal export last --to codex --install
   pal export last --to messages --pretty | less"""
-# The name of a session and its folder stand in the first lines.
-_OPENING_LINES = 200
 
 
 @click.command(epilog=_EXAMPLES)
@@ -65,9 +61,12 @@ def export(
     home = find_home()
     found = find_session(home, session)
     wanted = Wanted(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model)
-    with open_log(found) as log:
-        chunks, events = bytes_of(log, found, home.cards(), wanted)
-        chunks, place = _placed(form, chunks, log)
+    with ExitStack() as held:
+        log = held.enter_context(open_log(found))
+        events = count_of(path_of(log, at))
+        told = held.enter_context(upto(log, found.shelf, at)) if form in AGENTS else log
+        place = _place(form, told)
+        chunks = bytes_of(told, found, home.cards(), wanted)
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:
             _make_room(Path(place.path).parent)
@@ -97,14 +96,12 @@ def _check(form: str, *, out: str | None, install: bool, request: bool, full: bo
         raise click.UsageError("--full goes with --to markdown or html")
 
 
-def _placed(form: str, chunks: Iterator[bytes], log: Log) -> tuple[Iterator[bytes], Place | None]:
-    """The same bytes, and where the other program would look for them."""
+def _place(form: str, log: Log) -> Place | None:
+    """Where the other program would look for it, if there is one."""
     if form not in AGENTS:
-        return chunks, None
-    first = list(islice(chunks, _OPENING_LINES))
-    lines = b"".join(first).splitlines(keepends=True)
-    find = partial(claude_place if form == "claude" else codex_place, lines)
-    return chain(first, chunks), find(Path.home(), os.environ, log.opened.cwd or str(Path.cwd()))
+        return None
+    find = claude_place if form == "claude" else codex_place
+    return find(log, Path.home(), os.environ, str(Path.cwd()))
 
 
 def _make_room(folder: Path) -> None:

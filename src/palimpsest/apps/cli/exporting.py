@@ -1,6 +1,7 @@
 """The bytes of an export, form by form."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -9,9 +10,13 @@ from palimpsest.apps.cli.home import Found
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
+from palimpsest.core.ports import Blobs, Lines, Shelf
 from palimpsest.core.redact import redact
-from palimpsest.foreign.cleaning import as_is
+from palimpsest.foreign.claude_writer import write_claude
+from palimpsest.foreign.cleaning import as_is, clean_line
+from palimpsest.foreign.codex_writer import write_codex
 from palimpsest.foreign.messages import write_request
+from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
 from palimpsest.wire.cards import ModelCard, WireName
 
 AGENTS = ("claude", "codex")
@@ -32,18 +37,22 @@ class Wanted:
     model: str = ""
 
 
-def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wanted) -> tuple[Iterator[bytes], int]:
-    """The export, made piece by piece as it is read, and how many events it tells."""
-    path = _path(log, wanted.at)
-    events = sum(run.last - run.first + 1 for run in path.runs)
+def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
+    """The export of a log, made piece by piece as it is read."""
     if wanted.form in WIRES:
-        return _request(log, found, path, cards, wanted), events
+        return _request(log, found, path_of(log, wanted.at), cards, wanted)
     if wanted.form in AGENTS:
-        return _agent(log, found, wanted), events
-    return _page(log, found, path, cards, wanted), events
+        return _agent(log, wanted, found.blobs)
+    return _page(log, found, path_of(log, wanted.at), cards, wanted)
 
 
-def _path(log: Log, at: int | None) -> Path:
+def count_of(path: Path) -> int:
+    """How many events a path has."""
+    return sum(run.last - run.first + 1 for run in path.runs)
+
+
+def path_of(log: Log, at: int | None) -> Path:
+    """The way to an event, or to the newest."""
     if at is not None and not 0 <= at <= log.tip:
         raise BadInput(f"there is no event {at}; the newest is {log.tip}", where=log.session)
     return log.path if at is None else log.reader.path(at)
@@ -70,5 +79,35 @@ def _page(log: Log, found: Found, path: Path, cards: tuple[ModelCard, ...], want
     return (piece.encode("utf-8", "replace") for piece in pieces)
 
 
-def _agent(log: Log, found: Found, wanted: Wanted) -> Iterator[bytes]:
-    raise BadInput(f"this version does not write sessions of {wanted.form} yet", where="export")
+def _agent(log: Log, wanted: Wanted, blobs: Blobs) -> Iterator[bytes]:
+    lines = write_claude(log, blobs) if wanted.form == "claude" else write_codex(log, blobs)
+    return (clean_line(line, redact) for line in lines) if wanted.redact else lines
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """The shelf of a session, with a place beside it for a fork that nobody keeps."""
+
+    shelf: Shelf
+    memory: MemoryShelf
+
+    def create(self, session: str, first: bytes = b"") -> Lines:
+        return self.memory.create(session, first)
+
+    def open(self, session: str, *, write: bool = False) -> Lines:
+        return self.shelf.open(session, write=write)
+
+    def sessions(self) -> Sequence[str]:
+        return self.shelf.sessions()
+
+
+@contextmanager
+def upto(log: Log, shelf: Shelf, at: int | None) -> Iterator[Log]:
+    """The session as it was after an event: a session of its own for other programs, for what they add is no part of this one."""
+    if at is None or at == log.tip:
+        yield log
+        return
+    # Told by the clock of the event, the same wish gives the same bytes at any time.
+    clock = FixedClock(log.event(at).at)
+    with Log.open(shelf, log.session, clock) as then, then.fork(_Aside(shelf, MemoryShelf()), f"{log.session}-{at}", at) as fork:
+        yield fork
