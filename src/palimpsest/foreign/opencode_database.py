@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from palimpsest.foreign.opencode_rows import Part, Session, messages_of, try_parse
+from palimpsest.foreign.opencode_rows import Part, Session, messages_of, part_of, try_parse
 from palimpsest.foreign.transcript import BadLine, Source
 from palimpsest.wire.lenient import Json
 
@@ -118,7 +118,7 @@ def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[
         if isinstance(found, BadLine):
             bad.append(found)
         else:
-            parts.setdefault(_said(message), []).append(Part(_said(key), found))
+            parts.setdefault(_said(message), []).append(part_of(_said(key), found))
     messages: list[tuple[str, Json]] = []
     for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,)):
         found = try_parse(data, f"{where}:message/{_said(key)}")

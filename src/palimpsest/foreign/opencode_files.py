@@ -12,9 +12,10 @@ from palimpsest.foreign.opencode_rows import (
     Part,
     Session,
     in_order,
+    message_of,
     messages_of,
     parse,
-    parts_in_order,
+    part_of,
     try_parse,
     without_columns,
 )
@@ -91,7 +92,7 @@ def _of_export(value: Json, where: str) -> tuple[Session | None, list[BadLine]]:
             continue
         key = text(info, "id") or f"message-{place}"
         parts = _parts(row.get("parts"), key, f"{where}:messages/{place}", bad)
-        messages.append(Message(key, without_columns(info), parts_in_order(key, parts)))
+        messages.append(message_of(key, without_columns(info), parts))
     info = table_at(value, "info")
     return Session(text(info, "id"), info, in_order(messages), tuple(tables_at(value, "todo"))), bad
 
@@ -100,7 +101,7 @@ def _parts(rows: object, message: str, where: str, bad: list[BadLine]) -> list[P
     parts: list[Part] = []
     for place, row in enumerate(rows if isinstance(rows, list) else ()):
         if is_json(row):
-            parts.append(Part(text(row, "id") or f"{message}-{place}", without_columns(row)))
+            parts.append(part_of(text(row, "id") or f"{message}-{place}", without_columns(row)))
         else:
             bad.append(BadLine(f"{where}/parts/{place}", "this is not a part"))
     return parts
@@ -114,7 +115,7 @@ def _of_dump(value: Json, session: str, where: str) -> tuple[Session | None, lis
     parts: dict[str, list[Part]] = {}
     for each in tables_at(value, "part"):
         if text(each, "session_id") == session and (data := _data(each, "part", where, bad)) is not None:
-            parts.setdefault(text(each, "message_id"), []).append(Part(text(each, "id"), data))
+            parts.setdefault(text(each, "message_id"), []).append(part_of(text(each, "id"), data))
     messages = [
         (text(each, "id"), data)
         for each in tables_at(value, "message")
@@ -172,11 +173,11 @@ def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[BadLine]]
             continue
         key = text(row, "id") or file.stem
         parts = [
-            Part(text(part, "id") or each.stem, without_columns(part))
+            part_of(text(part, "id") or each.stem, without_columns(part))
             for each in _files_of(storage, "part", key, session)
             if (part := _kept(_file(each), bad)) is not None
         ]
-        messages.append(Message(key, without_columns(row), parts_in_order(key, parts)))
+        messages.append(message_of(key, without_columns(row), parts))
     todo = _list(storage / "todo" / f"{session}.json", bad)
     rows = tuple(each for each in todo if is_json(each))
     diff = _list(storage / "session_diff" / f"{session}.json", bad) or None

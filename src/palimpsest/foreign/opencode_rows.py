@@ -13,71 +13,60 @@ from palimpsest.wire.lenient import Json, is_json, number, table_at, text
 # Twelve hexadecimal digits of an id are its time, 4,096 steps a millisecond; they begin again from zero every 2^36 milliseconds.
 _TIME = re.compile(r"[a-z]+_([0-9a-f]{12})")
 _ROUND = 1 << 48
+_ENDED = frozenset({"completed", "error"})
 # What the database keeps in columns of their own, and the files inside each row.
 _COLUMNS = frozenset({"id", "sessionID", "messageID"})
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 
 
 class Part(Value, frozen=True):
-    """A piece of a message."""
+    """A piece of a message: its `type` is text, reasoning, tool, file, compaction and so on; `status` tells how a call of a tool stands."""
 
     id: str
+    type: str
     data: Json
+    state: Json
+    status: str
 
-    @property
-    def type(self) -> str:
-        """What it is: text, reasoning, tool, file, compaction and so on."""
-        return text(self.data, "type")
 
-    @property
-    def state(self) -> Json:
-        """How a call of a tool stands."""
-        return table_at(self.data, "state")
-
-    @property
-    def status(self) -> str:
-        """One of pending, running, completed and error."""
-        return text(self.state, "status")
+def part_of(row_id: str, data: Json) -> Part:
+    """A part from its row."""
+    state = table_at(data, "state")
+    return Part(row_id, text(data, "type"), data, state, text(state, "status"))
 
 
 class Message(Value, frozen=True):
-    """A message of a user or of a model, with its parts in order."""
+    """A message of a user or of a model, with its parts in order.
+
+    It is `open` while a model may still be writing it, or was when its program died. `essence` is a digest of what a model
+    could see of it: a row that changed only beside that is not told again. That of an open message begins with `~`.
+    """
 
     id: str
+    role: str
+    created: int
+    completed: int
+    error: str
+    open: bool
+    essence: str
     data: Json
     parts: tuple[Part, ...] = ()
 
-    @property
-    def role(self) -> str:
-        """Who speaks: user or assistant."""
-        return text(self.data, "role")
 
-    @property
-    def created(self) -> int:
-        """When it began, in milliseconds."""
-        return number(table_at(self.data, "time"), "created")
-
-    @property
-    def completed(self) -> int:
-        """When it was whole; 0 while it is not."""
-        return number(table_at(self.data, "time"), "completed")
-
-    @property
-    def error(self) -> str:
-        """What went wrong, by name."""
-        return text(table_at(self.data, "error"), "name") or ("Error" if self.data.get("error") else "")
-
-    def is_open(self) -> bool:
-        """Whether a model may still be writing it, or was when its program died."""
-        if self.role != "assistant":
-            return not self.parts
-        ended = self.completed or self.error or text(self.data, "finish")
-        return not ended or any(part.type == "tool" and part.status not in {"completed", "error"} for part in self.parts)
-
-    def essence(self) -> str:
-        """A digest of what a model could see of it: a row that changed only beside that is not told again. `~` marks an open message."""
-        words = [f"{part.id} {part.type} {part.status} {text(part.data, 'text')}" for part in self.parts]
-        return ("~" if self.is_open() else "") + digest((self.role, self.error, words))
+def message_of(row_id: str, data: Json, parts: Iterable[Part]) -> Message:
+    """A message from its row and the parts that belong to it."""
+    time, role = table_at(data, "time"), text(data, "role")
+    ordered = parts_in_order(row_id, parts)
+    error = text(table_at(data, "error"), "name") or ("Error" if data.get("error") else "")
+    completed = number(time, "completed")
+    if role == "assistant":
+        ended = completed or error or text(data, "finish")
+        is_open = not ended or any(part.type == "tool" and part.status not in _ENDED for part in ordered)
+    else:
+        is_open = not ordered
+    words = [(part.id, part.type, part.status, text(part.data, "text")) for part in ordered]
+    essence = ("~" if is_open else "") + digest((role, error, words))
+    return Message(row_id, role, number(time, "created"), completed, error, is_open, essence, data, ordered)
 
 
 class Session(Value, frozen=True):
@@ -148,7 +137,7 @@ def _time_of(row_id: str) -> int | None:
 
 def messages_of(rows: Iterable[tuple[str, Json]], parts: dict[str, list[Part]]) -> tuple[Message, ...]:
     """Messages with the parts that belong to them."""
-    return in_order(Message(key, data, parts_in_order(key, parts.get(key, ()))) for key, data in rows)
+    return in_order(message_of(key, data, parts.get(key, ())) for key, data in rows)
 
 
 def tokens_of(table: Json) -> tuple[int, int, int, int, int]:

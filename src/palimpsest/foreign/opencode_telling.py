@@ -129,7 +129,7 @@ class _Telling:
         """How many messages are as they were told."""
         same = 0
         for message, block in zip(self.session.messages, old, strict=False):
-            if message.id != block.id or message.essence() != block.essence:
+            if message.id != block.id or message.essence != block.essence:
                 break
             same += 1
         return same
@@ -141,7 +141,7 @@ class _Telling:
                 notes[note.place].append(note)
         for place, message in enumerate(self.session.messages[same:], same):
             yield from self._asides(notes[place])
-            block = Block(message.id, message.essence(), self._times(message), digest(message.data), self.last)
+            block = Block(message.id, message.essence, self._times(message), digest(message.data), self.last)
             for told in course.facts(message, _suffix(message, block.times)):
                 self.last = told.key
                 yield told
@@ -153,7 +153,7 @@ class _Telling:
         gone = self.gone.pop(message.id, None)
         if gone is None:
             return 0
-        renamed = gone.essence.startswith("~") and gone.essence != message.essence()
+        renamed = gone.essence.startswith("~") and gone.essence != message.essence
         return gone.times + (not renamed)
 
     def _due(self, note: _Note, same: int, *, branched: bool) -> bool:
@@ -254,7 +254,7 @@ class _Telling:
 
 def _suffix(message: Message, times: int) -> str:
     """Marks a second telling of a message, and one of a message that was not whole."""
-    return (message.essence() if message.is_open() else "") + (f"~{times}" if times else "")
+    return (message.essence if message.open else "") + (f"~{times}" if times else "")
 
 
 def _after(told: Told, key: str) -> Told:
