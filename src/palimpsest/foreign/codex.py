@@ -69,7 +69,10 @@ def _source(path: Path) -> Source | BadLine | None:
             return Source(NAME, str(path), start.thread, changed(path) + live, start.parent)
         if not path.name.startswith("rollout-"):
             return None
-        return BadLine(str(path), "the file is empty" if not path.stat().st_size else "this is not a rollout")
+        if _is_fresh(path):
+            # Its first line is still to come.
+            return None
+        return BadLine(str(path), "this is not a rollout" if path.stat().st_size else "the file is empty")
     except OSError as error:
         return BadLine(str(path), reason(error))
     except BadInput as error:
@@ -100,18 +103,18 @@ class _Reading:
             self._take(number_, data, first=first)
             first = first and not data.strip()
             everything = stop in self._cuts
-            told = rollout.pop(everything=everything)
+            told = rollout.telling.pop(everything=everything)
             if stop > self._reached:
                 yield from told
                 yield from self._bad
             self._bad = []
         if stop < self._reached:
             # The file is shorter than it was: another one stands in its place, and what is known of it is passed over by its keys.
-            yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.blobs, None).told()
+            yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
             return
-        growing = rollout.in_turn and (fresh or time.time() * 1000 - rollout.at < _YOUNG)
+        growing = rollout.waits and (fresh or time.time() * 1000 - rollout.telling.at < _YOUNG)
         if not growing:
-            told = rollout.pop(everything=True)
+            told = rollout.telling.pop(everything=True)
             if told:
                 self._cuts = (*self._cuts, stop)
             yield from told
@@ -136,7 +139,7 @@ class _Reading:
         if history:
             for base in reversed(self._bases(history)):
                 self._read_lines(*base)
-            self._rollout.base = ""
+            self._rollout.telling.base = ""
 
     def _bases(self, history: Json) -> list[tuple[Path, int]]:
         found: list[tuple[Path, int]] = []
@@ -152,7 +155,7 @@ class _Reading:
         return found
 
     def _read_lines(self, path: Path, end: int) -> None:
-        self._rollout.base = f"{path.name}:"
+        self._rollout.telling.base = f"{path.name}:"
         for number_, _, data in lines_of(path):
             line, table = _parsed(data.strip())
             if table is None:
@@ -162,12 +165,12 @@ class _Reading:
                 break
             if number_:
                 self._rollout.take(number_, line, table)
-        self._rollout.close()
+        self._rollout.telling.close()
 
     def _title(self) -> Iterator[Told]:
         named = name_of(self._thread, self._path)
         if named is not None:
-            at = milliseconds(named.updated_at) or self._rollout.at
+            at = milliseconds(named.updated_at) or self._rollout.telling.at
             yield Told(Titled(named.thread_name, by=NAME), at, f"name:{named.updated_at}:{named.thread_name}")
 
 

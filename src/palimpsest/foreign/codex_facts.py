@@ -55,9 +55,15 @@ class Reply(Fact):
         self.parts: list[Content] = []
         self.usage: Usage | None = None
         self.message = ""
-        self.settled = False
+        # Whether the turn had a reply before this one.
+        self.settled = self.late = False
         self.purpose = "turn"
         self.following: list[Fact] = []
+
+    @property
+    def said(self) -> str:
+        """The words of the reply."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     def told(self, blobs: Blobs) -> Iterator[Told]:
         """The call, the reply, and what came back for it."""

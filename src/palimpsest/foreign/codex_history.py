@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from palimpsest.core.bound import middle_cut
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
+from palimpsest.core.errors import BadEdit
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
 from palimpsest.foreign.transcript import Desk
 
@@ -150,4 +151,7 @@ def _edit(folding: Folding, desk: Desk) -> Edit:
 
 
 def _id(shown: Shown, desk: Desk) -> str:
-    return desk.ids(shown.key)[shown.number]
+    ids = desk.ids(shown.key)
+    if shown.number >= len(ids):
+        raise BadEdit(f"piece {shown.number} of line {shown.key} was not taken over")
+    return ids[shown.number]

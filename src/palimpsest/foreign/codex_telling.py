@@ -1,0 +1,110 @@
+"""Facts of a rollout on their way out: one is open at a time, and what is told is told in order."""
+
+from palimpsest.core.events import Body, ForeignNoted
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.codex_facts import Aside, Fact, Reply
+from palimpsest.foreign.codex_meta import NAME, Opening
+from palimpsest.foreign.transcript import Told
+
+# Lines after which a session is opened even if no model has been named yet.
+_WAIT = 40
+
+
+class Telling:
+    """What was read and is not told yet. `line` is the line that is being read, and `at` its time."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self.blobs = blobs
+        # Lines of a rollout that this one goes on from are read, not kept; their keys begin with its name.
+        self.base = ""
+        self.line = (0, b"")
+        self.at = 0
+        self.model = ""
+        # When the request left that the next reply answers.
+        self.asked = 0
+        self.last = ""
+        self.open: Fact | None = None
+        self.opening: Opening | None = None
+        self._out: list[Told] = []
+
+    def pop(self, *, everything: bool = False) -> list[Told]:
+        """What can be told now, once; or everything, whether later lines could add to it or not."""
+        if everything:
+            self.close()
+        elif self.opening is not None and self.line[0] < _WAIT and not self.model:
+            return []
+        self._begin()
+        told, self._out = self._out, []
+        return told
+
+    def _begin(self) -> None:
+        if self.opening is not None:
+            self._out[:0] = self.opening.told(self.model, self.blobs)
+            self.opening = None
+
+    def key(self, end: str = "") -> str:
+        """The key of a fact that begins with this line."""
+        return f"{self.base}{self.line[0]}{end}"
+
+    def note(self) -> None:
+        """The line means nothing to a model: it goes with the open fact, or stands alone."""
+        if self.base:
+            return
+        if self.open is not None:
+            self.open.lines.append(self.line)
+        else:
+            self.tell(ForeignNoted(NAME))
+
+    def tell(self, body: Body, *, after: str = "", end: str = "", line: bool = True) -> None:
+        """A fact of this line alone, told after what is open."""
+        fact = Fact(self.key(end), self.at, body)
+        fact.after = after
+        if line and not self.base:
+            fact.lines.append(self.line)
+        if isinstance(self.open, Reply):
+            self.open.following.append(fact)
+        else:
+            self.close()
+            self._say(fact)
+
+    def _say(self, fact: Fact) -> None:
+        told = list(fact.told(self.blobs))
+        self._out.extend(told)
+        if told:
+            self.last = told[-1].key
+
+    def start(self, fact: Fact) -> None:
+        """A fact begins, so the one before is whole."""
+        self.close()
+        self.open = fact
+        if not self.base:
+            fact.lines.append(self.line)
+
+    def close(self) -> None:
+        """Tell what is open."""
+        fact, self.open = self.open, None
+        if isinstance(fact, Reply) and not fact.parts:
+            self._unsaid(fact)
+        elif fact is not None:
+            self._say(fact)
+
+    def _unsaid(self, reply: Reply) -> None:
+        """A reply of which no item came: its lines mean nothing, but its tokens count."""
+        if reply.usage is not None:
+            fact: Fact = Aside(reply.key, reply.at, reply.model, reply.usage)
+        else:
+            fact = Fact(reply.key, reply.at, ForeignNoted(NAME))
+        fact.lines = reply.lines
+        if fact.lines or reply.usage is not None:
+            self._say(fact)
+        for each in reply.following:
+            self._say(each)
+
+    def reply(self) -> Reply:
+        """The reply that the line belongs to: the open one, unless it is settled."""
+        if isinstance(self.open, Reply) and not self.open.settled:
+            return self.open
+        reply = Reply(self.key(), self.at, self.asked or self.at, self.model)
+        self.close()
+        self.open = reply
+        return reply
