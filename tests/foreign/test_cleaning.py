@@ -1,4 +1,5 @@
 import json
+import re
 
 from hostile import texts
 from hypothesis import given
@@ -71,3 +72,12 @@ def test_a_cleaned_line_is_json_without_the_secret_and_cleaning_again_changes_no
 def test_a_text_that_is_json_stays_json(value: object) -> None:
     text = json.dumps({"a": value})
     assert set(json.loads(clean_text(text, redact))) == {"a"}
+
+
+@given(st.sampled_from(["\n", "\t", "\r", "\f", "\b", '"', "/", "\\", ">", "é", "\\\\", " "]), st.booleans(), st.booleans())
+def test_a_secret_is_found_behind_every_kind_of_escape(before: str, ascii_only: bool, nested: bool) -> None:
+    text = f"a{before}{KEY}{before}b"
+    value = json.dumps({"cmd": json.dumps({"secret": "hunter2-hunter2", "text": text})}) if nested else text
+    line = json.dumps({"text": value}, ensure_ascii=ascii_only).encode()
+    assert not {KEY, "hunter2-hunter2"} & set(re.findall(r"[\w-]+", clean_line(line, redact).decode()))
+    assert KEY.encode() not in clean_line(line.replace(b"/", b"\\/").replace(b">", b"\\u003e"), redact)

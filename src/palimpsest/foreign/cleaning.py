@@ -17,6 +17,10 @@ Clean: TypeAlias = Callable[[str], str]
 _SEALED = frozenset({"signature", "encrypted_content"})
 _TELLING_NAME = re.compile(r"(?i)key|token|secret|passw|passphrase|credential|authorization")
 
+# JSON may stand in a text of JSON, and so on: escapes of escapes.
+_ESCAPED = re.compile(r"\\+([nrtfb\"'/])")
+_MEANT = {"n": "\n", "r": "\r", "t": "\t", "f": " ", "b": " "}
+
 
 def as_is(text: str) -> str:
     """A text unchanged."""
@@ -61,6 +65,8 @@ def _clean_item(item: Item, clean: Clean) -> Item:
 
 def clean_line(line: bytes, clean: Clean) -> bytes:
     """A line of JSON with the secrets in its texts replaced; one that holds none keeps its bytes."""
+    if _free_of_secrets(line, clean):
+        return line
     try:
         value = json.loads(line)
     except ValueError:
@@ -70,6 +76,18 @@ def clean_line(line: bytes, clean: Clean) -> bytes:
         return line
     end = b"\n" if line.endswith(b"\n") else b""
     return _dumped(cleaned).encode("utf-8", "backslashreplace") + end
+
+
+def _free_of_secrets(line: bytes, clean: Clean) -> bool:
+    """Whether two looks at a whole line are enough, as it is written and as it is meant: many looks at its texts would see no more.
+
+    Where letters are written as numbers they are not.
+    """
+    if b"\\u" in line:
+        return False
+    text = line.decode("utf-8", "replace")
+    meant = _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1]), text)
+    return clean(text) == text and clean(meant) == meant
 
 
 def clean_text(text: str, clean: Clean) -> str:
