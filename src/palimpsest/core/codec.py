@@ -9,15 +9,19 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.errors import BadInput, BadLog, NewerFormat
 from palimpsest.core.events import Body, Event, Unknown
+from palimpsest.core.soundness import is_sound
 
 FORMAT = 1
 MAX_LINE = 64 * 1024 * 1024
+_ENVELOPE = 1024
+_SHORT = 512
 GENESIS = ""
 
 Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 # One entry per format that is no longer written: it turns a body of that format into one of the next.
 UPCASTERS: Mapping[int, Upcaster] = {}
 
+END = b"}\n"
 TAGS: frozenset[str] = frozenset(str(body.__struct_config__.tag) for body in get_args(Body))
 
 _encoder = msgspec.json.Encoder()
@@ -56,10 +60,14 @@ def encode_checked(body: Body) -> bytes:
     """The same, for what is about to be recorded: refused unless it can be read back."""
     try:
         data = encode_body(body)
-        if not isinstance(body, Unknown) or _tags.decode(data).type in TAGS:
+        # Reading back costs as much as writing, so that a long body is first looked at as it is.
+        short = len(data) < _SHORT
+        if (short or not is_sound(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
             _bodies.decode(data)
     except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
         raise BadInput(f"{type(body).__name__} cannot be recorded: {error}") from error
+    if len(data) > MAX_LINE - _ENVELOPE:
+        raise BadInput(f"{type(body).__name__} of {len(data):,} bytes is too long for a line; put its content into a blob")
     return data
 
 
@@ -79,7 +87,12 @@ def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, *, diges
     A `digest` marks the body as redacted: it is the digest of the body that stood there before.
     """
     redacted = b'"digest":"%s",' % digest.encode() if digest else b""
-    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":%s}\n' % (seq, parent, at, prev.encode(), redacted, body)
+    return b"".join((b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":' % (seq, parent, at, prev.encode(), redacted), body, END))
+
+
+def envelope(seq: int, parent: int, at: int, prev: str) -> bytes:
+    """What stands before the body on a line; after the body comes `END`."""
+    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s","body":' % (seq, parent, at, prev.encode())
 
 
 def body_bytes(line: bytes) -> bytes:

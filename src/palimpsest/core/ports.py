@@ -33,7 +33,7 @@ class Lines(Protocol):
         ...
 
     def append(self, line: bytes) -> int:
-        """Write one line with its newline, and say at which byte it begins."""
+        """Write one or more whole lines in one go, and say at which byte they begin."""
         ...
 
     def sync(self) -> None:

@@ -140,7 +140,7 @@ class Reader:
         for first, last in _runs(missing):
             for offset, chunk in self.lines.chunks(self.locate(first), self.locate(last + 1)):
                 self.scan(chunk, offset)
-        self._spans = {seq: self._spans[seq] for seq in seqs}
+        self._spans = {seq: self._spans.get(seq) or (self.locate(seq), self.locate(seq + 1)) for seq in seqs}
         return self._spans
 
     def scan(self, chunk: bytes, offset: int) -> None:

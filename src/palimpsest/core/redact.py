@@ -2,16 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import AnyStr, Final
 
 from palimpsest.core.items import Value
-from palimpsest.core.secret_classes import CLASSES, SecretClass
+from palimpsest.core.secret_classes import CLASSES, LONG, WORD, SecretClass
 
 _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 # A key whose end was cut off: what looks like its lines.
 _LINES: Final = re.compile(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
 _LONGEST_KEY: Final = 20_000
+# The starts of each class as bytes; none where one is not ASCII.
+_STARTS: Final = tuple(
+    (each, tuple(start.encode() for start in each.starts) if all(start.isascii() for start in each.starts) else ()) for each in CLASSES
+)
+_WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
+_LONG: Final = b"a" * LONG
+_BEFORE: Final = 8
 
 
 class Secret(Value, frozen=True, gc=False):
@@ -24,19 +31,39 @@ class Secret(Value, frozen=True, gc=False):
 
 def find_secrets(text: str) -> tuple[Secret, ...]:
     """All secrets in order; where two overlap they are one, of the class that is looked for first."""
-    # Bytes fold only ASCII letters, so that every place stays where it was.
-    folded = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    # One byte for each character, so that every place stays where it was; bytes are searched fast, and fold ASCII letters only.
+    plain = text.encode("ascii", "replace")
+    folded, words = plain.lower(), _long_words(plain)
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
-    for rank, secret_class in enumerate(CLASSES):
-        spans = _spans(secret_class, text, folded if secret_class.folded else text)
+    for rank, (secret_class, starts) in enumerate(_STARTS):
+        if not starts:
+            spans = _spans(secret_class, text, text, secret_class.starts)
+        elif not secret_class.run or any(start in words for start in starts):
+            spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)
+        else:
+            continue
         found += [(start, end, rank, secret_class.kind) for start, end in spans]
     return tuple(_merged(sorted(found)))
 
 
-def _spans(secret_class: SecretClass, text: str, searched: str) -> Iterator[tuple[int, int]]:
+def _long_words(plain: bytes) -> bytes:
+    """All long words with a little of what stands before them: most secrets can only be there, and that is little of a text."""
+    marked = plain.translate(_WORD)
+    words: list[bytes] = []
+    start = marked.find(_LONG)
+    while start >= 0:
+        end = marked.find(b" ", start + len(_LONG))
+        if end < 0:
+            end = len(marked)
+        words.append(plain[max(0, start - _BEFORE) : end])
+        start = marked.find(_LONG, end)
+    return b" ".join(words)
+
+
+def _spans(secret_class: SecretClass, text: str, searched: AnyStr, starts: tuple[AnyStr, ...]) -> Iterator[tuple[int, int]]:
     pattern = secret_class.pattern
     group = min(1, pattern.groups)
-    for opening in secret_class.starts:
+    for opening in starts:
         place = searched.find(opening)
         while place >= 0:
             match = pattern.match(text, place)

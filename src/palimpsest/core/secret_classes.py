@@ -5,23 +5,28 @@ from typing import Final
 
 from palimpsest.core.items import Value
 
+WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+LONG: Final = 15
+
 
 class SecretClass(Value, frozen=True):
     """A class of secrets: its pattern is tried only where one of the `starts` occurs; group 1 is the secret, else the whole match.
 
     A pattern reads each character a bounded number of times: its runs are bounded, or nothing that could fail follows them.
-    With `folded` the starts are compared without regard to the case of ASCII letters.
+    With `folded` the starts are compared without regard to the case of ASCII letters. With `run` a secret has fifteen letters, digits,
+    dashes or underscores in a row, and its start begins in that row or at most eight characters before it.
     """
 
     kind: str
     starts: tuple[str, ...]
     pattern: re.Pattern[str]
     folded: bool = False
+    run: bool = False
 
 
-def _alone(kind: str, starts: str, pattern: str, *, folded: bool = False) -> SecretClass:
+def _alone(kind: str, starts: str, pattern: str, *, folded: bool = False, run: bool = True) -> SecretClass:
     """A secret with no letter or digit directly before it."""
-    return SecretClass(kind, tuple(starts.split()), re.compile(rf"(?<![A-Za-z0-9]){pattern}"), folded)
+    return SecretClass(kind, tuple(starts.split()), re.compile(rf"(?<![A-Za-z0-9]){pattern}"), folded, run and not folded)
 
 
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -33,7 +38,7 @@ _VALUE: Final = r"((?:[^\s\"'`\\]|\\(?![\"'])){8,})"
 
 _ASSIGNED: Final = SecretClass(
     "assignment",
-    ("key", "token", "secret", "password", "passwd", "passphrase", "credential"),
+    ("key", "token", "secret", "pass", "credential"),
     re.compile(
         rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
         rf"\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])\s{{0,20}}\\?[\"']?{_WORTH}{_VALUE}"
@@ -62,22 +67,22 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _alone("openrouter", "sk-or-", r"sk-or-[A-Za-z0-9_-]{16,}"),
     _alone("openai", "sk-", r"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,})"),
     _alone("stripe", "sk_live_ rk_live_ pk_live_ sk_test_ rk_test_ pk_test_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-    _alone("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,}={0,2}"),
+    _alone("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,}={0,2}", run=False),
     _alone("aws", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
     _alone("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{20,}"),
     _alone("github", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,}"),
     _alone("gitlab", "glpat- gldt- glrt- glcbt- glptt-", r"gl(?:pat|dt|rt|cbt|ptt)-[A-Za-z0-9_-]{20,}"),
     _alone("slack", "xox", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
     _alone("slack", "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
-    _alone("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})"),
+    _alone("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})", run=False),
     _alone("google", "AIza", rf"AIza[A-Za-z0-9_-]{{35}}{_END}"),
     _alone("google", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
     _alone("google", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
-    _alone("jwt", "eyJ", r"(?<![_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}"),
+    _alone("jwt", "eyJ", r"(?<![_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}", run=False),
     _alone("npm", "npm_", r"npm_[A-Za-z0-9]{36,}"),
     _alone("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
     _alone("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    _alone("azure", "AccountKey= SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})"),
+    _alone("azure", "AccountKey= SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})", run=False),
     SecretClass("azure", ("&sig=", "?sig="), re.compile(r"[?&]sig=([A-Za-z0-9%+/]{30,}={0,2})")),
     _alone("sendgrid", "SG.", r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"),
     _alone("twilio", "SK", rf"SK[0-9a-f]{{32}}{_END}"),
@@ -85,15 +90,15 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _alone("docker", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
     _alone("databricks", "dapi", rf"dapi[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
     _alone("shopify", "shpat_ shpca_ shppa_ shpss_", rf"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{{32}}{_END}"),
-    SecretClass("telegram", (":AA",), re.compile(rf"(?<=[0-9]{{8}}):(AA[A-Za-z0-9_-]{{33}}){_END}")),
-    _alone("discord", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{6,20}/([A-Za-z0-9_-]{40,})"),
+    SecretClass("telegram", (":AA",), re.compile(rf"(?<=[0-9]{{8}}):(AA[A-Za-z0-9_-]{{33}}){_END}"), run=True),
+    _alone("discord", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{6,20}/([A-Za-z0-9_-]{40,})", run=False),
     _alone("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
     _alone("xai", "xai-", r"xai-[A-Za-z0-9]{40,}"),
     _alone("replicate", "r8_", r"r8_[A-Za-z0-9]{30,}"),
     _alone("notion", "ntn_ secret_", r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
     _alone("linear", "lin_", r"lin_(?:api|oauth)_[A-Za-z0-9]{30,}"),
     _alone("vault", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
-    _alone("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}"),
+    _alone("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}", run=False),
     _alone("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _URL,
     _ASSIGNED,

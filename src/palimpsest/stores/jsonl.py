@@ -50,13 +50,11 @@ class JsonlLines:
         return self._size
 
     def append(self, line: bytes) -> int:
-        """Write one line in one call; on a full disk the file is as it was before."""
+        """Write one or more lines in one call; on a full disk the file is as it was before."""
         if self._lock is None:
             raise ReadOnly("this session was opened for reading", where=self.name)
         if self._broken:
             raise ReadOnly(f"this session takes no more events since the disk failed ({self._broken}); reopen it", where=self.name)
-        if len(line) > MAX_LINE:
-            raise BadInput(f"an event of {len(line):,} bytes is too long for a line; put its content into a blob", where=self.name)
         start = self._size
         try:
             written = os.write(self._file, line)
