@@ -191,3 +191,20 @@ def test_no_result_is_told_twice_when_a_session_grows_row_by_row(tmp_path: Path)
     log = home.log()
     results = [event.body.result.call_id for event in log.reader.run(0, log.tip) if isinstance(event.body, ToolReturned)]
     assert results == ["c0", "c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_whole_reply_takes_the_place_of_the_half_one_with_a_mark_or_without(tmp_path: Path, *, marked: bool) -> None:
+    talk, home = Talk(), Home()
+    talk.user("one")
+    started = talk.now + 10
+    talk.assistant("par", finish=None, time={"created": started})
+    half = talk.export(tmp_path).read_bytes()
+    home.take(talk.export(tmp_path))
+    talk.part(1, 0)["text"] = "partial no more"
+    talk.rows[1][0].update({"finish": "stop", "time": {"created": started, "completed": started + 50}})
+    home.take(talk.export(tmp_path), marked=marked)
+    assert words(home.log().view) == [("user", "one"), ("assistant", "partial no more")]
+    # An older copy brings nothing back.
+    (tmp_path / "export.json").write_bytes(half)
+    assert home.take(tmp_path / "export.json", marked=False).counts.events == 0

@@ -142,11 +142,17 @@ class _Telling:
         for place, message in enumerate(self.session.messages[same:], same):
             yield from self._asides(notes[place])
             block = Block(message.id, message.essence, self._times(message), digest(message.data), self.last)
-            for told in course.facts(message, _suffix(message, block.times)):
+            for number_of, told in enumerate(course.facts(message, _suffix(message, block.times))):
+                yield told if self.known is not None else self._unmarked(message, told, first=not number_of)
                 self.last = told.key
-                yield told
             self.blocks.append(block)
         yield from self._asides(notes[len(self.session.messages)])
+
+    def _unmarked(self, message: Message, told: Told, *, first: bool) -> Told:
+        """Without a mark a log may still hold a part of the session: a whole message replaces what was told of it when it was open."""
+        if message.open:
+            return msgspec.structs.replace(told, body=_unless_whole(message.id, told.body))
+        return _after(told, self.last) if first else told
 
     def _times(self, message: Message) -> int:
         """How often a message was told before under the name that it has now."""
@@ -226,7 +232,7 @@ class _Telling:
         if not wanted and (not told_before or moved):
             return
         self.reverts += 1
-        key = f"{self.session.id}#revert{self.reverts}"
+        key = f"{self.session.id}#revert{self.reverts} {wanted}".rstrip()
         noted = Told(ForeignNoted(FORMAT, (self.session.id,)), at, key, self.last, raw(revert or None))
         if not wanted:
             self.last = key
@@ -259,6 +265,15 @@ def _suffix(message: Message, times: int) -> str:
 
 def _after(told: Told, key: str) -> Told:
     return msgspec.structs.replace(told, after=key)
+
+
+def _unless_whole(key: str, body: Body | Made) -> Made:
+    def made(desk: Desk) -> Body | None:
+        if desk.ids(key):
+            return None
+        return body if isinstance(body, Value) else body(desk)
+
+    return made
 
 
 def _clear(course: Course, message: Message, part: Part) -> Made:
