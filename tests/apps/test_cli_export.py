@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import Raw
 from pal_runs import SMALL, Pal, edited, long, small
 
-from palimpsest.core.events import UserSaid
+from palimpsest.apps.cli.exporting import FORMS
+from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock
@@ -262,3 +264,38 @@ def test_lines_for_other_agents_stay_json_without_their_secrets(pal: Pal, form: 
     assert sum(one != other for one, other in zip(exact, cleaned, strict=True)) >= 1
     assert all(isinstance(json.loads(line), dict) for line in cleaned)
     assert (KEY in "".join(exact), KEY in "".join(cleaned)) == (True, False)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_session_in_which_nothing_happened_and_a_fork_can_be_written_too(pal: Pal, form: str) -> None:
+    small(pal.home)
+    fork = pal("fork", SMALL, "--at", "8").stdout.strip()
+    with Log.create(pal.home.shelf, SessionOpened("empty"), FixedClock(1_932_800_400_000, 1_000)) as log:
+        log.sync()
+
+    assert (pal("export", "empty", "--to", form).exit_code, pal.json("export", "empty", "--to", form)["events"]) == (0, 1)
+    forked = pal("export", fork, "--to", form)
+    assert (forked.exit_code, "ten seconds" in forked.stdout, "30 秒" in forked.stdout) == (0, True, False)
+
+
+def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", "codex", "--install")
+    pal(*words, **_homes(tmp_path))
+    (path,) = (tmp_path / "codex").rglob("*.jsonl")
+    moved = path.with_name(path.name.replace("T09-00-00", "T09-00-01"))
+    path.rename(moved)
+
+    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file is there already")
+
+
+@pytest.mark.parametrize(("form", "origin"), [("claude", "claude-code"), ("codex", "codex")])
+def test_no_id_leads_out_of_the_folder(pal: Pal, tmp_path: Path, form: str, origin: str) -> None:
+    foreign = Raw(msgspec.json.encode({"key": "../../../../evil"}))
+    opened = SessionOpened("sly", cwd="/a", origin=origin, meta={"id": "../../../../evil"}, foreign=foreign)
+    with Log.create(pal.home.shelf, opened, FixedClock(1_932_800_400_000, 1_000)) as log:
+        log.append(UserSaid((Text("hello"),)))
+    done = pal("export", "sly", "--to", form, "--install", **_homes(tmp_path))
+
+    assert done.exit_code == 0
+    assert [path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*evil*")] == [form]

@@ -1,9 +1,13 @@
 """Where Claude Code and Codex look for a session, and the command with which they go on from it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from glob import escape
 from pathlib import Path
 from shlex import quote
+
+import msgspec
+from msgspec import Struct
 
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
@@ -11,6 +15,9 @@ from palimpsest.foreign.claude_writer import claude_session
 from palimpsest.foreign.codex_writer import rollout_name, thread_id
 
 _NO_LETTER = re.compile(r"[^A-Za-z0-9]")
+# An id comes from a file that anybody may have written, and must not lead out of the folder.
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_PROPER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Place(Value, frozen=True):
@@ -20,16 +27,46 @@ class Place(Value, frozen=True):
     command: str
 
 
-def claude_place(log: Log, home: Path, environment: Mapping[str, str], folder: str) -> Place:
+class _Named(Struct):
+    sessionId: str = ""  # noqa: N815 - the name that the file has for it
+
+
+def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> Place:
     """Claude Code keeps the sessions of each folder that it was started in apart; `folder` is taken for a session that names none."""
-    root = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    cwd, session = log.opened.cwd or folder, claude_session(log)
-    path = root / "projects" / _NO_LETTER.sub("-", cwd) / f"{session}.jsonl"
+    projects = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+    cwd = log.opened.cwd or folder
+    project = projects / _NO_LETTER.sub("-", cwd)
+    session, _, agent = claude_session(log).partition(".")
+    if agent and _PROPER.fullmatch(session):
+        # A sub-agent is no session that one could resume; its file lies beside that of the session it worked for.
+        path = project / session / "subagents" / f"agent-{_UNSAFE.sub('-', agent)}.jsonl"
+    else:
+        # A file that was renamed has its true name in its lines.
+        session = claude_session(log)
+        session = session if _PROPER.fullmatch(session) else _session_in(lines) or _UNSAFE.sub("-", session)
+        path = _standing(projects, f"*/{session}.jsonl") or project / f"{session}.jsonl"
     return Place(str(path), f"cd {quote(cwd)} && claude --resume {quote(session)}")
 
 
-def codex_place(log: Log, home: Path, environment: Mapping[str, str], folder: str) -> Place:
+def codex_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> Place:
     """Codex keeps the sessions of each day apart."""
-    root = Path(environment.get("CODEX_HOME") or home / ".codex")
-    path = root / "sessions" / rollout_name(log)
-    return Place(str(path), f"cd {quote(log.opened.cwd or folder)} && codex resume {quote(thread_id(log))}")
+    sessions = Path(environment.get("CODEX_HOME") or home / ".codex") / "sessions"
+    thread = _UNSAFE.sub("-", thread_id(log))
+    path = _standing(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or sessions / rollout_name(log).replace(thread_id(log), thread)
+    return Place(str(path), f"cd {quote(log.opened.cwd or folder)} && codex resume {quote(thread)}")
+
+
+def _standing(folder: Path, pattern: str) -> Path | None:
+    """Where the session lies already, if it does; the same one must not lie in two places."""
+    return next(iter(sorted(folder.glob(pattern))), None)
+
+
+def _session_in(lines: Iterable[bytes]) -> str:
+    for line in lines:
+        try:
+            session = msgspec.json.decode(line, type=_Named).sessionId
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if _PROPER.fullmatch(session):
+            return session
+    return ""

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 
 import click
@@ -22,6 +23,8 @@ Examples:
   pal export last --to html --out session.html
   pal export last --to codex --install
   pal export last --to messages --pretty | less"""
+# Among so many lines one names the session.
+_OPENING = 100
 
 
 @click.command(epilog=_EXAMPLES)
@@ -65,8 +68,10 @@ def export(
         log = held.enter_context(open_log(found))
         events = count_of(path_of(log, at))
         told = held.enter_context(upto(log, found.shelf, at)) if form in AGENTS else log
-        place = _place(form, told)
         chunks = bytes_of(told, found, home.cards(), wanted)
+        first = list(islice(chunks, _OPENING))
+        place = _place(form, told, first)
+        chunks = chain(first, chunks)
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:
             _make_room(Path(place.path).parent)
@@ -96,12 +101,12 @@ def _check(form: str, *, out: str | None, install: bool, request: bool, full: bo
         raise click.UsageError("--full goes with --to markdown or html")
 
 
-def _place(form: str, log: Log) -> Place | None:
+def _place(form: str, log: Log, first: list[bytes]) -> Place | None:
     """Where the other program would look for it, if there is one."""
     if form not in AGENTS:
         return None
     find = claude_place if form == "claude" else codex_place
-    return find(log, Path.home(), os.environ, str(Path.cwd()))
+    return find(log, first, Path.home(), os.environ, str(Path.cwd()))
 
 
 def _make_room(folder: Path) -> None:
