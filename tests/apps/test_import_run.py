@@ -96,14 +96,16 @@ def test_secrets_are_counted_added_up_and_replaced_on_demand(tmp_path: Path) -> 
 
     kept = msgspec.json.decode((tmp_path / "home" / CURSORS).read_bytes())["seen"]
     assert [each["secrets"] for each in kept] == [{"aws": 1, "github": 1}]
-    assert redacted.rows[0].secrets == {}
+    assert redacted.secrets == {"tiny-a": {}}
     assert TOKEN.encode() not in (tmp_path / "other" / "sessions" / "tiny-a.jsonl").read_bytes()
 
 
 def test_a_dry_run_counts_what_would_be_new_and_writes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
 
-    assert bring(tmp_path / "home", path, dry=True).rows == [Row(str(path), "tiny", "tiny-a", Counts(5, 1, 1, 1), {"github": 1})]
+    dry = bring(tmp_path / "home", path, dry=True)
+    assert dry.rows == [Row(str(path), "tiny", "tiny-a", Counts(5, 1, 1, 1))]
+    assert dry.secrets == {"tiny-a": {"github": 1}}
     assert not (tmp_path / "home").exists()
 
     bring(tmp_path / "home", path)

@@ -2,13 +2,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.foreign.importing import foreign_of, import_session
-from palimpsest.foreign.secrets import Redacting, SearchedShelf, SecretCount, redacted, secrets_in
+from palimpsest.foreign.secrets import Redacting, count_secrets, lines_of, redacted
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -24,11 +27,10 @@ TALK: tuple[dict[str, Any], ...] = (
 
 
 def bring(form: Tiny | Redacting, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
-    shelf, count = MemoryShelf(), SecretCount()
-    import_session(form, source_of(path), SearchedShelf(shelf, count), blobs, FixedClock(BEGAN))
-    lines = shelf.open("tiny-a")
-    assert secrets_in(lines) == count.result()
-    return b"".join(chunk for _, chunk in lines.chunks()), count.result()
+    shelf = MemoryShelf()
+    import_session(form, source_of(path), shelf, blobs, FixedClock(BEGAN))
+    data = b"".join(chunk for _, chunk in shelf.open("tiny-a").chunks())
+    return data, count_secrets([data])
 
 
 def test_secrets_are_counted_by_class_each_once(tmp_path: Path) -> None:
@@ -95,3 +97,15 @@ def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
     body = redacted(UserSaid((Text("x"),), foreign=Raw(b'{"key":"k", "line":{"a":1}}')))
     assert foreign_of(body) is not None
     assert bytes(body.foreign) == b'{"key":"k", "line":{"a":1}}'
+
+
+@given(st.lists(st.binary(max_size=40_000).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=6), st.integers(0, 6))
+def test_lines_of_a_file_come_whole_and_none_is_missing(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], first: int) -> None:
+    path = tmp_path_factory.mktemp("log") / "a.jsonl"
+    path.write_bytes(b"".join(lines) + b"later\n")
+    start, stop = len(b"".join(lines[:first])), len(b"".join(lines))
+
+    found = list(lines_of(str(path), start, stop))
+
+    assert b"".join(found) == b"".join(lines[first:])
+    assert all(chunk.endswith(b"\n") for chunk in found)

@@ -37,6 +37,8 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
         if not starts:
+            if not any(start[0] in text for start in secret_class.starts):
+                continue
             spans = _spans(secret_class, text, text, secret_class.starts)
         elif not secret_class.run or any(start in words for start in starts):
             spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)

@@ -16,7 +16,7 @@ VERSION = 1
 class Seen(Value, frozen=True):
     """A source as the last import left it: what it was like, the log it went to, up to which event, and where reading stopped.
 
-    `secrets` counts by class what it brought into the log.
+    `secrets` counts by class what was found in the log, of which `searched` bytes were looked at so far.
     """
 
     format: str
@@ -27,6 +27,7 @@ class Seen(Value, frozen=True):
     tip: int = -1
     mark: Mark | None = None
     secrets: dict[str, int] = {}
+    searched: int = 0
 
 
 class _File(Value, frozen=True):
@@ -54,10 +55,6 @@ class Cursors:
     def of(self, source: Source) -> Seen | None:
         """What was seen of a source."""
         return self._seen.get((source.format, source.path, source.session))
-
-    def knows(self, log: str) -> bool:
-        """Whether anything that was seen went to this log."""
-        return any(seen.log == log for seen in self._seen.values())
 
     def put(self, seen: Seen) -> None:
         """Remember a source as it was left."""

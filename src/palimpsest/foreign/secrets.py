@@ -1,7 +1,7 @@
-"""Secrets in what is imported: counted as the lines are written, or replaced before anything is."""
+"""Secrets in what is imported: counted in the log, or replaced before anything is written."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
@@ -11,97 +11,44 @@ from msgspec import Raw, Struct, structs
 
 from palimpsest.core.events import NULL, Body
 from palimpsest.core.items import Seal
-from palimpsest.core.ports import Blobs, Lines, Shelf
+from palimpsest.core.ports import Blobs
 from palimpsest.core.redact import find_secrets, redact
 from palimpsest.foreign.transcript import BadLine, Desk, Format, Mark, Source, Told
 
 Thing = TypeVar("Thing")
 
-# Lines are looked at together, for each look costs something however little there is to see.
-_ENOUGH = 32 * 1024
+_ENOUGH = 64 * 1024
 # Names by which parts find each other: they are no text, and a session falls apart when one changes.
 _NAMES = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
 
 
-class SecretCount:
-    """Counts secrets by class in lines of a log; one that occurs again in the same session is one."""
-
-    def __init__(self) -> None:
-        self._waiting: list[bytes] = []
-        self._size = 0
-        self._known: set[int] = set()
-        self._found: Counter[str] = Counter()
-
-    def add(self, lines: bytes) -> None:
-        """Look at some lines, now or with the next."""
-        self._waiting.append(lines)
-        self._size += len(lines)
-        if self._size >= _ENOUGH:
-            self._look()
-
-    def result(self) -> dict[str, int]:
-        """How many there are of each class that occurs."""
-        self._look()
-        return dict(sorted(self._found.items()))
-
-    def _look(self) -> None:
-        text = b"".join(self._waiting).decode("utf-8", "replace")
-        self._waiting.clear()
-        self._size = 0
-        # What a line break or a quote parts must stand apart here too.
-        for written, meant in (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"')):
-            text = text.replace(written, meant)
+def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
+    """How many secrets of each class stand in some lines of a log; one that occurs again is one."""
+    known: set[int] = set()
+    found: Counter[str] = Counter()
+    for chunk in chunks:
+        # What a line break or a tab parts must stand apart here too.
+        text = chunk.decode("utf-8", "replace").replace("\\n", "\n").replace("\\t", "\t")
         for secret in find_secrets(text):
             value = hash(text[secret.start : secret.end])
-            if value not in self._known:
-                self._known.add(value)
-                self._found[secret.kind] += 1
+            if value not in known:
+                known.add(value)
+                found[secret.kind] += 1
+    return dict(sorted(found.items()))
 
 
-class SearchedShelf:
-    """A shelf whose new lines are looked at for secrets on their way."""
-
-    def __init__(self, shelf: Shelf, count: SecretCount) -> None:
-        self._shelf = shelf
-        self._count = count
-
-    def create(self, session: str, first: bytes = b"") -> Lines:
-        """A log under a new id, held for writing."""
-        self._count.add(first)
-        return cast("Lines", _SearchedLines(self._shelf.create(session, first), self._count))
-
-    def open(self, session: str, *, write: bool = False) -> Lines:
-        """The log of a session."""
-        return cast("Lines", _SearchedLines(self._shelf.open(session, write=write), self._count))
-
-    def sessions(self) -> Sequence[str]:
-        """The ids of all sessions."""
-        return self._shelf.sessions()
-
-
-class _SearchedLines:
-    """Lines that pass everything on but look at what is appended."""
-
-    def __init__(self, lines: Lines, count: SecretCount) -> None:
-        self._lines = lines
-        self._count = count
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._lines, name)
-
-    def append(self, line: bytes) -> int:
-        """Write one line, then look at it."""
-        start = self._lines.append(line)
-        self._count.add(line)
-        return start
-
-
-def secrets_in(lines: Lines) -> dict[str, int]:
-    """The secrets of a log that is there already, by class."""
-    count = SecretCount()
-    for _, chunk in lines.chunks():
-        count.add(chunk)
-    return count.result()
+def lines_of(path: str, start: int, stop: int) -> Iterator[bytes]:
+    """The lines of a log file from one byte to another, some at a time: little enough to stay close to the processor."""
+    with Path(path).open("rb") as file:
+        file.seek(start)
+        while start < stop:
+            lines = file.read(min(_ENOUGH, stop - start))
+            if not lines:
+                return
+            if not lines.endswith(b"\n"):
+                lines += file.readline()
+            start += len(lines)
+            yield lines
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from types import FrameType
 from msgspec import Struct, structs
 
 from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.secret_search import Search, Span
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, Shelf
 from palimpsest.foreign.cursors import Cursors, Seen
 from palimpsest.foreign.importing import Counts, Imported, import_session, session_id
-from palimpsest.foreign.secrets import Redacting, SearchedShelf, SecretCount, secrets_in
+from palimpsest.foreign.secrets import Redacting, count_secrets
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
 from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
 
@@ -31,7 +32,6 @@ class Row(Struct, frozen=True):
     format: str
     session: str
     counts: Counts
-    secrets: Mapping[str, int] = {}
     bad: tuple[BadLine, ...] = ()
 
 
@@ -51,10 +51,16 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     skipped: list[BadLine] = field(default_factory=list)
     seen: int = 0
+    secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._search = Search()
+        self._looked_at: list[Source] = []
         self._cursors = Cursors.load(self.home.folder / CURSORS)
-        self._logs = set(self.home.shelf.sessions())
+        self._logs = {session: size for session, _, size, _ in self.home.shelf.stats()}
+        self._searched: dict[str, int] = {}
+        for seen in self._cursors.all():
+            self._searched[seen.log] = max(seen.searched, self._searched.get(seen.log, 0))
         self._saved = time.monotonic()
 
     def take(self, form: Format, source: Source) -> None:
@@ -63,15 +69,15 @@ class Run:
         seen = self._cursors.of(source) if session in self._logs else None
         if seen is not None and seen.changed and seen.changed == source.changed:
             self._add(Row(source.path, form.name, session, Counts()))
+            self._look_at(source, session)
             return
-        count = SecretCount()
         shelf, blobs = self._places(session)
         reader = _Watched(Redacting(form) if self.redact else form, self)
         try:
             imported = import_session(
                 reader,
                 source,
-                SearchedShelf(shelf, count),
+                shelf,
                 blobs,
                 self.home.clock,
                 mark=None if seen is None else seen.mark,
@@ -85,9 +91,11 @@ class Run:
         if imported.tip < 0:
             self._pass_over(source, imported)
             return
-        self._add(Row(source.path, form.name, session, imported.counts, count.result(), imported.bad))
-        if not (self.dry or self.stopped):
-            self._keep(source, imported, seen, count.result())
+        self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
+        if self.dry:
+            self.secrets[session] = count_secrets(chunk for _, chunk in shelf.open(session).chunks())
+        elif not self.stopped:
+            self._keep(source, imported, seen)
 
     def _places(self, session: str) -> tuple[Shelf, Blobs]:
         if not self.dry:
@@ -107,20 +115,35 @@ class Run:
         self.rows.append(row)
         self.tell(len(self.rows) + len(self.skipped), self.seen)
 
-    def _keep(self, source: Source, imported: Imported, seen: Seen | None, found: dict[str, int]) -> None:
-        if seen is not None:
-            found = {kind: seen.secrets.get(kind, 0) + found.get(kind, 0) for kind in sorted({*seen.secrets, *found})}
-        elif imported.session in self._logs and not self._cursors.knows(imported.session):
-            lines = self.home.shelf.open(imported.session)
-            try:
-                found = secrets_in(lines)
-            finally:
-                lines.close()
-        self._logs.add(imported.session)
-        kept = (source.format, source.path, source.session, imported.session, source.changed, imported.tip, imported.mark)
-        self._cursors.put(Seen(*kept, secrets=found))
+    def _keep(self, source: Source, imported: Imported, seen: Seen | None) -> None:
+        before = Seen(source.format, source.path, source.session, imported.session) if seen is None else seen
+        self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, mark=imported.mark))
+        self._logs[imported.session] = self.home.shelf.path_of(imported.session).stat().st_size
+        self._look_at(source, imported.session)
         if time.monotonic() - self._saved > _SAVE_EVERY:
             self.save()
+
+    def _look_at(self, source: Source, session: str) -> None:
+        """Have what is new in a log looked at for secrets, also what an interrupted import left."""
+        start, stop = self._searched.get(session, 0), self._logs[session]
+        if start < stop and not self.dry:
+            self._searched[session] = stop
+            self._looked_at.append(source)
+            self._search.add(Span(str(self.home.shelf.path_of(session)), start, stop))
+
+    def _finish(self) -> None:
+        """Wait until all that is new was looked at for secrets; whoever does not wait has it looked at next time."""
+        try:
+            results = self._search.results()
+        except KeyboardInterrupt:
+            self.stopped = True
+            return
+        for source, (span, found) in zip(self._looked_at, results, strict=True):
+            seen = self._cursors.of(source)
+            if seen is not None:
+                together = {kind: seen.secrets.get(kind, 0) + found.get(kind, 0) for kind in sorted({*seen.secrets, *found})}
+                self._cursors.put(structs.replace(seen, secrets=together, searched=span.stop))
+                self.secrets[seen.log] = found
 
     def save(self) -> None:
         """Keep what was seen, so that the next import begins here."""
@@ -139,8 +162,12 @@ class Run:
         earlier = signal.signal(signal.SIGINT, stop)
         try:
             yield
+            signal.signal(signal.SIGINT, earlier)
+            if not self.stopped:
+                self._finish()
         finally:
             signal.signal(signal.SIGINT, earlier)
+            self._search.stop()
             self.save()
 
 

@@ -1,0 +1,106 @@
+"""Looks for secrets in logs beside other work: in a process of its own when there is much to look at."""
+
+import subprocess
+import sys
+import tempfile
+from typing import IO
+
+import msgspec
+from msgspec import Struct
+
+from palimpsest.foreign.secrets import count_secrets, lines_of
+
+# What is searched in the time that a process takes to start.
+_MUCH = 4_000_000
+
+
+class Span(Struct, frozen=True, array_like=True):
+    """Bytes of a log file."""
+
+    path: str
+    start: int
+    stop: int
+
+
+class Search:
+    """Spans to look at, and what was found in each; a process that fails is no loss, for its part is then done here."""
+
+    def __init__(self, much: int = _MUCH) -> None:
+        self._much = much
+        self._spans: list[Span] = []
+        self._size = 0
+        self._answers: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, span: Span) -> None:
+        """Have some bytes looked at, now or later."""
+        self._spans.append(span)
+        self._size += span.stop - span.start
+        if self._process is not None:
+            self._send(span)
+        elif self._size >= self._much:
+            self._start()
+
+    def results(self) -> list[tuple[Span, dict[str, int]]]:
+        """All spans with their secrets by class, once everything was looked at."""
+        answers = self._received()
+        rest = self._spans[len(answers) :]
+        found = [*answers, *(search(span) for span in rest)]
+        return list(zip(self._spans, found, strict=True))
+
+    def stop(self) -> None:
+        """Nobody waits for it any more."""
+        if self._process is not None:
+            self._process.kill()
+            self._received()
+
+    def _start(self) -> None:
+        self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the answers are read
+        command = [sys.executable, "-m", __name__]
+        try:
+            # A session of its own: a Ctrl-C at the terminal is the business of whoever waits for it.
+            self._process = subprocess.Popen(  # noqa: S603 - this very Python, with a module of ours
+                command, stdin=subprocess.PIPE, stdout=self._answers, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError:
+            self._much = sys.maxsize
+            return
+        for span in self._spans:
+            self._send(span)
+
+    def _send(self, span: Span) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                self._process.stdin.write(msgspec.json.encode(span) + b"\n")
+                self._process.stdin.flush()
+            except OSError:
+                self._process.kill()
+
+    def _received(self) -> list[dict[str, int]]:
+        if self._process is None or self._answers is None:
+            return []
+        self._process.communicate()
+        self._process = None
+        with self._answers as answers:
+            answers.seek(0)
+            whole = [line for line in answers.read().splitlines(keepends=True) if line.endswith(b"\n")]
+        return [msgspec.json.decode(line, type=dict[str, int]) for line in whole]
+
+
+def search(span: Span) -> dict[str, int]:
+    """The secrets in some bytes of a log, by class."""
+    try:
+        return count_secrets(lines_of(span.path, span.start, span.stop))
+    except FileNotFoundError:
+        return {}
+
+
+def main() -> None:
+    """Answer spans from standard input, one line each."""
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(msgspec.json.encode(search(msgspec.json.decode(line, type=Span))) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
