@@ -163,6 +163,23 @@ def test_oc_45_a_database_that_logs_its_writes_is_read_without_leaving_a_file_be
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]
 
 
+def test_oc_45_what_a_writer_left_when_it_died_is_read_from_a_copy(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user("one")
+    path = talk.database(tmp_path)
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    talk.assistant("two")
+    talk.insert(writer)
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("opencode.db", "opencode.db-wal"):
+        (left / name).write_bytes((tmp_path / name).read_bytes())
+    writer.close()
+    assert words(view_of(left / "opencode.db")) == [("user", "one"), ("assistant", "two")]
+    assert sorted(each.name for each in left.iterdir()) == ["opencode.db", "opencode.db-wal"]
+
+
 def test_a_database_that_is_being_written_is_read_as_it_was_committed(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")

@@ -1,9 +1,11 @@
 """OpenCode's database, opened for reading only: sessions, messages, parts and things to do, and no other table."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -58,12 +60,22 @@ def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine
 
 
 def look(path: Path, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
-    """What a look at the database brings. Without a log of writes beside it nobody writes, and reading leaves no trace at all."""
-    if not _logs_writes(path) or _log_of(path).exists():
+    """What a look at the database brings, without leaving a trace beside it."""
+    if not _logs_writes(path):
         return _once(path, "mode=ro", reading)
-    found = _once(path, "mode=ro&immutable=1", reading)
-    # Somebody began to write meanwhile: look again, now side by side with them.
-    return _once(path, "mode=ro", reading) if _log_of(path).exists() else found
+    if not _beside(path, "wal").exists():
+        found = _once(path, "mode=ro&immutable=1", reading)
+        if not _beside(path, "wal").exists():
+            return found
+        # Somebody began to write meanwhile: look again, now side by side with them.
+    if _beside(path, "shm").exists():
+        return _once(path, "mode=ro", reading)
+    # A writer died and left its log: reading that makes a file beside it, so a copy is read.
+    with TemporaryDirectory() as folder:
+        copied = Path(folder) / path.name
+        for each in (path, _beside(path, "wal")):
+            shutil.copyfile(each, copied.with_name(each.name))
+        return _once(copied, "mode=ro", reading)
 
 
 def _once(path: Path, how: str, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
@@ -80,8 +92,8 @@ def _logs_writes(path: Path) -> bool:
         return file.read(20)[18:] == b"\x02\x02"
 
 
-def _log_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _beside(path: Path, kind: str) -> Path:
+    return path.with_name(f"{path.name}-{kind}")
 
 
 def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
