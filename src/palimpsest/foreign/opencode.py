@@ -74,7 +74,7 @@ def _below(path: Path) -> Iterator[Source | BadLine]:
         storage = folder if folder.name == "storage" else folder / "storage"
         # A folder of the program holds much else: snapshots, logs, caches; its sessions are in these two places only.
         own = [folder / each for each in sorted(names) if each.startswith("opencode") and each.endswith(".db")]
-        if own or (storage / "session").is_dir():
+        if own or os.path.isdir(storage / "session"):  # noqa: PTH112  # what may not be looked at is passed over here
             folders.clear()
             yield from _once(chain(*map(_tried, own), opencode_files.sessions_in_tree(storage)))
             continue

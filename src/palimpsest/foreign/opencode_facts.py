@@ -112,7 +112,7 @@ def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
         yield Told(UserSaid(own, steering=at < course.busy_until), at, key + suffix, line=line)
         if after:
             yield Told(ContextStated(after), at, f"{key}#context{suffix}")
-    if not course.answered(message):
+    if any(part.type == "subtask" for part in message.parts) and not course.answered(message):
         yield from _subtasks(message, suffix)
 
 
@@ -164,9 +164,11 @@ def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
         yield from _snapshots(message.parts, message.completed, suffix)
         return
     brought: list[str] = []
+    since = message.created
     for number_of, step in enumerate(_steps(message.parts)):
-        for told in _step(course, message, step, number_of, suffix):
+        for told in _step(course, message, step, number_of, start=since, suffix=suffix):
             brought.append(told.key)
+            since = max(since, told.at)
             yield told
     if not message.error:
         return
@@ -185,9 +187,9 @@ def _steps(parts: Sequence[Part]) -> list[list[Part]]:
     return steps
 
 
-def _step(course: Course, message: Message, parts: Sequence[Part], place: int, suffix: str) -> Iterator[Told]:
+def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *, start: int, suffix: str) -> Iterator[Told]:
     model, key = model_of(message), f"{message.id}#{place}" if place else message.id
-    start, stop = _times(message, parts)
+    stop = _ended(message, parts)
     for part in parts:
         if part.type == "retry":
             error = table_at(part.data, "error")
@@ -217,11 +219,10 @@ def _reply_line(part: Part) -> Json:
     return line_of(part, "text") if part.type in {"text", "reasoning"} and text(part.data, "text") else line_of(part)
 
 
-def _times(message: Message, parts: Sequence[Part]) -> tuple[int, int]:
-    """When a request left and when its reply was whole, as far as the parts tell."""
+def _ended(message: Message, parts: Sequence[Part]) -> int:
+    """When a reply was whole, as far as its parts tell."""
     spans = [table_at(part.data, "time") if part.type != "tool" else {"end": table_at(part.state, "time").get("start")} for part in parts]
-    ends = [number(span, "end") for span in spans if number(span, "end")]
-    return message.created, max(ends, default=message.completed or message.created)
+    return max((end for span in spans if (end := number(span, "end"))), default=message.completed or message.created)
 
 
 def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[Told]:

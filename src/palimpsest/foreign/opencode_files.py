@@ -155,7 +155,12 @@ def sessions_in_tree(storage: Path) -> Iterator[Source | BadLine]:
             continue
         key = text(info, "id") or path.stem
         created = number(table_at(info, "time"), "created")
-        found.append((created, Source("opencode", str(path), key, _touched(storage, path, key), text(info, "parentID"))))
+        try:
+            touched = _touched(storage, path, key)
+        except OSError as error:
+            yield BadLine(str(path), f"its messages cannot be read: {error.strerror or error}")
+            continue
+        found.append((created, Source("opencode", str(path), key, touched, text(info, "parentID"))))
     yield from (source for _, source in sorted(found, key=lambda each: (each[0], each[1].session)))
 
 

@@ -19,7 +19,7 @@ from palimpsest.foreign.transcript import Desk, Made, Mark, Told
 from palimpsest.wire.lenient import number, table_at, text
 
 
-class Block(Value, frozen=True):
+class Block(Value, frozen=True, array_like=True):
     """A message that was told: what a model could see of it, how often, its row, and the last fact before it."""
 
     id: str
@@ -29,7 +29,7 @@ class Block(Value, frozen=True):
     before: str = ""
 
 
-class Aside(Value, frozen=True):
+class Aside(Value, frozen=True, array_like=True):
     """A fact beside the messages that was told: its value, how often, and how many messages were told before it."""
 
     value: str
