@@ -131,9 +131,8 @@ def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
     lines = [each.line for each in held]
     side = source.session.removeprefix(f"{source.parent}.") if source.parent else ""
     at = next((each.at for each in held if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
-    meta = {
-        name: found for name, key in (("version", "version"), ("branch", "gitBranch"), ("slug", "slug")) if (found := _first(lines, key))
-    }
+    known = (("version", "version"), ("branch", "gitBranch"))
+    meta = {name: found for name, key in known if (found := _first(lines, key))}
     opener = None
     if source.parent:
         opener = Place(session_id("claude", source.parent), 0)

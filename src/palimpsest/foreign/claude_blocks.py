@@ -12,11 +12,14 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.parts import blob_part
 from palimpsest.wire.lenient import Json, is_json, table_at, text
 from palimpsest.wire.twins import twin_of
+from palimpsest.wire.vocabulary import ANTHROPIC_BLOCKS
 
 # What stands in a kept line where the body has the content: no program writes a number there.
 HOLE = 0
 
 PROVIDER = "anthropic"
+# Blocks of the provider's own that may go back to it; of all others only a twin is ever shown.
+_OWN = ANTHROPIC_BLOCKS - {"text", "image", "document", "thinking", "tool_use", "tool_result"}
 
 
 def raw_of(value: object) -> Raw:
@@ -52,7 +55,7 @@ def _take(blocks: list[object], place: int, role: Role, model: str, blobs: Blobs
     if isinstance(block, str):
         return Text(block, role)
     data = block if is_json(block) else {"type": "unknown", "value": block}
-    return Opaque(PROVIDER, model, dumped(data), twin_of(data))
+    return Opaque(PROVIDER if model and data.get("type") in _OWN else "claude-code", model, dumped(data), twin_of(data))
 
 
 def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:

@@ -1,0 +1,291 @@
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from claude_session import Line, readable, written
+from corpus import corpus, golden
+from histories import new_log, steps, tell
+from hypothesis import given, settings
+from readings import Home, called, returned, said
+
+from palimpsest.core.edits import Fold, Keep, Mask, Put
+from palimpsest.core.events import (
+    Body,
+    ContextStated,
+    ModelReplied,
+    SessionOpened,
+    Statement,
+    Titled,
+    ToolReturned,
+    Usage,
+    UserSaid,
+    UserTyped,
+    ViewEdited,
+)
+from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.undo import rewind, undo
+from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.foreign.claude_writer import claude_session, write_claude
+from palimpsest.lab.generate import generate
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+
+CLAUDE = ClaudeFormat()
+FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
+COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "type", "uuid", "timestamp"}
+
+
+def lines_of(log: Log, blobs: MemoryBlobs | None = None) -> list[Line]:
+    return [json.loads(line) for line in write_claude(log, blobs or MemoryBlobs())]
+
+
+def log_with(*bodies: Body) -> Log:
+    log = Log.create(
+        MemoryShelf(), SessionOpened("s", cwd="/repo", model="gpt-5.5", meta={"branch": "main"}), FixedClock(1_700_000_000_000, 10)
+    )
+    for body in bodies:
+        log.append(body)
+    return log
+
+
+def chain_faults(lines: Iterable[Line]) -> list[str]:
+    """What is wrong with the chain of lines: every parent must stand before, and only roots and boundaries have none."""
+    seen: set[str] = set()
+    found = []
+    for number, line in enumerate(lines):
+        if "uuid" not in line:
+            continue
+        if line["uuid"] in seen:
+            found.append(f"{number}: told twice")
+        if line["parentUuid"] is not None and line["parentUuid"] not in seen:
+            found.append(f"{number}: the parent is missing")
+        if not line.keys() >= COMMON:
+            found.append(f"{number}: fields are missing")
+        seen.add(line["uuid"])
+    return found
+
+
+def paired(lines: Iterable[Line]) -> bool:
+    """Whether every result answers a call that stands before it, once."""
+    waiting: set[str] = set()
+    for line in lines:
+        content = line.get("message", {}).get("content")
+        for block in content if isinstance(content, list) else ():
+            if block["type"] == "tool_use":
+                waiting.add(block["id"])
+            elif block["type"] == "tool_result":
+                if block["tool_use_id"] not in waiting:
+                    return False
+                waiting.remove(block["tool_use_id"])
+    return True
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
+def test_every_line_of_an_imported_session_comes_back_as_it_was(path: Path) -> None:
+    home = Home()
+    session = home.take(CLAUDE, path)[0].session
+    log = Log.open(home.shelf, session, FixedClock())
+    assert lines_of(log, home.blobs) == readable(path)
+
+
+def test_an_imported_session_that_goes_on_here_is_chained_to_its_last_line() -> None:
+    (path,) = golden("claude/2.1.19/projects/*/2e03c507*.jsonl")
+    home = Home()
+    (done,) = home.take(CLAUDE, path)
+    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    log.append(UserSaid((Text("go on here"),)))
+    log.append(ModelReplied((Text("yes", "assistant"),), usage=Usage(5, output=2), model="claude-sonnet-4-5", message="msg_x"))
+    before, after = readable(path), lines_of(log, home.blobs)
+    assert after[: len(before)] == before
+    asked, answered = after[len(before) :]
+    assert asked["parentUuid"] == before[-1]["uuid"]
+    assert answered["parentUuid"] == asked["uuid"]
+    assert {asked["sessionId"], answered["sessionId"]} == {path.stem}
+    assert (asked["cwd"], asked["version"]) == ("/repo/project", "2.1.19")
+    assert chain_faults(after) == []
+
+
+def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() -> None:
+    log = log_with(
+        ContextStated((Statement("env", "branch: main"),), (Statement("base", "You are careful.", "system"),)),
+        UserSaid((Text("what is in a.py?"),)),
+        ModelReplied(
+            (
+                Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "c2ln")),
+                Thinking("sealed elsewhere", Seal("openai", "gpt-5.5", "x")),
+                Text("I look.", "assistant"),
+                ToolCall("call:1", "shell.run", "cat a.py", "free"),
+            ),
+            usage=Usage(10, 20, 30, 0, 4),
+            model="gpt-5.5",
+        ),
+        ToolReturned(ToolResult("call:1", (Text("x = 1"),), error=True)),
+        UserTyped((Text("later"),)),
+    )
+    stated, asked, thought, looked, used, answered, queued = lines_of(log)
+    assert (stated["message"]["content"], stated["isMeta"]) == ("branch: main", True)
+    assert asked["message"] == {"role": "user", "content": "what is in a.py?"}
+    assert asked["timestamp"] == "2023-11-14T22:13:20.020Z"
+    assert thought["message"]["content"] == [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]
+    assert looked["message"]["content"] == [{"type": "text", "text": "I look."}]
+    (block,) = used["message"]["content"]
+    assert (block["name"], block["input"]) == ("shell_run", {"input": "cat a.py"})
+    assert {line["message"]["id"] for line in (thought, looked, used)} == {thought["message"]["id"]}
+    assert used["message"]["stop_reason"] == "tool_use"
+    assert used["message"]["usage"]["cache_creation_input_tokens"] == 30
+    assert answered["message"]["content"] == [{"tool_use_id": block["id"], "type": "tool_result", "content": "x = 1", "is_error": True}]
+    assert answered["sourceToolAssistantUUID"] == used["uuid"]
+    assert (queued["type"], queued["operation"], queued["content"]) == ("queue-operation", "enqueue", "later")
+    lines = [stated, asked, thought, looked, used, answered]
+    assert [line["parentUuid"] for line in lines] == [None, *(line["uuid"] for line in lines[:-1])]
+    assert {line["sessionId"] for line in [*lines, queued]} == {claude_session(log)}
+    assert lines_of(log) == [*lines, queued]
+
+
+def test_a_call_without_a_result_is_answered_before_the_user_speaks_and_a_result_without_a_call_is_told_as_context() -> None:
+    log = log_with(
+        ModelReplied((ToolCall("c1", "bash", "{}"),)),
+        UserSaid((Text("stop"),)),
+        ToolReturned(ToolResult("c1", (Text("too late"),))),
+    )
+    called_line, interrupted, said_line, late = lines_of(log)
+    assert interrupted["message"]["content"][0]["tool_use_id"] == "c1"
+    assert interrupted["message"]["content"][0]["is_error"] is True
+    assert interrupted["sourceToolAssistantUUID"] == called_line["uuid"]
+    assert said_line["message"]["content"] == "stop"
+    assert (late["message"]["content"], late["isMeta"]) == ("too late", True)
+
+
+def test_pictures_come_back_from_their_blobs() -> None:
+    blobs = MemoryBlobs()
+    log = log_with(UserSaid((Text("see"), Image("image/png", blobs.put(b"\x89PNG")))))
+    (line,) = lines_of(log, blobs)
+    assert line["message"]["content"] == [
+        {"type": "text", "text": "see"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
+    ]
+
+
+def test_a_fold_becomes_a_boundary_a_summary_and_the_names_of_what_stays() -> None:
+    log = log_with(
+        UserSaid((Text("first"),)),
+        ModelReplied((Text("one", "assistant"),)),
+        UserSaid((Text("second"),)),
+    )
+    log.append(
+        ViewEdited((Fold("1.0", "2.0", (Put("summary", Text("before")),)),), "pal", moment="asked", tokens_before=90, tokens_after=9)
+    )
+    log.append(ModelReplied((Text("two", "assistant"),)))
+    first, _, second, mark, summed, two = lines_of(log)
+    assert (mark["parentUuid"], mark["logicalParentUuid"], mark["subtype"]) == (None, second["uuid"], "compact_boundary")
+    assert mark["compactMetadata"] == {
+        "trigger": "manual",
+        "preTokens": 90,
+        "postTokens": 9,
+        "preservedSegment": {"headUuid": second["uuid"], "anchorUuid": summed["uuid"], "tailUuid": second["uuid"]},
+        "preservedMessages": {"anchorUuid": summed["uuid"], "uuids": [second["uuid"]], "allUuids": [second["uuid"]]},
+    }
+    assert (summed["parentUuid"], summed["isCompactSummary"], summed["message"]["content"]) == (mark["uuid"], True, "before")
+    assert two["parentUuid"] == summed["uuid"]
+    assert first["parentUuid"] is None
+
+
+def test_an_edit_that_was_undone_is_not_written() -> None:
+    log = log_with(UserSaid((Text("first"),)), UserSaid((Text("second"),)))
+    edit = log.append(ViewEdited((Fold("1.0", "1.0", (Put("summary", Text("before")),)),), "pal"))
+    undo(log, edit.seq)
+    assert [line["message"]["content"] for line in lines_of(log)] == ["first", "second"]
+
+
+def test_a_masked_result_is_named_by_a_boundary_of_its_own() -> None:
+    log = log_with(
+        UserSaid((Text("go"),)),
+        ModelReplied((ToolCall("c1", "bash", "{}"),)),
+        ToolReturned(ToolResult("c1", (Text("long"),))),
+        ViewEdited((Mask(("3.0",), "[cleared]"),), "pal", tokens_before=100, tokens_after=40),
+        UserSaid((Text("next"),)),
+    )
+    mark = lines_of(log)[3]
+    assert mark["subtype"] == "microcompact_boundary"
+    assert (mark["microcompactMetadata"]["compactedToolIds"], mark["microcompactMetadata"]["tokensSaved"]) == (["c1"], 60)
+    assert lines_of(log)[4]["parentUuid"] == mark["uuid"]
+
+
+def test_a_branch_begins_at_the_line_that_it_goes_back_to() -> None:
+    log = log_with(UserSaid((Text("first"),)), ModelReplied((Text("one", "assistant"),)), UserSaid((Text("second"),)))
+    rewind(log, 2)
+    log.append(UserSaid((Text("second, better"),)))
+    first, one, second, better = lines_of(log)
+    assert (second["parentUuid"], better["parentUuid"]) == (one["uuid"], one["uuid"])
+    assert one["parentUuid"] == first["uuid"]
+
+
+def test_cc_66_exported_custom_titles_and_tags_lie_within_the_last_16_kb_after_every_compaction() -> None:
+    long = "words " * 4000
+    log = log_with(Titled("The shop", ("work", "py")), UserSaid((Text(long),)))
+    for number in range(3):
+        first, last = log.view.ids[0], log.view.ids[-1]
+        into = (Put("summary", Text(f"summary {number} " + long)), Keep(last))
+        log.append(ViewEdited((Fold(first, last, into),), "pal"))
+        log.append(UserSaid((Text(f"next {number} " + long),)))
+    data = b""
+    names = [b'{"type":"custom-title","customTitle":"The shop"', b'{"type":"tag","tag":"work"', b'{"type":"tag","tag":"py"']
+    compactions = 0
+    lines = list(write_claude(log, MemoryBlobs()))
+    for place, line in enumerate(lines):
+        data += line
+        if json.loads(line).get("isCompactSummary"):
+            compactions += 1
+            after = b"".join(lines[place + 1 : place + 4])
+            assert all(name in (data + after)[-16 * 1024 :] for name in names)
+    assert compactions == 3
+    assert all(name in data[-16 * 1024 :] for name in names)
+
+
+@pytest.mark.parametrize(("seed", "events", "fold_at"), [(1, 2500, 110_000), (2, 1200, 80_000), (3, 300, None)])
+def test_a_generated_session_written_and_read_again_keeps_messages_calls_results_and_the_view(
+    tmp_path: Path, seed: int, events: int, fold_at: int | None
+) -> None:
+    log = Log.create(MemoryShelf(), SessionOpened("made", cwd="/shop", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 1000))
+    for body in generate(seed, events, fold_at=fold_at):
+        log.append(body)
+    lines = lines_of(log)
+    assert chain_faults(lines) == []
+    assert paired(lines)
+    home = Home()
+    (done,) = home.take(CLAUDE, written(tmp_path, *lines, name=claude_session(log)))
+    ours, theirs = [event.body for event in log.events()], home.bodies(done.session)
+    assert said(theirs) == said(ours)
+    assert called(theirs) == called(ours)
+    answered = [body.result for body in ours if isinstance(body, ToolReturned)]
+    assert [body.result for body in theirs if isinstance(body, ToolReturned)] == [
+        ToolResult(each.call_id, each.parts, each.error) for each in answered
+    ]
+    spent = [body.usage.total for body in ours if isinstance(body, ModelReplied)]
+    assert [body.usage.total for body in theirs if isinstance(body, ModelReplied)] == spent
+    again = Log.open(home.shelf, done.session, FixedClock())
+    shows = {text_of(item.content) for item in log.view.items if item.kind in {"user", "result", "call"} and item.mask is None}
+    assert shows <= {text_of(item.content) for item in again.view.items}
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps)
+def test_any_history_is_written_as_one_chain_in_which_results_answer_calls(told: list[tuple[int, int, int]]) -> None:
+    log = tell(new_log(), told)
+    lines = lines_of(log)
+    assert chain_faults(lines) == []
+    # Lines are told by branches too: only along one branch does a call have one answer.
+    assert len({line["uuid"] for line in lines if "uuid" in line}) == len([line for line in lines if "uuid" in line])
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name != "subagents"][:6], ids=lambda path: path.stem[-24:])
+def test_a_fork_of_an_imported_session_gets_an_id_of_its_own(path: Path) -> None:
+    home = Home()
+    session = home.take(CLAUDE, path)[0].session
+    log = Log.open(home.shelf, session, FixedClock())
+    fork = log.fork(home.shelf, "forked")
+    lines = lines_of(fork, home.blobs)
+    assert {line["sessionId"] for line in lines if "sessionId" in line} == {claude_session(fork)}
+    assert claude_session(fork) != claude_session(log)
+    assert returned([event.body for event in fork.events()]) == returned([event.body for event in log.events()])
