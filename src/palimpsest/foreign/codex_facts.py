@@ -59,6 +59,16 @@ class Reply(Fact):
         self.settled = self.late = False
         self.purpose = "turn"
         self.following: list[Fact] = []
+        self.answered: set[str] = set()
+
+    @property
+    def finished(self) -> bool:
+        """Whether its tokens and all its results have come. Words alone may still turn out to be a summary."""
+        return (
+            self.usage is not None
+            and bool(self.answered)
+            and self.answered >= {part.call_id for part in self.parts if isinstance(part, ToolCall)}
+        )
 
     @property
     def said(self) -> str:

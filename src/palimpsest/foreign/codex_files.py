@@ -62,7 +62,7 @@ def opened(path: Path) -> _Bytes:
         except ImportError:
             continue
         return cast("_Bytes", module.open(str(path), "rb"))
-    raise BadInput("a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again", where=str(path))
+    raise BadInput("a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again")
 
 
 def lines_of(path: Path) -> Iterator[Line]:

@@ -127,13 +127,12 @@ class Rollout:
         self._replied = True
         if not self.telling.base:
             reply.lines.append(self.telling.line)
-        before = self.telling.last
         first = len(reply.parts)
         for piece in pieces:
             reply.parts.append(piece.content)
             if isinstance(piece.content, ToolCall):
                 self._calls[piece.content.call_id] = (piece.content.tool, patched(piece.content.args))
-        self._history.add(reply.key, pieces, before=before, first=first)
+        self._history.add(reply.key, pieces, first=first)
 
     def _take_result(self, pieces: tuple[Piece, ...]) -> None:
         result = pieces[0].content
@@ -141,32 +140,40 @@ class Rollout:
             return
         tool, paths = self._calls.get(result.call_id, ("", ()))
         fact = Fact(self.telling.key(), self.telling.at, returned_by(result, tool, paths), (result,))
-        if isinstance(self.telling.open, Reply) and self.telling.open.parts:
-            self.telling.open.settled = True
-            self.telling.open.following.append(fact)
+        reply = self.telling.open
+        if isinstance(reply, Reply) and reply.parts:
+            reply.settled = True
+            reply.following.append(fact)
+            reply.answered.add(result.call_id)
             if not self.telling.base:
                 fact.lines.append(self.telling.line)
         else:
-            self.telling.start(fact)
-        self._history.add(fact.key, pieces, before=self.telling.last)
+            self.telling.add(fact)
+        self._history.add(fact.key, pieces)
         self.telling.asked = self.telling.at
         if tool == "spawn_agent" and result.parts:
             found = found_json(text_of(result.parts[0]))
             self._tell_child(self._children.opened(text(found, "agent_id"), result.call_id, text(found, "nickname")))
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if isinstance(self.telling.open, Reply) and self.telling.open.finished:
+            self.telling.close()
 
     def _take_said(self, pieces: tuple[Piece, ...]) -> None:
         steering = self._in_turn and self._replied
         if steering:
             pieces = tuple(structs.replace(piece, kind="steering") for piece in pieces)
         contents = tuple(piece.content for piece in pieces)
-        self.telling.start(Fact(self.telling.key(), self.telling.at, said_by(pieces, steering=steering), contents))
-        self._history.add(self.telling.key(), pieces, boundary=True, before=self.telling.last)
+        before = self.telling.add(Fact(self.telling.key(), self.telling.at, said_by(pieces, steering=steering), contents))
+        self._history.add(self.telling.key(), pieces, boundary=True, before=before)
         self.telling.asked = self.telling.at
 
     def _take_context(self, pieces: tuple[Piece, ...]) -> None:
-        self.telling.start(Fact(self.telling.key(), self.telling.at, stated_by(pieces), tuple(piece.content for piece in pieces)))
+        contents = tuple(piece.content for piece in pieces)
+        before = self.telling.add(Fact(self.telling.key(), self.telling.at, stated_by(pieces), contents))
         pieces = tuple(structs.replace(piece, kind="context") for piece in pieces)
-        self._history.add(self.telling.key(), pieces, boundary=pieces[0].source.startswith("agent:"), before=self.telling.last)
+        self._history.add(self.telling.key(), pieces, boundary=pieces[0].source.startswith("agent:"), before=before)
         self.telling.asked = self.telling.at
         said = pieces[0].content
         if isinstance(said, Text) and said.text.lstrip().startswith("<subagent_notification>"):
@@ -220,6 +227,7 @@ class Rollout:
             reply.usage, reply.settled = used, True
             reply.message = text(payload, "response_id")
             self.telling.note()
+            self._close_if_finished()
         else:
             self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
 
@@ -245,6 +253,7 @@ class Rollout:
             self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
             return
         self.telling.note()
+        self._close_if_finished()
 
     def _take_started(self, payload: Json) -> None:
         self.telling.close()

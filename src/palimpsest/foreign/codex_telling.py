@@ -1,6 +1,7 @@
 """Facts of a rollout on their way out: one is open at a time, and what is told is told in order."""
 
-from palimpsest.core.events import Body, ForeignNoted
+from palimpsest.core.events import Body, ForeignNoted, UserSaid
+from palimpsest.core.items import Content
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_facts import Aside, Fact, Reply
 from palimpsest.foreign.codex_meta import NAME, Opening
@@ -23,6 +24,8 @@ class Telling:
         # When the request left that the next reply answers.
         self.asked = 0
         self.last = ""
+        # The newest words of the user, which lines for the screen repeat.
+        self.said: tuple[Content, ...] = ()
         self.open: Fact | None = None
         self.opening: Opening | None = None
         self._out: list[Told] = []
@@ -53,7 +56,7 @@ class Telling:
         if self.open is not None:
             self.open.lines.append(self.line)
         else:
-            self.tell(ForeignNoted(NAME))
+            self.add(Fact(self.key(), self.at, ForeignNoted(NAME), self.said))
 
     def tell(self, body: Body, *, after: str = "", end: str = "", line: bool = True) -> None:
         """A fact of this line alone, told after what is open."""
@@ -73,8 +76,19 @@ class Telling:
         if told:
             self.last = told[-1].key
 
+    def add(self, fact: Fact) -> str:
+        """A fact that this line tells whole; gives back the key of the one before it."""
+        self.close()
+        before = self.last
+        if not self.base:
+            fact.lines.append(self.line)
+        if isinstance(fact.body, UserSaid):
+            self.said = fact.contents
+        self._say(fact)
+        return before
+
     def start(self, fact: Fact) -> None:
-        """A fact begins, so the one before is whole."""
+        """A fact that later lines may add to, so the one before is whole."""
         self.close()
         self.open = fact
         if not self.base:
@@ -93,7 +107,7 @@ class Telling:
         if reply.usage is not None:
             fact: Fact = Aside(reply.key, reply.at, reply.model, reply.usage)
         else:
-            fact = Fact(reply.key, reply.at, ForeignNoted(NAME))
+            fact = Fact(reply.key, reply.at, ForeignNoted(NAME), self.said)
         fact.lines = reply.lines
         if fact.lines or reply.usage is not None:
             self._say(fact)

@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from palimpsest.core.events import Event, SessionOpened, TurnEnded, UserSaid
+from palimpsest.core.events import Event, ForeignNoted, SessionOpened, TurnEnded, UserSaid
 from palimpsest.core.items import Content
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
@@ -47,14 +47,18 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
     """A session that came from Codex: its own lines in their order, then what happened here since."""
     kept: dict[int, bytes] = {}
     since: list[Event] = []
-    in_turn = False
+    in_turn, said = False, UserSaid(())
     for event in log.reader.run(log.reader.first, log.tip):
         found = foreign_of(event.body)
         if found is None:
             since.append(event)
             continue
-        in_turn = isinstance(event.body, UserSaid) or (in_turn and not isinstance(event.body, TurnEnded))
-        kept.update(lines_back(found.line, partial(contents_of, event.body, partial(_content, log)), blobs))
+        if isinstance(event.body, UserSaid):
+            in_turn, said = True, event.body
+        in_turn = in_turn and not isinstance(event.body, TurnEnded)
+        # Lines that mean nothing to a model repeat the newest words of the user.
+        body = said if isinstance(event.body, ForeignNoted) else event.body
+        kept.update(lines_back(found.line, partial(contents_of, body, partial(_content, log)), blobs))
     for number in sorted(kept):
         yield kept[number] + b"\n"
     last = msgspec.json.decode(kept[max(kept)]) if kept else {}
