@@ -1,0 +1,197 @@
+"""Chats of aider, which it keeps as Markdown: one file for a project, and one session for each time it was started."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import (
+    Body,
+    FilesSnapshotted,
+    ForeignNoted,
+    ModelReplied,
+    SessionOpened,
+    Usage,
+    UserSaid,
+    UserTyped,
+    ViewEdited,
+)
+from palimpsest.core.items import Text, Value
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.aider_blocks import Block, blocks_in
+from palimpsest.foreign.documents import Growing
+from palimpsest.foreign.files import digest_of, files_below, head_of, reason, rest_of
+from palimpsest.foreign.parts import call_of, milliseconds
+from palimpsest.foreign.transcript import BadLine, Desk, Mark, Source, Told
+
+_LARGEST = 1 << 30
+_START = re.compile(rb"^# aider chat started at (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[ \t\r]*$", re.MULTILINE)
+_MODEL = re.compile(r"^(?:Main model|Models?): (\S+?),?(?: with|$)")
+_VERSION = re.compile(r"^Aider v(\S+)")
+_TOKENS = re.compile(r"^Tokens: ([\d.,]+k?M?) sent(?:, ([\d.,]+k?M?) cache write)?(?:, ([\d.,]+k?M?) cache hit)?, ([\d.,]+k?M?) received")
+_OLD_TOKENS = re.compile(r"^([\d,]+) prompt tokens, ([\d,]+) completion tokens")
+_COMMIT = re.compile(r"^Commit ([0-9a-f]{6,40}) ")
+_EDITED = re.compile(r"^(?:Applied edit to|Wrote) (.+)$")
+# Commands whose words go to the model; all others are for the program.
+_ASKING = ("/ask ", "/code ", "/architect ", "/context ", "/help ", "/ok")
+
+
+class _Section(Value, frozen=True):
+    """One run of aider: its name, when it was started, and the bytes that it wrote."""
+
+    session: str
+    at: int
+    start: int
+    data: bytes
+    last: bool
+
+
+class AiderFormat:
+    """aider: `.aider.chat.history.md` in the folder of a project."""
+
+    name = "aider"
+
+    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The history that the environment names; else aider keeps it in each project, so there is no one place for all."""
+        given = environment.get("AIDER_CHAT_HISTORY_FILE")
+        return (Path(given),) if given else (home / ".aider.chat.history.md",)
+
+    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+        """One session for each time that aider was started."""
+        for file in files_below(path, lambda name: name.endswith(".aider.chat.history.md")):
+            if isinstance(file, BadLine):
+                yield file
+                continue
+            try:
+                for section in _sections(file):
+                    yield Source(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
+            except OSError as error:
+                yield BadLine(str(file), reason(error))
+
+    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+        """What was said in a session, and what the program reported of it."""
+        path = Path(source.path)
+        section = next((each for each in _sections(path) if each.session == source.session), None)
+        if section is None:
+            yield BadLine(source.path, "this session is not in the file any more")
+            return
+        text = section.data.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            yield BadLine(source.path, f"the session of {section.session} holds bytes that are not UTF-8; they are shown as \ufffd")
+        blocks = blocks_in(text)
+        if section.last and blocks and blocks[-1].kind == "assistant":
+            # The tokens of a reply are reported after it: what nothing follows is still being written.
+            blocks = blocks[:-1]
+        whole: list[object] = [[block.kind, block.text] for block in blocks]
+        growing = Growing(mark)
+        start = growing.after(whole)
+        telling = _Telling(section, blocks)
+        if not start:
+            yield telling.opened(source, path)
+        for index in range(len(blocks)):
+            facts = list(telling.take(index))
+            if index >= start:
+                yield from facts
+        yield growing.mark(whole)
+
+
+def _sections(path: Path) -> Iterator[_Section]:
+    """The runs in a file; a line that is still being written is left out."""
+    head = head_of(path, 4096)
+    if not _START.search(head):
+        return
+    data = head_of(path, _LARGEST)
+    data = data[: data.rfind(b"\n") + 1]
+    found = list(_START.finditer(data))
+    seen: dict[str, int] = {}
+    for place, start in enumerate(found):
+        when = start[1].decode().replace(" ", "T")
+        seen[when] = seen.get(when, 0) + 1
+        more = f"-{seen[when]}" if seen[when] > 1 else ""
+        last = place + 1 == len(found)
+        stop = len(data) if last else found[place + 1].start()
+        name = f"{path.absolute().parent.name}-{when.replace(':', '-')}{more}"
+        yield _Section(name, milliseconds(when), start.start(), data[start.end() : stop], last)
+
+
+class _Telling:
+    """One pass over the blocks of a session."""
+
+    def __init__(self, section: _Section, blocks: list[Block]) -> None:
+        self._at = section.at
+        self._blocks = blocks
+        self._model = ""
+        self._edited: list[str] = []
+
+    def opened(self, source: Source, path: Path) -> Told:
+        """The session began: which version and model the program reported."""
+        lines = self._blocks[0].text.splitlines() if self._blocks and self._blocks[0].kind == "tool" else []
+        model = next((found[1] for line in lines if (found := _MODEL.match(line))), "")
+        version = next((found[1] for line in lines if (found := _VERSION.match(line))), "")
+        meta = {"version": version} if version else {}
+        return Told(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
+
+    def take(self, index: int) -> Iterator[Told]:
+        """The facts of one block."""
+        block, key = self._blocks[index], str(index)
+        match block.kind:
+            case "user":
+                typed = block.text.startswith(("/", "!")) and not block.text.startswith(_ASKING)
+                parts = (Text(block.text),)
+                yield Told(UserTyped(parts) if typed else UserSaid(parts), self._at, key)
+            case "assistant":
+                yield Told(call_of(self._model), self._at, f"{key}/call")
+                yield Told(
+                    ModelReplied((Text(block.text, "assistant"),), usage=self._usage(index), stop="end_turn", model=self._model),
+                    self._at,
+                    key,
+                )
+            case "tool":
+                yield from self._report(block, key)
+
+    def _report(self, block: Block, key: str) -> Iterator[Told]:
+        """What the program reported: commits, and that it forgot the chat; the rest means nothing to a model."""
+        bodies: list[Body] = []
+        cleared = False
+        for line in block.text.splitlines():
+            if model := _MODEL.match(line):
+                self._model = model[1]
+            elif edited := _EDITED.match(line):
+                self._edited.append(edited[1])
+            elif commit := _COMMIT.match(line):
+                bodies.append(FilesSnapshotted(commit[1], tuple(dict.fromkeys(self._edited))))
+                self._edited.clear()
+            cleared = cleared or "chat history cleared" in line
+        for place, body in enumerate(bodies):
+            yield Told(body, self._at, f"{key}/{place}")
+        if cleared:
+            yield Told(_forget, self._at, f"{key}/cleared")
+        yield Told(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
+
+    def _usage(self, index: int) -> Usage:
+        """The tokens of a reply, which are reported after it."""
+        for block in self._blocks[index + 1 :]:
+            if block.kind != "tool":
+                break
+            for line in block.text.splitlines():
+                if old := _OLD_TOKENS.match(line):
+                    return Usage(_count(old[1]), output=_count(old[2]))
+                if new := _TOKENS.match(line):
+                    sent, written, hit, received = (_count(each or "0") for each in new.groups())
+                    return Usage(max(0, sent - written - hit), hit, written, output=received)
+        return Usage()
+
+
+def _forget(desk: Desk) -> ViewEdited | None:
+    """The chat so far is shown to the model no more."""
+    ids = desk.view.ids
+    return ViewEdited((Mask(ids),), "aider", "the chat was cleared") if ids else None
+
+
+def _count(text: str) -> int:
+    """A number as the program rounds it: 950, 2.5k, 12k, 1.1M."""
+    scale = {"k": 1000, "M": 1_000_000}.get(text[-1:], 1)
+    try:
+        return round(float(text.rstrip("kM").replace(",", "")) * scale)
+    except ValueError:
+        return 0

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+from corpus import GOLDEN
+from readings import Home, check_repeat, faults, said, sources
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
+from palimpsest.core.items import Text, text_of
+from palimpsest.foreign.aider import AiderFormat
+from palimpsest.foreign.aider_blocks import Block, blocks_in
+
+FORM = AiderFormat()
+NEW, OLD = (GOLDEN / "aider" / name / ".aider.chat.history.md" for name in ("project", "old"))
+FIRST, SECOND = "aider-project-2026-05-04T10-00-00", "aider-project-2026-05-04T11-30-00"
+
+
+def replies(home: Home, session: str) -> list[ModelReplied]:
+    return [body for body in home.bodies(session) if isinstance(body, ModelReplied)]
+
+
+def test_0_86_1_tells_every_start_as_a_session_with_what_was_said() -> None:
+    home = check_repeat(FORM, NEW)
+    assert list(home.shelf.sessions()) == [FIRST, SECOND]
+    bodies = home.bodies(FIRST)
+    opened = bodies[0]
+    assert isinstance(opened, SessionOpened)
+    assert (opened.model, opened.meta) == ("claude-sonnet-4-5", {"version": "0.86.1"})
+    assert said(bodies) == ["Make the greeting polite.\n\nKeep it short.", "/ask Is it short enough?", "Thank you."]
+    assert [text_of(body.parts[0]) for body in bodies if isinstance(body, UserTyped)] == ["/add greet.py", "/clear"]
+    assert [body.usage for body in replies(home, FIRST)] == [
+        Usage(500, 900, 1100, output=120),
+        Usage(3000, output=10),
+        Usage(1000, output=4),
+    ]
+    assert [(body.snapshot, body.paths) for body in bodies if isinstance(body, FilesSnapshotted)] == [("1a2b3c4", ("greet.py",))]
+    assert said(home.bodies(SECOND)) == ["hello"]
+    assert faults(home, FIRST) == faults(home, SECOND) == []
+
+
+def test_0_86_1_keeps_quotes_and_headings_that_stand_in_a_reply() -> None:
+    home = Home()
+    home.take(FORM, NEW)
+    first = text_of(replies(home, FIRST)[0].parts[0])
+    assert first.startswith("I change one line:\n\ngreet.py\n```python\n")
+    assert '> print("good morning")\n#### print("bye")\n>>>>>>> REPLACE\n```\n\nThat is all.' in first
+
+
+def test_0_86_1_hides_the_chat_when_it_was_cleared() -> None:
+    home = Home()
+    home.take(FORM, NEW)
+    assert [body.edits for body in home.bodies(FIRST) if isinstance(body, ViewEdited)] == [(Mask(("4.0", "6.0", "9.0", "11.0")),)]
+
+
+def test_0_37_1_counts_its_tokens_in_older_words() -> None:
+    home = check_repeat(FORM, OLD)
+    (session,) = home.shelf.sessions()
+    assert said(home.bodies(session)) == ["The list is never emptied.\nPlease look."]
+    assert [(body.parts, body.usage) for body in replies(home, session)] == [((Text("I found it.", "assistant"),), Usage(1500, output=20))]
+
+
+def test_a_chat_that_grows_gives_the_same_logs(tmp_path: Path) -> None:
+    text = NEW.read_text(encoding="utf-8")
+    path = tmp_path / "project" / NEW.name
+    path.parent.mkdir()
+    whole = Home()
+    path.write_text(text, encoding="utf-8")
+    whole.take(FORM, path)
+    ends = [place for place in range(300, len(text)) if text.startswith(("\n\n####", "\n\n> Tokens"), place)]
+    assert len(ends) == 8
+    for end in ends:
+        grown = Home()
+        path.write_text(text[: end + 2], encoding="utf-8")
+        grown.take(FORM, path)
+        path.write_text(text, encoding="utf-8")
+        grown.take(FORM, path)
+        assert grown.logs() == whole.logs(), f"cut at {end}"
+
+
+def test_a_fence_that_is_never_closed_swallows_nobody() -> None:
+    tokens = "> Tokens: 1 sent, 1 received.  \n"
+    text = f"\n#### one  \n\n```\nopen\n\n{tokens}\n#### two  \n\n```\nclosed\n```\n\n{tokens}"
+    assert blocks_in(text) == [
+        Block("user", "one"),
+        Block("assistant", "```\nopen"),
+        Block("tool", "Tokens: 1 sent, 1 received."),
+        Block("user", "two"),
+        Block("assistant", "```\nclosed\n```"),
+        Block("tool", "Tokens: 1 sent, 1 received."),
+    ]
+
+
+def test_two_starts_in_one_second_are_two_sessions_and_bad_bytes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "p" / NEW.name
+    path.parent.mkdir()
+    start = b"\n# aider chat started at 2026-05-04 10:00:00\n\n"
+    path.write_bytes(start + b"#### one  \n\n" + start + b"#### two \xff  \n")
+    assert [source.session for source in sources(FORM, path)] == ["p-2026-05-04T10-00-00", "p-2026-05-04T10-00-00-2"]
+    home = Home()
+    first, second = home.take(FORM, path)
+    assert said(home.bodies(first.session)) == ["one"]
+    assert said(home.bodies(second.session)) == ["two \ufffd"]
+    assert [len(done.bad) for done in (first, second)] == [0, 1]
+
+
+def test_a_file_without_a_start_is_not_of_this_format(tmp_path: Path) -> None:
+    path = tmp_path / NEW.name
+    path.write_text("#### hello\n", encoding="utf-8")
+    assert sources(FORM, path) == []
