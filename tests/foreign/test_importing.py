@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tiny_format import BEGAN, MODEL, Tiny, reply, source_of, user, written
 
 from palimpsest.core.errors import BadLog, Locked, StoreError
 from palimpsest.core.events import (
+    Body,
     CallStarted,
     Event,
     Rewound,
@@ -16,13 +18,16 @@ from palimpsest.core.events import (
     TurnEnded,
     Usage,
     UserSaid,
+    ViewEdited,
 )
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, Shelf
+from palimpsest.core.project import pieces_of
 from palimpsest.core.verify import verify
-from palimpsest.foreign.importing import Counts, Foreign, Imported, foreign_of, import_session, key_of, session_id
+from palimpsest.foreign.importing import Counts, Foreign, Imported, _Recording, foreign_of, import_session, key_of, put_by, session_id
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
+from palimpsest.lab.generate import generate
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
 TALK = (
@@ -282,3 +287,30 @@ def test_ids_are_plain_names_that_stay_apart() -> None:
     odd = [session_id("aider", name) for name in ("a/b", "a_b", "a:b", "é" * 300, "é" * 301)]
     assert len(set(odd)) == 5
     assert all(len(name) <= 128 and name.isascii() for name in odd)
+
+
+@dataclass(frozen=True)
+class _Recounted(Tiny):
+    """Tells bodies that somebody made."""
+
+    bodies: tuple[Body, ...] = ()
+
+    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+        yield Told(SessionOpened(""), BEGAN, "open")
+        for number, body in enumerate(self.bodies):
+            yield Told(body, BEGAN, f"k{number}")
+
+
+def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
+    shelf = MemoryShelf()
+    bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
+    import_session(_Recounted(bodies=bodies), Source("tiny", "a.tiny", "a"), shelf, MemoryBlobs(), FixedClock())
+
+    desk = _Recording(shelf, "tiny-a", FixedClock())
+    desk.close()
+    found = {key_of(event.body): event for event in events(shelf)}
+    brought = {key: tuple(f"{event.seq}.{number}" for number in range(len(pieces_of(event.body)))) for key, event in found.items()}
+    edits = {key: put_by(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
+    assert {key: desk.ids(key) for key in found} == brought | edits
+    assert {"user_said", "model_replied", "tool_returned", "context_stated"} <= {str(type(each).__struct_config__.tag) for each in bodies}
+    assert desk.ids("never told") == ()

@@ -13,8 +13,10 @@ from palimpsest.core.events import (
     NULL,
     Body,
     CallStarted,
+    ContextStated,
     Event,
     ModelReplied,
+    Recalled,
     Rewound,
     SessionOpened,
     ToolReturned,
@@ -24,7 +26,6 @@ from palimpsest.core.events import (
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, Clock, Shelf
-from palimpsest.core.project import pieces_of
 from palimpsest.core.view import View
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
 from palimpsest.foreign.weighing import Weighing
@@ -121,6 +122,8 @@ class _Recording:
         self._session = session
         self._clock = clock
         self._seqs: dict[str, int] = {}
+        # How many items an event brought; an edit is kept, for its items are counted by what it puts.
+        self._brought: dict[int, int | ViewEdited] = {}
         self._key = ""
         # The newest event that was imported, and the tip of what was recorded here since, if anything was.
         self._last = self._own = -1
@@ -162,13 +165,11 @@ class _Recording:
         return self._written().view
 
     def ids(self, key: str) -> tuple[str, ...]:
-        seq = self._seqs.get(key)
-        if seq is None:
-            return ()
-        body = self._written().event(seq).body
-        if isinstance(body, ViewEdited):
-            return put_by(seq, body)
-        return tuple(f"{seq}.{number}" for number in range(len(pieces_of(body))))
+        seq = self._seqs.get(key, -1)
+        brought = self._brought.get(seq, 0)
+        if isinstance(brought, ViewEdited):
+            return put_by(seq, brought)
+        return tuple(f"{seq}.{number}" for number in range(brought))
 
     def take(self, told: Told) -> None:
         if told.key and told.key in self._seqs:
@@ -218,6 +219,9 @@ class _Recording:
         if key:
             self._seqs[key] = event.seq
             self._key = key
+            brought = event.body if isinstance(event.body, ViewEdited) else _pieces(event.body)
+            if brought:
+                self._brought[event.seq] = brought
 
     def _count(self, body: Body) -> None:
         counts = self._counts
@@ -266,6 +270,18 @@ class _At:
 
 def _marked(body: AnyBody, told: Told) -> AnyBody:
     return structs.replace(body, foreign=Raw(_encode(Foreign(told.key, told.line))))
+
+
+def _pieces(body: Body) -> int:
+    match body:
+        case UserSaid() | ModelReplied() | Recalled():
+            return len(body.parts)
+        case ToolReturned():
+            return 1
+        case ContextStated():
+            return len(body.head or ()) + len(body.items)
+        case _:
+            return 0
 
 
 def put_by(seq: int, body: ViewEdited) -> tuple[str, ...]:
