@@ -1,0 +1,40 @@
+"""All formats that can be read, in the order in which they are asked whether a file is theirs."""
+
+from pathlib import Path
+
+from palimpsest.core.errors import BadInput
+from palimpsest.foreign.aider import AiderFormat
+from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.foreign.codex import CodexFormat
+from palimpsest.foreign.copilot import CopilotFormat
+from palimpsest.foreign.gemini import GeminiFormat
+from palimpsest.foreign.opencode import OpencodeFormat
+from palimpsest.foreign.openhands import OpenhandsFormat
+from palimpsest.foreign.pi import PiFormat
+from palimpsest.foreign.swe_agent import SweAgentFormat
+from palimpsest.foreign.transcript import Format, Source
+
+FORMATS: tuple[Format, ...] = (
+    ClaudeFormat(),
+    CodexFormat(),
+    OpencodeFormat(),
+    CopilotFormat(),
+    SweAgentFormat(),
+    PiFormat(),
+    OpenhandsFormat(),
+    GeminiFormat(),
+    AiderFormat(),
+)
+
+
+def format_named(name: str) -> Format:
+    """The format that commands call so."""
+    found = next((form for form in FORMATS if form.name == name), None)
+    if found is None:
+        raise BadInput(f"no format is called {name!r}; known are {', '.join(form.name for form in FORMATS)}", where="format")
+    return found
+
+
+def formats_of(path: Path) -> tuple[Format, ...]:
+    """The formats that find a session in a file or below a folder."""
+    return tuple(form for form in FORMATS if any(isinstance(found, Source) for found in form.sources(path)))
