@@ -237,3 +237,12 @@ def test_oc_46_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_pa
     view = view_of(talk.database(tmp_path))
     assert words(view) == [("user", "one"), ("assistant", "first"), ("call", 'bash {"command":"bash"}'), ("result", "A")]
     assert check_request("chat", encode(view, card("openai-compatible/fm")).body) == ()
+
+
+def test_oc_46_going_back_to_a_part_that_is_gone_keeps_its_message(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user("one")
+    message = talk.assistant("first")
+    talk.user("two")
+    talk.info["revert"] = {"messageID": message, "partID": "prt_gone"}
+    assert words(view_of(talk.database(tmp_path))) == [("user", "one"), ("assistant", "first")]

@@ -331,6 +331,24 @@ def test_the_instructions_of_a_message_are_the_head(tmp_path: Path) -> None:
     assert sum(isinstance(body, ContextStated) for body in told(talk.database(tmp_path))) == 1
 
 
+def test_the_instructions_that_older_versions_kept_with_a_reply_are_the_head(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.assistant("a", system=["be brief", "be kind"])
+    talk.assistant("b", system=["be brief", "be kind"])
+    path = talk.database(tmp_path)
+    assert [item.content for item in view_of(path).head] == [Text("be brief", "system"), Text("be kind", "system")]
+    assert sum(isinstance(body, ContextStated) for body in told(path)) == 1
+
+
+def test_what_a_tool_printed_before_it_was_broken_off_is_what_the_model_saw(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.assistant(call("bash", status="error", error="aborted", metadata={"interrupted": True, "output": "half"}))
+    result = next(body.result for body in told(talk.database(tmp_path)) if isinstance(body, ToolReturned))
+    assert result == ToolResult("call-bash", (Text("half"),), error=True)
+
+
 def test_rows_can_be_written_back_from_body_and_line(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")

@@ -36,6 +36,7 @@ from palimpsest.foreign.opencode_parts import (
     returned,
     said_by_model,
     shown_file,
+    system_of,
     usage_of,
     wire_of,
 )
@@ -56,7 +57,7 @@ class Course:
     messages: Sequence[Message]
     suffixes: dict[str, str] = field(default_factory=dict)
     agent: str = ""
-    system: str = ""
+    system: tuple[str, ...] = ()
     busy_until: int = 0
     called: dict[str, str] = field(default_factory=dict)
 
@@ -70,6 +71,7 @@ class Course:
     def passed(self, message: Message, suffix: str) -> None:
         """Go on after a message that was told before."""
         self.suffixes[message.id] = suffix
+        self.system = system_of(message) or self.system
         if message.role == "assistant":
             self.busy_until = max(self.busy_until, message.completed)
             for part in message.parts:
@@ -77,7 +79,6 @@ class Course:
                     self.call_id(part)
         else:
             self.agent = text(message.data, "agent") or self.agent
-            self.system = text(message.data, "system") or self.system
 
     def call_id(self, part: Part) -> str:
         """The id of a call; some models use one again, and then the part's own id tells the calls apart."""
@@ -92,13 +93,11 @@ class Course:
 
 def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
     at, key = message.created, message.id
-    agent, system = text(message.data, "agent"), text(message.data, "system")
+    agent = text(message.data, "agent")
     if agent and agent != course.agent:
         yield Told(ModeChanged(agent, course.agent), at, f"{key}#mode{suffix}")
         course.agent = agent
-    if system and system != course.system:
-        yield Told(ContextStated(head=(Statement("opencode/system", system, "system"),)), at, f"{key}#system{suffix}")
-        course.system = system
+    yield from _head(course, message, suffix)
     before, own, after = _sorted(message, course.blobs)
     line = raw({"info": message.data, "parts": [_user_line(part) for part in message.parts]})
     if any(part.type == "compaction" for part in message.parts):
@@ -114,6 +113,15 @@ def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
             yield Told(ContextStated(after), at, f"{key}#context{suffix}")
     if any(part.type == "subtask" for part in message.parts) and not course.answered(message):
         yield from _subtasks(message, suffix)
+
+
+def _head(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+    system = system_of(message)
+    if system and system != course.system:
+        course.system = system
+        names = ("opencode/system", *(f"opencode/system/{place}" for place in range(1, len(system))))
+        head = tuple(Statement(name, said, "system") for name, said in zip(names, system, strict=True))
+        yield Told(ContextStated(head=head), message.created, f"{message.id}#system{suffix}")
 
 
 def _sorted(message: Message, blobs: Blobs) -> tuple[tuple[Statement, ...], tuple[Shown, ...], tuple[Statement, ...]]:
@@ -163,6 +171,7 @@ def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
         yield from fold_facts(course.messages, course.suffixes, message, suffix)
         yield from _snapshots(message.parts, message.completed, suffix)
         return
+    yield from _head(course, message, suffix)
     brought: list[str] = []
     since = message.created
     for number_of, step in enumerate(_steps(message.parts)):
@@ -265,7 +274,7 @@ def _failure(message: Message) -> Failed:
 
 def _stays(message: Message) -> bool:
     """A reply that failed is not sent again, unless the user broke it off when it had said something."""
-    return message.error == _ABORTED and any(part.type == "tool" or is_words(part) for part in message.parts)
+    return message.error == _ABORTED and any(part.type not in {"step-start", "reasoning"} for part in message.parts)
 
 
 def _dropped(keys: Sequence[str]) -> Made:

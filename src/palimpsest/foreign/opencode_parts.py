@@ -108,7 +108,9 @@ def returned(part: Part, call_id: str, blobs: Blobs) -> ToolReturned:
             parts = (Text(text(state, "output")), *(file for file in files if file is not None))
             result = ToolResult(call_id, parts)
         case "error":
-            result = ToolResult(call_id, (Text(text(state, "error") or "error"),), error=True)
+            # What a tool had printed when it was broken off is shown in place of the error.
+            printed = text(metadata, "output") if metadata.get("interrupted") is True else ""
+            result = ToolResult(call_id, (Text(printed or text(state, "error") or "error"),), error=True)
         case _:
             result = ToolResult(call_id, (Text(INTERRUPTED),), error=True)
     took = max(0, number(time, "end") - number(time, "start")) if number(time, "end") else 0
@@ -120,7 +122,7 @@ def returned(part: Part, call_id: str, blobs: Blobs) -> ToolReturned:
 
 def result_line(part: Part) -> Json:
     """A call less what its call and its result say."""
-    said = {"input"} | {"completed": {"output"}, "error": {"error"}}.get(part.status, set())
+    said = {"input", "output"} if part.status == "completed" else {"input"}
     state = {name: value for name, value in part.state.items() if name not in said}
     if number(table_at(state, "time"), "compacted") and part.status == "completed":
         # The time at which it was cleared came later, and is the time of the edit that says so.
@@ -147,6 +149,13 @@ def model_of(message: Message) -> str:
     """The model that a message names."""
     named = table_at(message.data, "model")
     return text(message.data, "modelID") or text(named, "modelID") or text(named, "id")
+
+
+def system_of(message: Message) -> tuple[str, ...]:
+    """The instructions that a message names: one text with a user's, several with a model's in older versions."""
+    given = message.data.get("system")
+    texts = given if isinstance(given, list) else [given]
+    return tuple(each for each in texts if isinstance(each, str) and each)
 
 
 def wire_of(message: Message) -> str:

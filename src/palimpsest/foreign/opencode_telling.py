@@ -245,9 +245,12 @@ class _Telling:
 
     def _boundary(self, course: Course, message: Message, part_id: str) -> tuple[str, list[Part]]:
         """The last fact that still counts, and the parts of its message that do not."""
-        block = next(block for block in self.blocks if block.id == message.id)
+        place = next(place for place, block in enumerate(self.blocks) if block.id == message.id)
+        block = self.blocks[place]
         ids = [part.id for part in message.parts]
-        if message.role != "assistant" or part_id not in ids:
+        if part_id and part_id not in ids:
+            return self.blocks[place + 1].before if place + 1 < len(self.blocks) else self.last, []
+        if message.role != "assistant" or not part_id:
             return block.before, []
         cut = ids.index(part_id)
         suffix = course.suffixes[message.id]
