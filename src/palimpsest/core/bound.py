@@ -15,7 +15,7 @@ OPENCODE_LINES = 2_000
 OPENCODE_BYTES = 51_200
 
 
-class Bounded(Value, frozen=True, gc=False):
+class Bounded(Value, frozen=True):
     """A text within its bound, and how much of the original is not in it; nothing when `cut` is 0."""
 
     text: str

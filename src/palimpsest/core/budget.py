@@ -12,7 +12,7 @@ Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
 CODEX_BASELINE = 12_000
 
 
-class Budget(Value, frozen=True, gc=False):
+class Budget(Value, frozen=True):
     """Levels of one model under one rule; a level that is `None` is never reached. `buffer` is the room kept free of items."""
 
     window: int

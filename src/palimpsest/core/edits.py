@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from palimpsest.core.items import Piece, Value
 
 
-class Keep(Value, frozen=True, tag="keep", gc=False):
+class Keep(Value, frozen=True, tag="keep"):
     """An item that stays verbatim: moved here, never copied."""
 
     id: str

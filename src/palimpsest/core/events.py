@@ -18,7 +18,7 @@ class Place(Value, frozen=True):
     link: str = ""
 
 
-class Usage(Value, frozen=True, gc=False):
+class Usage(Value, frozen=True):
     """Tokens of one call as the provider counted them; the three input parts never overlap."""
 
     input: int = 0
@@ -367,7 +367,7 @@ Body: TypeAlias = (
 )
 
 
-class Event(Struct, frozen=True, omit_defaults=True):
+class Event(Struct, frozen=True, omit_defaults=True, gc=False):
     """A body with its place in the log: its number, what it follows, when, and the chain before it.
 
     `digest` is there only when the body was redacted: it is the digest of what stood there before.

@@ -13,14 +13,14 @@ CELLS, ROW = 100, 10
 GridForm: TypeAlias = Literal["documents", "2.1.325"]
 
 
-class Share(Value, frozen=True, gc=False):
+class Share(Value, frozen=True):
     """A category and its tokens."""
 
     name: str
     tokens: int
 
 
-class Cell(Value, frozen=True, gc=False):
+class Cell(Value, frozen=True):
     """One percent of the window, and the category that has it."""
 
     glyph: str

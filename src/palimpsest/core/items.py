@@ -11,11 +11,14 @@ Kind: TypeAlias = Literal[
 Form: TypeAlias = Literal["json", "free", "shell", "search"]
 
 
-class Value(Struct, frozen=True, omit_defaults=True):
-    """A frozen value; fields at their default are left out when it is written."""
+class Value(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A frozen value; fields at their default are left out when it is written.
+
+    Frozen values cannot form circles, so that the garbage collector need not look at them.
+    """
 
 
-class Seal(Value, frozen=True, gc=False):
+class Seal(Value, frozen=True):
     """Encrypted state that goes back only to the provider and model that made it."""
 
     provider: str
@@ -23,7 +26,7 @@ class Seal(Value, frozen=True, gc=False):
     data: str
 
 
-class Text(Value, frozen=True, tag="text", gc=False):
+class Text(Value, frozen=True, tag="text"):
     """Plain text. Neighbours with the same `ref` are parts of one message of the provider."""
 
     text: str
@@ -41,7 +44,7 @@ class Thinking(Value, frozen=True, tag="thinking"):
     ref: str = ""
 
 
-class Image(Value, frozen=True, tag="image", gc=False):
+class Image(Value, frozen=True, tag="image"):
     """A picture, by the address of its blob or by a URL that the provider fetches itself."""
 
     media: str
@@ -51,7 +54,7 @@ class Image(Value, frozen=True, tag="image", gc=False):
     ref: str = ""
 
 
-class Document(Value, frozen=True, tag="document", gc=False):
+class Document(Value, frozen=True, tag="document"):
     """A file shown whole (a PDF, say), by the address of its blob or by a URL."""
 
     media: str
@@ -61,7 +64,7 @@ class Document(Value, frozen=True, tag="document", gc=False):
     ref: str = ""
 
 
-class Opaque(Value, frozen=True, tag="opaque", gc=False):
+class Opaque(Value, frozen=True, tag="opaque"):
     """A provider's own item as raw JSON; `twin` is what other models and people read in its place."""
 
     provider: str
@@ -71,7 +74,7 @@ class Opaque(Value, frozen=True, tag="opaque", gc=False):
     ref: str = ""
 
 
-class ToolCall(Value, frozen=True, tag="tool_call", gc=False):
+class ToolCall(Value, frozen=True, tag="tool_call"):
     """A model asks for a tool; `args` is the text it wrote, JSON or free as `form` says."""
 
     call_id: str
@@ -106,7 +109,7 @@ class Piece(Value, frozen=True):
     source: str = ""
 
 
-class Cover(Value, frozen=True, gc=False):
+class Cover(Value, frozen=True):
     """What stands in for a masked item: nothing when the text is empty."""
 
     text: str = ""

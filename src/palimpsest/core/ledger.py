@@ -11,7 +11,7 @@ from palimpsest.core.tokens import SMALLEST_LESSON, Calibration, Learned, taught
 OPEN_CALLS: Final = 64
 
 
-class Spending(Value, frozen=True, gc=False):
+class Spending(Value, frozen=True):
     """Calls of one model for one purpose. `estimated` is what we thought those prompts had, unscaled, and `measured` what they had."""
 
     model: str
@@ -22,7 +22,7 @@ class Spending(Value, frozen=True, gc=False):
     measured: int = 0
 
 
-class OpenCall(Value, frozen=True, gc=False):
+class OpenCall(Value, frozen=True):
     """A call that has left and was not answered yet."""
 
     seq: int

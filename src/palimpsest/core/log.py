@@ -23,7 +23,7 @@ from palimpsest.core.resuming import NOTHING_YET, Position, State, checkpoint_of
 from palimpsest.core.view import View
 
 # How many events may follow a checkpoint before the next one: resuming reads at most these.
-CHECKPOINT_EVERY = 256
+CHECKPOINT_EVERY = 128
 
 
 class Log:
@@ -132,6 +132,7 @@ class Log:
         """Record what happened: written first, applied then. An edit that does not fit, or a rewind to nowhere, is refused.
 
         What a `foreign` program did to its own context is recorded as it was, fitting or not; the wire mends what it parted.
+        Such events come by the thousand, so the checkpoint is left to the end.
         """
         parent = self.tip
         if isinstance(body, ViewEdited):
@@ -142,7 +143,7 @@ class Log:
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._known(body.to)
-        return self._record((body,), parent, at)[0]
+        return self._record((body,), parent, at, checkpoint=not foreign)[0]
 
     def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
         """Record several facts and make them durable with one sync; those that need no look at the view go in one write."""
@@ -159,7 +160,7 @@ class Log:
         self.sync()
         return tuple(events)
 
-    def _record(self, bodies: Sequence[Body], parent: int, at: int | None = None) -> list[Event]:
+    def _record(self, bodies: Sequence[Body], parent: int, at: int | None = None, *, checkpoint: bool = True) -> list[Event]:
         """Write events and apply them; an interrupt in between leaves file and view apart, so that nothing more is taken."""
         if self._writing:
             raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
@@ -189,7 +190,7 @@ class Log:
         following.link = link
         self._writing = False
         self._since_checkpoint += len(events)
-        if self._since_checkpoint >= CHECKPOINT_EVERY:
+        if checkpoint and self._since_checkpoint >= CHECKPOINT_EVERY:
             self._checkpoint_if_possible()
         return events
 

@@ -7,7 +7,7 @@ from typing import Self
 from palimpsest.core.items import Value
 
 
-class Run(Value, frozen=True, gc=False):
+class Run(Value, frozen=True):
     """Events `first` to `last`, both included, that follow one another."""
 
     first: int

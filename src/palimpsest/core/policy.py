@@ -28,20 +28,20 @@ class Ask(Value, frozen=True, tag="ask"):
     turns: int = 1
 
 
-class Look(Value, frozen=True, tag="look", gc=False):
+class Look(Value, frozen=True, tag="look"):
     """A file or a fact of the world outside, as it is now; the answer is `None` when there is no such thing."""
 
     name: str
     what: Literal["file", "fact"] = "file"
 
 
-class Save(Value, frozen=True, tag="save", gc=False):
+class Save(Value, frozen=True, tag="save"):
     """Bytes to be kept before anything points to them; the answer is their address."""
 
     data: bytes
 
 
-class Span(Value, frozen=True, tag="span", gc=False):
+class Span(Value, frozen=True, tag="span"):
     """Events of the log, both ends included, whether or not the view still shows them."""
 
     first: int

@@ -21,7 +21,7 @@ _LONG: Final = b"a" * LONG
 _BEFORE: Final = 8
 
 
-class Secret(Value, frozen=True, gc=False):
+class Secret(Value, frozen=True):
     """A secret in a text: its class, where it starts and where it ends."""
 
     kind: str

@@ -9,9 +9,9 @@ from palimpsest.core.checkpoint import Checkpoint, Stretch, load_checkpoint
 from palimpsest.core.codec import decode_chunk
 from palimpsest.core.edits import Put, into_of
 from palimpsest.core.errors import BadLog
-from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.events import Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.health import Health, HealthTally
-from palimpsest.core.items import Item, seq_of
+from palimpsest.core.items import Item, kind_of, seq_of
 from palimpsest.core.ledger import Ledger
 from palimpsest.core.path import Path
 from palimpsest.core.project import Projection, pieces_of
@@ -100,16 +100,24 @@ def restore_view(checkpoint: Checkpoint, reader: Reader) -> View | None:
 
 def _collect(reader: Reader, stretch: Stretch, wanted: set[str], found: dict[str, Item]) -> bool:
     """Add the wanted items of a stretch; false if the file has something else there now."""
-    data = reader.lines.read(stretch.offset, stretch.length)
     try:
-        events = decode_chunk(data, reader.lines.name, stretch.offset)
+        events = decode_chunk(reader.lines.read(stretch.offset, stretch.length), reader.lines.name, stretch.offset)
     except BadLog:
         return False
-    reader.scan(data, stretch.offset)
     for event in events:
-        for item in _items_of(event):
-            if item.id in wanted:
-                found[item.id] = item
+        body = event.body
+        match body:
+            case ToolReturned(result=result):
+                item_id = f"{event.seq}.0"
+                if item_id in wanted:
+                    found[item_id] = Item(item_id, "result", result)
+            case ModelReplied(parts=parts):
+                for number, part in enumerate(parts):
+                    item_id = f"{event.seq}.{number}"
+                    if item_id in wanted:
+                        found[item_id] = Item(item_id, kind_of(part), part)
+            case _:
+                found.update((item.id, item) for item in _items_of(event) if item.id in wanted)
     return True
 
 

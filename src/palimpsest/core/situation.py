@@ -88,7 +88,7 @@ class Card(Protocol):
         ...
 
 
-class CachedPrefix(Value, frozen=True, gc=False):
+class CachedPrefix(Value, frozen=True):
     """A prefix that the provider keeps: the last item in it, its tokens, when it was last used, and for how long that lasts."""
 
     last: str
@@ -120,7 +120,7 @@ class Cache(Value, frozen=True):
         )
 
 
-class Use(Value, frozen=True, gc=False):
+class Use(Value, frozen=True):
     """The life of one item in model calls: when it arrived, was last named, and died."""
 
     arrived: int
@@ -128,7 +128,7 @@ class Use(Value, frozen=True, gc=False):
     died: int | None = None
 
 
-class Ran(Value, frozen=True, gc=False):
+class Ran(Value, frozen=True):
     """A command, its exit code if it ended, and the event that says so."""
 
     command: str
@@ -136,7 +136,7 @@ class Ran(Value, frozen=True, gc=False):
     seq: int = -1
 
 
-class Quote(Value, frozen=True, gc=False):
+class Quote(Value, frozen=True):
     """Words of the user that bind, and the item they stand in."""
 
     text: str

@@ -67,7 +67,7 @@ def family_of(model: str) -> Family:
     return "gpt" if name.startswith(starts) else "other"
 
 
-class Learned(Value, frozen=True, gc=False):
+class Learned(Value, frozen=True):
     """Fading sums of what was estimated (unscaled) and what the provider counted."""
 
     estimated: float = 0.0

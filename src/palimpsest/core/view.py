@@ -6,21 +6,21 @@ from palimpsest.core.events import CallStarted
 from palimpsest.core.items import Item, Value, seq_of
 
 
-class Fact(Value, frozen=True, gc=False):
+class Fact(Value, frozen=True):
     """What a source last said, and the item that says it."""
 
     value: str
     id: str
 
 
-class Reported(Value, frozen=True, gc=False):
+class Reported(Value, frozen=True):
     """The total of tokens the provider reported with a reply, valid until the view is edited."""
 
     tokens: int
     seq: int
 
 
-class RunningNotes(Value, frozen=True, gc=False):
+class RunningNotes(Value, frozen=True):
     """The newest notes of this session, and the last event they cover."""
 
     text: str
@@ -28,7 +28,7 @@ class RunningNotes(Value, frozen=True, gc=False):
     seq: int
 
 
-class View(Struct, frozen=True, omit_defaults=True):
+class View(Struct, frozen=True, omit_defaults=True, gc=False):
     """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item is here.
 
     Epochs are counted by the heads that were stated: none yet is 0.

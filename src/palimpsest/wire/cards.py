@@ -12,7 +12,7 @@ from palimpsest.core.items import Value
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
 
 
-class Prices(Value, frozen=True, gc=False):
+class Prices(Value, frozen=True):
     """Dollars per million tokens; a `None` cache price means that part is billed as input."""
 
     input: float = 0.0

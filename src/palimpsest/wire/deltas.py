@@ -8,19 +8,19 @@ from palimpsest.core.items import Value
 from palimpsest.wire.lenient import Json
 
 
-class TextDelta(Value, frozen=True, tag="text_delta", gc=False):
+class TextDelta(Value, frozen=True, tag="text_delta"):
     """A piece of what the model says."""
 
     text: str
 
 
-class ThinkingDelta(Value, frozen=True, tag="thinking_delta", gc=False):
+class ThinkingDelta(Value, frozen=True, tag="thinking_delta"):
     """A piece of what the model thinks aloud."""
 
     text: str
 
 
-class CallDelta(Value, frozen=True, tag="call_delta", gc=False):
+class CallDelta(Value, frozen=True, tag="call_delta"):
     """A piece of the arguments of a call; the first one of a call is empty and tells that it began."""
 
     call_id: str

@@ -10,7 +10,7 @@ from palimpsest.wire.cards import CARDS, ModelCard, Prices, card
 _PER = 1_000_000
 
 
-class Cost(Value, frozen=True, gc=False):
+class Cost(Value, frozen=True):
     """Dollars by part; the parts are those of `Usage`, reasoning being output."""
 
     input: float = 0.0

@@ -68,7 +68,7 @@ class Params(Value, frozen=True):
 DEFAULTS = Params()
 
 
-class Touch(Value, frozen=True, gc=False):
+class Touch(Value, frozen=True):
     """What had to be changed to make a view acceptable; `bug` says that our own log should never have led to it."""
 
     case: Case

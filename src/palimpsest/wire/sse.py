@@ -8,7 +8,7 @@ _BREAK = re.compile(rb"\r\n|\n|\r")
 _MARK = b"\xef\xbb\xbf"
 
 
-class ServerEvent(Value, frozen=True, gc=False):
+class ServerEvent(Value, frozen=True):
     """One event of a stream: its name, if it has one, and its data."""
 
     data: str
