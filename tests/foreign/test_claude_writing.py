@@ -106,6 +106,16 @@ def test_an_imported_session_that_goes_on_here_is_chained_to_its_last_line() -> 
     assert chain_faults(after) == []
 
 
+def test_a_sub_agent_that_goes_on_here_stays_one() -> None:
+    (path,) = golden("claude/2.1.325/projects/*/*/subagents/*.jsonl")
+    home = Home()
+    (done,) = home.take(CLAUDE, path)
+    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    log.append(UserSaid((Text("go on"),)))
+    line = lines_of(log, home.blobs)[-1]
+    assert (line["isSidechain"], line["agentId"], line["sessionId"]) == (True, "aa23b8ca8006730fa", path.parent.parent.name)
+
+
 def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() -> None:
     log = log_with(
         ContextStated((Statement("env", "branch: main"),), (Statement("base", "You are careful.", "system"),)),

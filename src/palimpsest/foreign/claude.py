@@ -17,6 +17,7 @@ from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 # The opening of a session says which model it began with; it is looked for in this many lines.
 _OPENING_LINES = 200
 _SIDE = re.compile(rb'"isSidechain"\s*:\s*true')
+_VERSION = re.compile(rb'"version"\s*:\s*"(\d+)\.(\d+)\.')
 _OWN_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
 
 
@@ -57,7 +58,7 @@ class ClaudeFormat:
             yield Source(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
             return
         yield Source(self.name, str(path), path.stem, stamp)
-        for root in _side_roots(path):
+        for root in _side_roots(path) if _old(head) else ():
             yield Source(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
 
     def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
@@ -116,6 +117,12 @@ def _is_claude(head: bytes) -> bool:
 def _first_text(head: bytes, key: str) -> str:
     values = (decoded(data) for data in head.split(b"\n")[:40] if data.lstrip().startswith(b"{"))
     return next((found for value in values if is_json(value) and (found := text(value, key))), "")
+
+
+def _old(head: bytes) -> bool:
+    """Whether a session began with a version that wrote its sub-agents into the same file; unless it says otherwise, it may have."""
+    found = _VERSION.search(head)
+    return found is None or (int(found[1]), int(found[2])) < (2, 1)
 
 
 def _side_roots(path: Path) -> Iterator[str]:

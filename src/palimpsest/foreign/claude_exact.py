@@ -48,6 +48,12 @@ class Kept:
         self._close()
         return (self._lines[number] for number in sorted(self._lines))
 
+    @property
+    def last(self) -> Json:
+        """The newest line of the conversation; an empty one if there is none."""
+        self._close()
+        return next((self._lines[number] for number in sorted(self._lines, reverse=True) if text(self._lines[number], "uuid")), {})
+
     def _close(self) -> None:
         contents = iter(self._contents)
         for number, line in self._open:

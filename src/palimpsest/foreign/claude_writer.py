@@ -53,13 +53,11 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-    session = claude_session(log)
-    lines = list(kept.lines())
-    for line in lines:
-        if not whole and "sessionId" in line:
-            line["sessionId"] = session
-        yield _encoded(line)
     writing = _Writing(log, blobs, kept, parents)
+    for line in kept.lines():
+        if not whole and "sessionId" in line:
+            line["sessionId"] = writing.session
+        yield _encoded(line)
     for event in ours:
         yield from writing.take(event)
     yield from writing.end()
@@ -72,10 +70,19 @@ class _Writing:
         opened = log.opened
         self._log = log
         self._blobs = blobs
-        self._session = claude_session(log)
-        self._cwd = opened.cwd or "/"
-        self._version = opened.meta.get("version") or VERSION
-        self._branch = opened.meta.get("branch", "")
+        # A session that came from there goes on as it was: a file may have been renamed, and a sub-agent's lines say whose they are.
+        like = kept.last
+        own = opened.base is None and text(like, "sessionId")
+        self.session = own or claude_session(log)
+        self._common: Json = {
+            "isSidechain": like.get("isSidechain") is True,
+            "userType": "external",
+            "cwd": text(like, "cwd") or opened.cwd or "/",
+            "sessionId": self.session,
+            "version": text(like, "version") or VERSION,
+            "gitBranch": text(like, "gitBranch") or opened.meta.get("branch", ""),
+            **({"agentId": like["agentId"]} if "agentId" in like else {}),
+        }
         self._model = opened.model
         self._parents = parents
         # The last line at or before each event, by which branches find where they begin.
@@ -105,7 +112,7 @@ class _Writing:
         for typed in self._typed.values():
             said = "\n".join(text_of(part) for part in typed.parts)
             yield _encoded(
-                {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self._session, "content": said}
+                {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self.session, "content": said}
             )
         if self._wrote and self._names and self._since_names > TAIL // 2:
             yield from self._named()
@@ -221,9 +228,9 @@ class _Writing:
 
     def _naming(self, body: Titled) -> Iterator[Json]:
         if body.title:
-            yield {"type": "custom-title", "customTitle": body.title, "sessionId": self._session}
+            yield {"type": "custom-title", "customTitle": body.title, "sessionId": self.session}
         for tag in body.tags:
-            yield {"type": "tag", "tag": tag, "sessionId": self._session}
+            yield {"type": "tag", "tag": tag, "sessionId": self.session}
 
     def _named(self) -> Iterator[bytes]:
         yield from (_encoded(line) for line in self._names)
@@ -235,12 +242,7 @@ class _Writing:
         uuid = self._uuid(str(self._number))
         line: Json = {
             "parentUuid": self._parent or None,
-            "isSidechain": False,
-            "userType": "external",
-            "cwd": self._cwd,
-            "sessionId": self._session,
-            "version": self._version,
-            "gitBranch": self._branch,
+            **self._common,
             "type": kind,
             **fields,
             "uuid": uuid,
@@ -250,7 +252,7 @@ class _Writing:
         return line
 
     def _uuid(self, what: str) -> str:
-        return str(uuid5(NAMESPACE_URL, f"palimpsest:{self._session}:{self._seq}:{what}"))
+        return str(uuid5(NAMESPACE_URL, f"palimpsest:{self.session}:{self._seq}:{what}"))
 
     def _time(self) -> str:
         return datetime.fromtimestamp(self._at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
