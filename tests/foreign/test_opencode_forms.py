@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from corpus import GOLDEN
+from corpus import GOLDEN, WITHOUT, corpus
 from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, call, sources, view_of, words
 
 from palimpsest.foreign import opencode_database
@@ -14,6 +14,7 @@ from palimpsest.foreign.opencode import OpencodeFormat
 from palimpsest.foreign.transcript import BadLine, Source
 
 GOLDEN_DUMP = GOLDEN / "opencode" / "export.json"
+EXPORTS = corpus("opencode-export/*.json")
 SESSIONS = [source.session for source in sources(GOLDEN_DATABASE)]
 
 
@@ -94,6 +95,32 @@ def test_three_shapes_of_one_session_give_equal_logs(tmp_path: Path) -> None:
         home.take(path)
         logs.append(home.bytes_of())
     assert logs[0] == logs[1] == logs[2]
+
+
+@pytest.mark.skipif(not EXPORTS, reason=WITHOUT)
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem[-12:])
+def test_oc_42_a_public_export_gives_equal_views_as_a_database_and_as_a_tree(path: Path, tmp_path: Path) -> None:
+    export = json.loads(path.read_text())
+    talk = Talk()
+    talk.info = export["info"]
+    talk.rows = [(message["info"], message["parts"]) for message in export["messages"]]
+    expected = view_of(path)
+    assert view_of(talk.database(tmp_path)) == expected
+    assert view_of(talk.tree(tmp_path / "old")) == expected
+
+
+@pytest.mark.skipif(not EXPORTS, reason=WITHOUT)
+@pytest.mark.parametrize("path", EXPORTS[:2], ids=lambda path: path.stem[-12:])
+def test_a_public_session_that_grows_gives_the_log_of_the_whole(path: Path, tmp_path: Path) -> None:
+    export = json.loads(path.read_text())
+    session = export["info"]["id"]
+    home, whole = Home(), Home()
+    grown = tmp_path / "grown.json"
+    for count in (0, 1, 2, 7, 20, len(export["messages"])):
+        grown.write_text(json.dumps({**export, "messages": export["messages"][:count]}))
+        home.take(grown)
+    whole.take(path)
+    assert home.bytes_of(session) == whole.bytes_of(session)
 
 
 def test_sessions_that_moved_into_the_database_are_not_taken_from_the_old_files_too(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from palimpsest.foreign.opencode_rows import Session
 from palimpsest.foreign.opencode_telling import tell
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
 
+# Folders of other people's packages, with files by the thousand and no session.
+_NEVER = frozenset({"node_modules", ".git"})
 _FILES = (".json", ".jsonl", ".db", ".sqlite")
 
 
@@ -78,7 +80,7 @@ def _below(path: Path) -> Iterator[Source | BadLine]:
             folders.clear()
             yield from _once(chain(*map(_tried, own), opencode_files.sessions_in_tree(storage)))
             continue
-        folders.sort()
+        folders[:] = sorted(set(folders) - _NEVER)
         for each in sorted(names):
             if each.endswith(_FILES):
                 yield from _tried(folder / each)
