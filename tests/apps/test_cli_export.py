@@ -126,7 +126,7 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
         (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
         (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
         (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
-        (("--to", "html", "--install"), "pal: export: --install goes with --to claude or codex; see `pal export --help`\n"),
+        (("--to", "html", "--install"), "pal: export: --install and --cwd go with --to claude or codex; see `pal export --help`\n"),
         (
             ("--to", "html", "--whole"),
             "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
@@ -299,3 +299,12 @@ def test_no_id_leads_out_of_the_folder(pal: Pal, tmp_path: Path, form: str, orig
 
     assert done.exit_code == 0
     assert [path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*evil*")] == [form]
+
+
+def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    told = pal("export", SMALL, "--to", "claude", "--install", "--cwd", str(tmp_path / "my_shop"), **_homes(tmp_path)).stderr
+    (path,) = (tmp_path / "claude").rglob("*.jsonl")
+
+    assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
+    assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told

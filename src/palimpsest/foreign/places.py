@@ -32,10 +32,9 @@ class _Named(Struct):
 
 
 def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> Place:
-    """Claude Code keeps the sessions of each folder that it was started in apart; `folder` is taken for a session that names none."""
+    """Claude Code keeps the sessions of each folder apart that it is started in; `folder` is the one to go on in."""
     projects = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
-    cwd = log.opened.cwd or folder
-    project = projects / _NO_LETTER.sub("-", cwd)
+    project = projects / _NO_LETTER.sub("-", folder)
     session, _, agent = claude_session(log).partition(".")
     if agent and _PROPER.fullmatch(session):
         # A sub-agent is no session that one could resume; its file lies beside that of the session it worked for.
@@ -45,7 +44,7 @@ def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
         session = claude_session(log)
         session = session if _PROPER.fullmatch(session) else _session_in(lines) or _UNSAFE.sub("-", session)
         path = _standing(projects, f"*/{session}.jsonl") or project / f"{session}.jsonl"
-    return Place(str(path), f"cd {quote(cwd)} && claude --resume {quote(session)}")
+    return Place(str(path), f"cd {quote(folder)} && claude --resume {quote(session)}")
 
 
 def codex_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> Place:
@@ -53,7 +52,7 @@ def codex_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mappi
     sessions = Path(environment.get("CODEX_HOME") or home / ".codex") / "sessions"
     thread = _UNSAFE.sub("-", thread_id(log))
     path = _standing(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or sessions / rollout_name(log).replace(thread_id(log), thread)
-    return Place(str(path), f"cd {quote(log.opened.cwd or folder)} && codex resume {quote(thread)}")
+    return Place(str(path), f"cd {quote(folder)} && codex resume {quote(thread)}")
 
 
 def _standing(folder: Path, pattern: str) -> Path | None:

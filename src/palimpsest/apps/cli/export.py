@@ -33,6 +33,7 @@ _OPENING = 100
 @click.option("--out", metavar="FILE", help="Write to FILE instead of standard output; it is written whole or not at all.")
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--install", is_flag=True, help="Put it where Claude Code or Codex will find it.")
+@click.option("--cwd", default="", metavar="DIR", help="The folder in which Claude Code or Codex goes on, if not that of the session.")
 @click.option("--redact", is_flag=True, help="Replace secrets: keys, tokens, passwords.")
 @click.option("--at", type=int, metavar="SEQ", help="As it was right after event SEQ.")
 @click.option("--whole", is_flag=True, help="A request with everything that edits of the view have hidden.")
@@ -47,6 +48,7 @@ def export(
     out: str | None,
     force: bool,
     install: bool,
+    cwd: str,
     redact: bool,
     at: int | None,
     whole: bool,
@@ -60,7 +62,7 @@ def export(
     claude and codex write a file from which that program goes on; messages, responses and chat the body of a request
     in the shape of that API; markdown and html a transcript to read. The session itself stays as it is.
     """
-    _check(form, out=out, install=install, request=whole or pretty or bool(model), full=full)
+    _check(form, out=out, install=install, agent=install or bool(cwd), request=whole or pretty or bool(model), full=full)
     home = find_home()
     found = find_session(home, session)
     wanted = Wanted(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model)
@@ -70,7 +72,7 @@ def export(
         told = held.enter_context(upto(log, found.shelf, at)) if form in AGENTS else log
         chunks = bytes_of(told, found, home.cards(), wanted)
         first = list(islice(chunks, _OPENING))
-        place = _place(form, told, first)
+        place = _place(form, told, first, cwd)
         chunks = chain(first, chunks)
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:
@@ -90,9 +92,9 @@ def export(
         _tell(shape, place, install=install)
 
 
-def _check(form: str, *, out: str | None, install: bool, request: bool, full: bool) -> None:
-    if install and form not in AGENTS:
-        raise click.UsageError(f"--install goes with --to {' or '.join(AGENTS)}")
+def _check(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool) -> None:
+    if agent and form not in AGENTS:
+        raise click.UsageError(f"--install and --cwd go with --to {' or '.join(AGENTS)}")
     if install and out is not None:
         raise click.UsageError("--install knows where the file goes; leave out --out")
     if request and form not in WIRES:
@@ -101,12 +103,13 @@ def _check(form: str, *, out: str | None, install: bool, request: bool, full: bo
         raise click.UsageError("--full goes with --to markdown or html")
 
 
-def _place(form: str, log: Log, first: list[bytes]) -> Place | None:
+def _place(form: str, log: Log, first: list[bytes], cwd: str) -> Place | None:
     """Where the other program would look for it, if there is one."""
     if form not in AGENTS:
         return None
     find = claude_place if form == "claude" else codex_place
-    return find(log, first, Path.home(), os.environ, str(Path.cwd()))
+    folder = str(expanded(cwd).resolve()) if cwd else log.opened.cwd or str(Path.cwd())
+    return find(log, first, Path.home(), os.environ, folder)
 
 
 def _make_room(folder: Path) -> None:
