@@ -182,10 +182,10 @@ class _Telling:
         return Usage()
 
 
-def _forget(desk: Desk) -> ViewEdited | None:
+def _forget(desk: Desk) -> Body:
     """The chat so far is shown to the model no more."""
     ids = desk.view.ids
-    return ViewEdited((Mask(ids),), "aider", "the chat was cleared") if ids else None
+    return ViewEdited((Mask(ids),), "aider", "the chat was cleared") if ids else ForeignNoted("aider")
 
 
 def _count(text: str) -> int:

@@ -101,6 +101,8 @@ class EventReader:
             elif not is_event(event):
                 yield BadLine(f"{self._path}:{line.number}", "this is not an event of Copilot")
             elif owner_of(event) == self._owner:
+                if not text(event, "id"):
+                    event = {**event, "id": f"line-{line.number}"}
                 if self._held and not self._belongs(event):
                     yield from self._reply()
                 yield from self._open(event)
@@ -279,10 +281,11 @@ class EventReader:
             fault = text(data, "error") or "no summary is in the file"
             return _told(event, Failed("compaction", "compaction", fault, "copilot"))
 
-        def fold(desk: Desk) -> ViewEdited | None:
+        def fold(desk: Desk) -> Body:
             ids = desk.view.ids
             if not ids:
-                return None
+                # What finds nothing to edit is noted, so that it is not tried again on a later view.
+                return ForeignNoted("copilot")
             known = [name for name in desk.ids(until) if name in ids] if until else []
             put = Put("summary", Text(summary))
             return ViewEdited(

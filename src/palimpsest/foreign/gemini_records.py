@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw, structs
 
-from palimpsest.core.edits import Mask, Put
+from palimpsest.core.edits import Put
 from palimpsest.core.events import (
     Body,
     ContextStated,
@@ -17,16 +17,15 @@ from palimpsest.core.events import (
     ToolReturned,
     Usage,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.documents import Growing
 from palimpsest.foreign.files import Reached, digest_of, rest_of
-from palimpsest.foreign.forgetting import Forgetting
+from palimpsest.foreign.forgetting import Covering, Forgetting
 from palimpsest.foreign.gemini_contents import is_setup, media_in, parts_in, response_text, words_in
 from palimpsest.foreign.parts import call_of, milliseconds
-from palimpsest.foreign.transcript import Desk, Mark, Told
+from palimpsest.foreign.transcript import Mark, Told
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
 
 _SAID = ("id", "content", "thoughts", "tokens", "model", "toolCalls")
@@ -218,22 +217,9 @@ class Records:
             result, said = f"{text(call, 'id')}/result", _result_text(call)
             if self._results.get(result, said) != said:
                 self._results[result] = said
-                yield Told(_Cover(result, said), self._at, f"{result}/{place}")
+                yield Told(Covering("gemini", "masking of tool output", result, said), self._at, f"{result}/{place}")
         # Messages before what the program rewrote are no place to go back to any more.
         self._path = {name: kept.get(name, key) for name in names}
-
-
-class _Cover:
-    """The edit by which a result shows other words."""
-
-    def __init__(self, key: str, words: str) -> None:
-        self._key = key
-        self._words = words
-
-    def __call__(self, desk: Desk) -> ViewEdited | None:
-        """The edit, made when it is known where the result went."""
-        ids = desk.ids(self._key)
-        return ViewEdited((Mask(ids, self._words),), "gemini", "masking of tool output") if ids else None
 
 
 def _is_message(record: object) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.core.edits import Fold, Mask, Put
+from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     Body,
     ContextStated,
@@ -37,6 +37,7 @@ from palimpsest.foreign.files import (
     still_there,
     whole_lines,
 )
+from palimpsest.foreign.forgetting import Covering
 from palimpsest.foreign.parts import call_of, milliseconds, parts_of, texts_of
 from palimpsest.foreign.transcript import BadLine, Desk, Mark, Source, Told
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, text
@@ -181,7 +182,12 @@ class _Reader:
                 yield Told(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
                 return
             case "context_edit", _ if text(entry, "targetId"):
-                yield Told(_Cover(text(entry, "targetId"), _replacement(entry)), at, key, line=rest_of(entry, "id", "parentId"))
+                yield Told(
+                    Covering("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
+                    at,
+                    key,
+                    line=rest_of(entry, "id", "parentId"),
+                )
                 return
             case "branch_summary", _ if text(entry, "summary"):
                 body = ContextStated((Statement("pi.branch", _wrapped("branch", text(entry, "summary"))),))
@@ -273,27 +279,14 @@ class _Fold:
         self._first = first
         self._tokens = tokens
 
-    def __call__(self, desk: Desk) -> ViewEdited | None:
+    def __call__(self, desk: Desk) -> Body:
         ids = desk.view.ids
-        if not ids:
-            return None
         kept = next((ids.index(name) for name in desk.ids(self._first) if name in ids), len(ids))
         if not kept:
-            return None
+            # What finds nothing to edit is noted, so that it is not tried again on a later view.
+            return ForeignNoted("pi")
         fold = Fold(ids[0], ids[kept - 1], (Put("summary", Text(self._summary)),))
         return ViewEdited((fold,), "pi", "compaction", tokens_before=self._tokens)
-
-
-class _Cover:
-    """An edit of one entry: other words stand in its place, or none."""
-
-    def __init__(self, target: str, words: str) -> None:
-        self._target = target
-        self._words = words
-
-    def __call__(self, desk: Desk) -> ViewEdited | None:
-        ids = desk.ids(self._target)
-        return ViewEdited((Mask(ids, self._words),), "pi", "context edit") if ids else None
 
 
 def _replacement(entry: Json) -> str:

@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import (
     Body,
     ContextStated,
@@ -18,14 +17,14 @@ from palimpsest.core.events import (
     ToolReturned,
     TurnEnded,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.documents import Growing, begins, document_in, unread
 from palimpsest.foreign.files import changed, decoded, digest_of, files_below, reason, rest_of
+from palimpsest.foreign.forgetting import Covering
 from palimpsest.foreign.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
 from palimpsest.wire.lenient import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
@@ -273,9 +272,9 @@ class _Run:
             return
         for place, key in self._results.items():
             shown = texts_of(query[place].get("content"))
-            if shown != self._covers.get(place, shown_first(self._document, place)):
+            if shown != self._covers.get(place, _shown_first(self._document, place)):
                 self._covers[place] = shown
-                yield Told(_Cover(key, shown), self._at, f"{key}/hidden-{index}")
+                yield Told(Covering("swe-agent", "old results are shortened", key, shown), self._at, f"{key}/hidden-{index}")
 
     def ended(self, count: int) -> Iterator[Told]:
         status = text(self._info, "exit_status")
@@ -283,19 +282,7 @@ class _Run:
             yield Told(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
 
 
-class _Cover:
-    """The edit by which an old result shows other words."""
-
-    def __init__(self, key: str, words: str) -> None:
-        self._key = key
-        self._words = words
-
-    def __call__(self, desk: Desk) -> ViewEdited | None:
-        ids = desk.ids(self._key)
-        return ViewEdited((Mask(ids, self._words),), "swe-agent", "old results are shortened") if ids else None
-
-
-def shown_first(document: Json, place: int) -> str:
+def _shown_first(document: Json, place: int) -> str:
     """The text of a message as it was first shown."""
     history = document.get("history")
     message = history[place] if isinstance(history, list) and place < len(history) else None
