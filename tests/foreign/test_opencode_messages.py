@@ -349,6 +349,22 @@ def test_what_a_tool_printed_before_it_was_broken_off_is_what_the_model_saw(tmp_
     assert result == ToolResult("call-bash", (Text("half"),), error=True)
 
 
+@pytest.mark.parametrize("shape", ["database", "tree"])
+def test_an_output_that_was_too_long_is_kept_whole_where_its_file_is_still_there(shape: str, tmp_path: Path) -> None:
+    talk, home = Talk(), Home()
+    talk.user("one")
+    folder = tmp_path / "opencode"
+    (folder / "tool-output").mkdir(parents=True)
+    (folder / "tool-output" / "tool_1abc").write_text("all of it")
+    (folder / "secret").write_text("not for a log")
+    paths = ["/home/user/.local/share/opencode/tool-output/tool_1abc", str(folder / "secret"), "/elsewhere/tool_2gone"]
+    for place, path in enumerate(paths):
+        talk.assistant(call("bash", "cut", call_id=f"c{place}", metadata={"outputPath": path, "truncated": True}))
+    home.take(talk.database(folder) if shape == "database" else talk.tree(folder))
+    results = [body.result for body in bodies(home.log()) if isinstance(body, ToolReturned)]
+    assert [home.blobs.get(result.blob) if result.blob else b"" for result in results] == [b"all of it", b"", b""]
+
+
 def test_rows_can_be_written_back_from_body_and_line(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")

@@ -139,7 +139,7 @@ def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[
         else:
             messages.append((_said(key), found))
     todo = _rows(connection, "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session) if "todo" in _tables(connection) else []
-    return Session(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo)), bad
+    return Session(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo), folder=str(Path(where).parent)), bad
 
 
 def _rows(connection: sqlite3.Connection, statement: str, session: str) -> list[Json]:

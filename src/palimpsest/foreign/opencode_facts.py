@@ -55,6 +55,7 @@ class Course:
 
     blobs: Blobs
     messages: Sequence[Message]
+    folder: str = ""
     suffixes: dict[str, str] = field(default_factory=dict)
     agent: str = ""
     system: tuple[str, ...] = ()
@@ -236,7 +237,7 @@ def _ended(message: Message, parts: Sequence[Part]) -> int:
 
 def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[Told]:
     call_id = course.call_id(part)
-    body = returned(part, call_id, course.blobs)
+    body = returned(part, call_id, course.blobs, course.folder)
     child = text(table_at(part.state, "metadata"), "sessionId") if text(part.data, "tool") == "task" else ""
     time = table_at(part.state, "time")
     start, stop = number(time, "start") or after, number(time, "end") or after

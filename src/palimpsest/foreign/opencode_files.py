@@ -186,7 +186,7 @@ def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[BadLine]]
     todo = _list(storage / "todo" / f"{session}.json", bad)
     rows = tuple(each for each in todo if is_json(each))
     diff = _list(storage / "session_diff" / f"{session}.json", bad) or None
-    return Session(session, info, in_order(messages), rows, diff), bad
+    return Session(session, info, in_order(messages), rows, diff, str(storage.parent)), bad
 
 
 def _kept(row: Json | BadLine, bad: list[BadLine]) -> Json | None:

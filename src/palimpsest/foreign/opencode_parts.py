@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -21,6 +23,7 @@ Shown: TypeAlias = Image | Document
 
 # Files that are not shown: what they hold follows as a text of its own.
 _TOLD_IN_WORDS = frozenset({"text/plain", "application/x-directory"})
+_OUTPUT = re.compile(r"tool_[0-9A-Za-z]+")
 _PATHS = ("filePath", "path", "file_path")
 
 
@@ -98,15 +101,15 @@ def _thought(words: str, metadata: Json, model: str) -> Content | None:
     return Thinking(words) if words else None
 
 
-def returned(part: Part, call_id: str, blobs: Blobs) -> ToolReturned:
-    """How a call ended; one that did not was interrupted."""
+def returned(part: Part, call_id: str, blobs: Blobs, folder: str = "") -> ToolReturned:
+    """How a call ended; one that did not was interrupted. An output that was too long lies whole in a file of the program's folder."""
     state, name = part.state, text(part.data, "tool")
     time, metadata = table_at(state, "time"), table_at(state, "metadata")
     match part.status:
         case "completed":
             files = (shown_file(each, blobs) for each in tables_at(state, "attachments"))
             parts = (Text(text(state, "output")), *(file for file in files if file is not None))
-            result = ToolResult(call_id, parts)
+            result = ToolResult(call_id, parts, blob=_whole_output(text(metadata, "outputPath"), folder, blobs))
         case "error":
             # What a tool had printed when it was broken off is shown in place of the error.
             printed = text(metadata, "output") if metadata.get("interrupted") is True else ""
@@ -118,6 +121,18 @@ def returned(part: Part, call_id: str, blobs: Blobs) -> ToolReturned:
     given = table_at(state, "input")
     paths = tuple(dict.fromkeys(path for key in _PATHS if (path := text(given, key))))
     return ToolReturned(result, name, code if type(code) is int else None, paths, took)
+
+
+def _whole_output(path: str, folder: str, blobs: Blobs) -> str:
+    """The address of a whole output, if its file is still there; only its name is taken from the row, for a row can name any file."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    if not folder or not _OUTPUT.fullmatch(name):
+        return ""
+    file = Path(folder) / "tool-output" / name
+    try:
+        return blobs.put(file.read_bytes()) if file.is_file() else ""
+    except PermissionError:
+        return ""
 
 
 def result_line(part: Part) -> Json:

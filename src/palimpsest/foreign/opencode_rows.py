@@ -70,13 +70,14 @@ def message_of(row_id: str, data: Json, parts: Iterable[Part]) -> Message:
 
 
 class Session(Value, frozen=True):
-    """A session, its messages in the order of time, and its list of things to do."""
+    """A session, its messages in the order of time, its list of things to do, and the folder where the program keeps its data."""
 
     id: str
     info: Json
     messages: tuple[Message, ...] = ()
     todo: tuple[Json, ...] = ()
     diff: object = None
+    folder: str = ""
 
     @property
     def parent(self) -> str:

@@ -112,7 +112,7 @@ class _Telling:
         old = self.known.blocks if self.known is not None else ()
         messages = self.session.messages
         same = self._same(old)
-        course = Course(self.blobs, messages)
+        course = Course(self.blobs, messages, self.session.folder)
         for message, block in zip(messages[:same], old, strict=False):
             course.passed(message, _suffix(message, block.times))
             self.blocks.append(block)
