@@ -10,6 +10,7 @@ from readings import returned as results_of
 from readings import said as said_in
 from rollouts import (
     THREAD,
+    Line,
     answered,
     called,
     context,
@@ -355,7 +356,7 @@ def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp
 
 
 def test_cx_07_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
-    snapshot = {"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}
+    snapshot: Line = {"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}
     path = write(
         tmp_path,
         line("session_meta", {"id": THREAD, "history_mode": "paginated"}, ordinal=0),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 THREAD = "01a1ddf6-06f3-78e2-84bc-b37ddeb56c53"
 Line = dict[str, object]
@@ -83,23 +84,23 @@ def write(folder: Path, *lines: Line, thread: str = THREAD) -> Path:
     return path
 
 
-def read(path: Path) -> list[Line]:
+def read(path: Path) -> list[Any]:
     """The lines of a rollout."""
     return [json.loads(each) for each in path.read_bytes().split(b"\n") if each.strip()]
 
 
-def items(path: Path) -> list[Line]:
+def items(path: Path) -> list[Any]:
     """The items of a rollout."""
-    return [each["payload"] for each in read(path) if each["type"] == "response_item"]  # type: ignore[misc]  # plain JSON has no type
+    return [each["payload"] for each in read(path) if each["type"] == "response_item"]
 
 
 def spoken(path: Path) -> list[str]:
     """What the user said: messages in the user's role that begin with no tag of Codex."""
     found = []
     for each in items(path):
-        texts = [part["text"] for part in each.get("content") or [] if "text" in part] if each["type"] == "message" else []  # type: ignore[attr-defined,index]
+        texts = [part["text"] for part in each.get("content") or [] if "text" in part] if each["type"] == "message" else []
         tagged = any(text.lstrip().startswith(("<environment_context>", "# AGENTS.md", "<turn_aborted>", "<skill>")) for text in texts)
-        scrubbed = any("<subagent_notification>" in text for text in texts)
-        if each.get("role") == "user" and not tagged and not scrubbed:
+        noticed = any("<subagent_notification>" in text for text in texts)
+        if each.get("role") == "user" and not tagged and not noticed:
             found.append(texts[0])
     return found

@@ -22,8 +22,9 @@ from palimpsest.wire.lenient import Json, is_json, number, shorten, table_at, te
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]
 
 # A file that was written to a moment ago, or whose last line is this young, is taken to grow: an unfinished reply at its end can wait.
-_MOMENT = 0.5
-_YOUNG = 60_000
+_MOMENT = 0.15
+_YOUNG = 5_000
+_LIVE = "-live"
 _BASES = 16
 
 
@@ -65,7 +66,7 @@ def _source(path: Path) -> Source | BadLine | None:
     try:
         start = begun(path)
         if start is not None:
-            live = "-live" if _is_fresh(path) else ""
+            live = _LIVE if _is_fresh(path) else ""
             return Source(NAME, str(path), start.thread, changed(path) + live, start.parent)
         if not path.name.startswith("rollout-"):
             return None
@@ -91,13 +92,13 @@ class _Reading:
     def __init__(self, source: Source, blobs: Blobs, mark: Mark | None) -> None:
         self._path = Path(source.path)
         self._thread = source.session
+        self._fresh = source.changed.endswith(_LIVE)
         self._rollout = Rollout(blobs)
         self._reached = mark.offset if mark is not None else 0
         self._cuts = _cuts_of(mark)
         self._bad: list[BadLine] = []
 
     def told(self) -> Iterator[Told | BadLine | Mark]:
-        fresh = _is_fresh(self._path)
         rollout, stop, first = self._rollout, 0, True
         for number_, stop, data in lines_of(self._path):
             self._take(number_, data, first=first)
@@ -112,13 +113,14 @@ class _Reading:
             # The file is shorter than it was: another one stands in its place, and what is known of it is passed over by its keys.
             yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
             return
-        growing = rollout.waits and (fresh or time.time() * 1000 - rollout.telling.at < _YOUNG)
+        growing = rollout.waits and (self._fresh or time.time() * 1000 - rollout.telling.at < _YOUNG)
         if not growing:
             told = rollout.telling.pop(everything=True)
             if told:
                 self._cuts = (*self._cuts, stop)
             yield from told
-        yield from self._title()
+        if rollout.telling.opening is None:
+            yield from self._title()
         yield Mark(stop, Raw(msgspec.json.encode(_State(self._cuts))))
 
     def _take(self, number_: int, data: bytes, *, first: bool) -> None:

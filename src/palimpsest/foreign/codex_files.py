@@ -30,7 +30,7 @@ class Begun(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A whole line: its number from 0, the byte where it ends, and its bytes."""
+    """A whole line: its number from 0, the byte where it ends (its newline comes after that), and its bytes."""
 
     number: int
     stop: int
@@ -69,15 +69,15 @@ def lines_of(path: Path) -> Iterator[Line]:
     """The lines that are whole: a last one without its newline only if nothing can be missing from it."""
     file = opened(path)
     try:
-        rest, number, stop = b"", 0, 0
+        rest, number, start = b"", 0, 0
         while chunk := file.read(_SNIFF):
             *whole, rest = (rest + chunk).split(b"\n")
             for data in whole:
-                stop += len(data) + 1
-                yield Line(number, stop, data)
+                yield Line(number, start + len(data), data)
+                start += len(data) + 1
                 number += 1
         if rest.strip() and decoded(rest) is not None:
-            yield Line(number, stop + len(rest), rest)
+            yield Line(number, start + len(rest), rest)
     finally:
         file.close()
 

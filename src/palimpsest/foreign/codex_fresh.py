@@ -28,6 +28,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Item, Text, text_of
 from palimpsest.core.log import Log
+from palimpsest.core.pairs import open_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.project import pieces_of
 from palimpsest.foreign.codex_lines import picture_url
@@ -182,6 +183,11 @@ class Fresh:
             self._total = _sum(self._total, body.usage)
             info: Json = {"total_token_usage": _tokens(self._total), "last_token_usage": _tokens(body.usage), "model_context_window": None}
             yield self.line("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
+
+    def ending(self, seq: int) -> Iterator[bytes]:
+        """The last lines: the view as it is, and the end of a turn that nobody ended."""
+        yield from self.settled(seq)
+        yield from self._ended("interrupted" if open_calls(self._log.view.items) else "done")
 
     def _ended(self, stop: str) -> Iterator[bytes]:
         if not self._in_turn:

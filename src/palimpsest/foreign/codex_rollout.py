@@ -75,9 +75,7 @@ class Rollout:
     @property
     def waits(self) -> bool:
         """Whether more lines could still add to what was read; a file without turns is taken as it is."""
-        if self.telling.opening is not None and not self._history.shown:
-            return True
-        return self._has_turns and (self.telling.open is not None or self.telling.opening is not None)
+        return self.telling.opening is not None or (self._has_turns and self.telling.open is not None)
 
     def take(self, number_: int, line: bytes, table: Json) -> None:
         """One line, parsed."""

@@ -7,9 +7,6 @@ from palimpsest.foreign.codex_facts import Aside, Fact, Reply
 from palimpsest.foreign.codex_meta import NAME, Opening
 from palimpsest.foreign.transcript import Told
 
-# Lines after which a session is opened even if no model has been named yet.
-_WAIT = 40
-
 
 class Telling:
     """What was read and is not told yet. `line` is the line that is being read, and `at` its time."""
@@ -28,13 +25,15 @@ class Telling:
         self.said: tuple[Content, ...] = ()
         self.open: Fact | None = None
         self.opening: Opening | None = None
+        # Whether the conversation has begun: a session is opened by then, whether a model was named or not.
+        self._spoken = False
         self._out: list[Told] = []
 
     def pop(self, *, everything: bool = False) -> list[Told]:
         """What can be told now, once; or everything, whether later lines could add to it or not."""
         if everything:
             self.close()
-        elif self.opening is not None and self.line[0] < _WAIT and not self.model:
+        elif self.opening is not None and not (self.model or self._spoken):
             return []
         self._begin()
         told, self._out = self._out, []
@@ -84,6 +83,7 @@ class Telling:
             fact.lines.append(self.line)
         if isinstance(fact.body, UserSaid):
             self.said = fact.contents
+            self._spoken = True
         self._say(fact)
         return before
 
@@ -91,6 +91,7 @@ class Telling:
         """A fact that later lines may add to, so the one before is whole."""
         self.close()
         self.open = fact
+        self._spoken = True
         if not self.base:
             fact.lines.append(self.line)
 
@@ -121,4 +122,5 @@ class Telling:
         reply = Reply(self.key(), self.at, self.asked or self.at, self.model)
         self.close()
         self.open = reply
+        self._spoken = True
         return reply

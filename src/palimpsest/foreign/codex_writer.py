@@ -40,7 +40,7 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex") -> Iterator[
     for event in log.reader.along(log.path):
         if not isinstance(event.body, SessionOpened):
             yield from fresh.take(event)
-    yield from fresh.settled(log.tip)
+    yield from fresh.ending(log.tip)
 
 
 def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
@@ -69,7 +69,8 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
     for event in since:
         if event.seq in path:
             yield from fresh.take(event)
-    yield from fresh.settled(log.tip)
+    if since:
+        yield from fresh.ending(log.tip)
 
 
 def _content(log: Log, item_id: str) -> Content | None:
