@@ -299,9 +299,12 @@ class EventReader:
         beside = _raw(_beside(event, "summaryContent"))
         return Told(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), beside)
 
+    def _child(self, event: Json, data: Json) -> str:
+        """The session of a sub-agent."""
+        return session_id("copilot", f"{self._source.session}/{text(event, 'agentId') or text(data, 'toolCallId')}")
+
     def _other(self, event: Json, data: Json) -> Told:
         state, key = self._state, text(event, "id")
-        child = session_id("copilot", f"{self._source.session}/{text(event, 'agentId') or text(data, 'toolCallId')}")
         match event["type"]:
             case "assistant.turn_start":
                 state.started = milliseconds(event["timestamp"])
@@ -321,11 +324,11 @@ class EventReader:
             case "session.compaction_start":
                 state.folding = state.newest
             case "subagent.started":
-                return _told(event, ChildOpened(child, text(data, "toolCallId"), text(data, "agentName")), "agentName")
+                return _told(event, ChildOpened(self._child(event, data), text(data, "toolCallId"), text(data, "agentName")), "agentName")
             case "subagent.completed":
-                return _told(event, ChildEnded(child, "done"))
+                return _told(event, ChildEnded(self._child(event, data), "done"))
             case "subagent.failed":
-                return _told(event, ChildEnded(child, "failed", text(data, "error")), "error")
+                return _told(event, ChildEnded(self._child(event, data), "failed", text(data, "error")), "error")
             case _:
                 pass
         return _told(event, ForeignNoted("copilot", (key,)))
