@@ -96,6 +96,8 @@ class Reader:
                     state.reported = None
                     if edit["type"] == "fold":
                         state.forget(before - {item.id for item in state.items})
+            if body["type"] == "view_edited" and event["seq"] not in undone:
+                state.reported = body.get("tokens_after") or (None if body["edits"] else state.reported)
         return state
 
     def view(self) -> list[Shown]:

@@ -68,7 +68,7 @@ def _state(log: Log, a: int, b: int) -> None:
 
 
 def _edit(log: Log, edit: Edit) -> None:
-    log.append(ViewEdited((edit,), by="test", why="a step"))
+    log.append(ViewEdited((edit,), by="test", why="a step", tokens_after=len(log.view.items) % 3))
 
 
 def _mask(log: Log, a: int, b: int) -> None:

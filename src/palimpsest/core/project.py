@@ -263,6 +263,8 @@ def _take_edited(view: Projection, seq: int, body: ViewEdited) -> None:
         if undone is None or index not in undone:
             view.edit(seq, index, edit)
             view.reported = None
+    if undone is None and body.tokens_after:
+        view.reported = Reported(body.tokens_after, seq)
 
 
 def _take_undone(view: Projection, seq: int, body: EditUndone) -> None:

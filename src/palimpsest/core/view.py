@@ -14,7 +14,7 @@ class Fact(Value, frozen=True):
 
 
 class Reported(Value, frozen=True):
-    """The total of tokens the provider reported with a reply, valid until the view is edited."""
+    """How many tokens the view had when it was last counted: by the provider with a reply, or by whoever edited it since."""
 
     tokens: int
     seq: int

@@ -15,7 +15,7 @@ from palimpsest.apps.cli.listing import print_listing
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.markdown import as_markdown, shown
+from palimpsest.lab.bench.markdown import as_markdown, put_into, shown
 from palimpsest.lab.bench.suite import choose, run_bench
 
 
@@ -26,8 +26,15 @@ from palimpsest.lab.bench.suite import choose, run_bench
 )
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder, and leave what was made there.")
 @click.option("--markdown", is_flag=True, help="Print the table as docs/benchmark.md has it.")
+@click.option(
+    "--into",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Put the table into a document, between its two marks.",
+)
 @json_option
-def bench(*, quick: bool, only: tuple[str, ...], keep: Path | None, markdown: bool, as_json: bool) -> None:
+def bench(*, quick: bool, only: tuple[str, ...], keep: Path | None, markdown: bool, into: tuple[Path, ...], as_json: bool) -> None:
     """Measure this machine against the bars and the peers.
 
     Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
@@ -35,6 +42,8 @@ def bench(*, quick: bool, only: tuple[str, ...], keep: Path | None, markdown: bo
     wanted = choose(name for names in only for name in names.replace(",", " ").split())
     with _folder(keep) as folder:
         report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), tell=_tell)
+    for path in into:
+        path.write_text(put_into(path.read_text(encoding="utf-8"), as_markdown(report), str(path)), encoding="utf-8")
     if as_json:
         emit(report)
     elif markdown:

@@ -1,6 +1,10 @@
 """A report as the table that stands in docs/benchmark.md."""
 
+from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
+
+BEGINS = "<!-- bench begins -->"
+ENDS = "<!-- bench ends -->"
 
 
 def as_markdown(report: Report) -> str:
@@ -9,6 +13,15 @@ def as_markdown(report: Report) -> str:
     machine = "{system}, Python {python}, {processors} processors".format(**report.machine)
     size = " Smaller sizes (`--quick`)." if report.quick else ""
     return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
+
+
+def put_into(text: str, table: str, where: str) -> str:
+    """A document with the table between its two marks."""
+    before, begins, rest = text.partition(BEGINS)
+    _, ends, after = rest.partition(ENDS)
+    if not begins or not ends:
+        raise BadInput(f"the document has no place for the table: two lines {BEGINS} and {ENDS}", where=where)
+    return f"{before}{BEGINS}\n{table}\n{ENDS}{after}"
 
 
 def _row(bar: Bar) -> str:

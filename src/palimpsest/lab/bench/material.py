@@ -112,14 +112,16 @@ class Material:
         """Old results are masked; what is older still becomes a summary and the user's newest messages."""
         if len(self._unmasked) > _MOST_RESULTS:
             gone, self._unmasked = tuple(self._unmasked[:-_FEWEST_RESULTS]), self._unmasked[-_FEWEST_RESULTS:]
-            yield self._number(ViewEdited((Mask(gone, _CLEARED),), by="bench", why="old results"))
+            yield self._number(
+                ViewEdited((Mask(gone, _CLEARED),), by="bench", why="old results", tokens_before=170_000, tokens_after=140_000)
+            )
         if len(self._shown) > _MOST_ITEMS:
             cut = self._shown[-_FEWEST_ITEMS].round
             old = [item for item in self._shown if item.round < cut]
             kept = [item for item in old if item.kind == "user"][-_KEPT_MESSAGES:]
             summary = Put("summary", Text(self._prose.source(self._random, 2)))
             fold = Fold(old[0].id, old[-1].id, (summary, *(Keep(item.id) for item in kept)))
-            yield self._number(ViewEdited((fold,), by="bench", why="the view was full"))
+            yield self._number(ViewEdited((fold,), by="bench", why="the view was full", tokens_before=170_000, tokens_after=120_000))
             self._shown = [_Shown(f"{self.seq}.0.0", 0, "summary"), *kept, *self._shown[len(old) :]]
 
 

@@ -56,7 +56,7 @@ def resume(room: Room, shelf: JsonlShelf, session: str) -> float:
 
 
 def _edit(room: Room) -> None:
-    """Let the log of middle length go on until its last event is an edit: what a provider reported no longer counts then."""
+    """Let the log of middle length go on until its last event is an edit: then only what the edit itself counted is known."""
     log, material = room.writer("10k")
     with log:
         edited = False
