@@ -151,6 +151,40 @@ def test_what_the_program_says_in_the_users_place_is_context(tmp_path: Path) -> 
     assert [len(body.parts) for body in found if isinstance(body, Recalled)] == [1]
 
 
+def test_what_was_typed_during_a_turn_is_steering_even_where_only_the_queue_tells_of_it(tmp_path: Path) -> None:
+    def queue(operation: str, content: str = "") -> Line:
+        line = {"type": "queue-operation", "operation": operation, "timestamp": "2026-01-02T03:04:05.000Z", "sessionId": SESSION}
+        return {**line, "content": content} if content else line
+
+    path = written(
+        tmp_path,
+        prompt("u1", None, "go"),
+        reply("a1", "u1", "m1", call("c1")),
+        queue("enqueue", '{"task_id":"t1"}'),
+        queue("enqueue", "docker is not here"),
+        queue("enqueue", "/clear"),
+        result("r1", "a1", "c1", "x"),
+        queue("remove"),
+        reply("a2", "r1", "m2", text("ok")),
+        queue("enqueue", "next one"),
+        queue("dequeue"),
+        prompt("u2", "a2", "next one"),
+        reply("a3", "u2", "m3", call("c2")),
+        queue("enqueue", "newer version"),
+        queue("remove"),
+        chained("q1", "a3", "attachment", attachment={"type": "queued_command", "prompt": "newer version", "commandMode": "prompt"}),
+        queue("enqueue", "taken back"),
+        queue("popAll"),
+        queue("remove"),
+    )
+    assert [(text_of(body.parts[0]), body.steering) for body in bodies(path) if isinstance(body, UserSaid)] == [
+        ("go", False),
+        ("docker is not here", True),
+        ("next one", False),
+        ("newer version", True),
+    ]
+
+
 def test_a_result_keeps_exit_code_paths_and_pictures(tmp_path: Path) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
     paper = {"type": "document", "title": "plan", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x"}}

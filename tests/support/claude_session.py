@@ -101,20 +101,29 @@ def blocks_of(line: Line) -> list[Line]:
 
 
 def spoken(lines: list[Line]) -> list[str]:
-    """The words of the user by a naive reading: no results, nothing that the program marked or tagged as its own."""
+    """The words of the user by a naive reading: no results, nothing that the program marked or tagged as its own.
+
+    Older versions kept no line of what was typed during a turn, only that it was queued and removed again.
+    """
     found = []
+    waiting = []
+    everything = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines if line.get("type") in {"user", "attachment"})
     for line in lines:
-        if (
-            line.get("type") == "attachment"
-            and line["attachment"]["type"] == "queued_command"
-            and line["attachment"].get("commandMode") == "prompt"
-        ):
-            found.append(line["attachment"]["prompt"])
-        if line.get("type") != "user" or line.get("isMeta") or line.get("isCompactSummary"):
-            continue
-        pictures = [f"[image {block['source']['media_type']}]" for block in blocks_of(line) if block["type"] == "image"]
-        words = [block["text"] for block in blocks_of(line) if block["type"] == "text"] or pictures
-        own = any(word.lstrip().startswith(TAGS) or "<command-name>" in word for word in words)
-        if words and not own and line.get("origin", {}).get("kind", "human") == "human":
-            found.append(words[0])
+        content = line.get("content")
+        if line.get("type") == "queue-operation" and content and not content.startswith(("<", "{", "/", "[scrubbed")):
+            if line["operation"] == "enqueue" and json.dumps(content, ensure_ascii=False) not in everything:
+                waiting.append(content)
+        elif line.get("type") == "queue-operation" and line["operation"] == "remove" and waiting and not content:
+            found.append(waiting.pop(0))
+        elif line.get("type") == "attachment" and line["attachment"]["type"] == "queued_command":
+            found += [line["attachment"]["prompt"]] if line["attachment"].get("commandMode") == "prompt" else []
+        elif line.get("type") == "user" and not line.get("isMeta") and not line.get("isCompactSummary"):
+            found += _words(line)[:1]
     return found
+
+
+def _words(line: Line) -> list[str]:
+    pictures = [f"[image {block['source']['media_type']}]" for block in blocks_of(line) if block["type"] == "image"]
+    words = [block["text"] for block in blocks_of(line) if block["type"] == "text"] or pictures
+    own = any(word.lstrip().startswith(TAGS) or "<command-name>" in word for word in words)
+    return [] if own or line.get("origin", {}).get("kind", "human") != "human" else words

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from palimpsest.wire.lenient import Json, text
 
-Sort: TypeAlias = Literal["reply", "result", "text", "attachment", "fold", "note"]
+Sort: TypeAlias = Literal["reply", "result", "text", "attachment", "fold", "steering", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Entry:
     early: list["Entry"] = field(default_factory=list)
     late: list["Entry"] = field(default_factory=list)
     boundary: Json = field(default_factory=dict)
+    # What the user had typed during a turn, where only its way through a queue is in the file.
+    words: str = ""
 
     @property
     def end(self) -> str:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from palimpsest.core.events import Body, ChildOpened, ContextStated, FilesSnapshotted, ForeignNoted, Statement, Titled, TurnEnded
+from palimpsest.core.events import Body, ChildOpened, ContextStated, FilesSnapshotted, ForeignNoted, Statement, Titled, TurnEnded, UserSaid
+from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import raw_of, take_blocks
 from palimpsest.foreign.claude_edits import folded, masked, preserved
 from palimpsest.foreign.claude_facts import FORMAT, Facts, kept, noted
 from palimpsest.foreign.claude_graph import Entry, Held, Trail
+from palimpsest.foreign.claude_queue import Inbox
 from palimpsest.foreign.claude_words import speaker
 from palimpsest.foreign.transcript import Told
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
@@ -40,6 +42,7 @@ class Reading:
         self._branch: Entry | None = None
         self._boundary: Json = {}
         self._early: list[Entry] = []
+        self._inbox = Inbox()
         self._shape = ""
         self._title = ""
         self._tags: tuple[str, ...] = ()
@@ -64,6 +67,9 @@ class Reading:
                 yield from self._user(held)
             case "attachment" if is_json(line.get("attachment")):
                 yield from self._attachment(held)
+            case "queue-operation":
+                words = self._inbox.operate(line)
+                self._queue.append(Entry("steering" if words else "note", [held], words=words))
             case "system" if text(line, "subtype") == "compact_boundary":
                 yield from self.flush()
                 self._boundary, self._early = line, []
@@ -108,6 +114,8 @@ class Reading:
                 yield from self._facts.attachment(held)
             case "fold":
                 yield folded(entry, take_blocks(table_at(held.line, "message"), "user", "", self._blobs), self._trail)
+            case "steering":
+                yield Told(UserSaid((Text(entry.words),), steering=True), held.at, held.key, line=kept(held))
             case "note":
                 yield from self._noted(held)
 
@@ -180,12 +188,16 @@ class Reading:
             self._step(held, entry, weighty=True)
             self._trail.moved((each for _, each in preserved(entry.boundary, self._trail)), entry)
             return
+        self._inbox.prompted(held.line)
         result = any(block.get("type") == "tool_result" for block in tables_at(table_at(held.line, "message"), "content"))
         yield from self._go(held, weighty=not result)
         self._step(held, Entry("result" if result else "text", [held]), weighty=not result and not speaker(held.line))
 
     def _attachment(self, held: Held) -> Iterator[Told]:
         """A request shows attachments before the words that they came with, although the file has them after."""
+        if self._inbox.attached(table_at(held.line, "attachment")):
+            self._pass(held)
+            return
         yield from self._go(held, weighty=False)
         start = max((place + 1 for place, each in enumerate(self._queue) if each.sort in {"reply", "result"}), default=0)
         over = [place for place in range(start, len(self._queue)) if self._queue[place].sort in {"text", "fold"}]
