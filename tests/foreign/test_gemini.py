@@ -81,6 +81,21 @@ def test_calls_that_come_after_a_message_was_told_are_told_too(tmp_path: Path) -
     assert faults(home, done.session) == []
 
 
+def test_messages_and_calls_without_ids_are_told_by_their_places(tmp_path: Path) -> None:
+    document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
+    for message in document["messages"]:
+        del message["id"]
+        for call in message.get("toolCalls", []):
+            del call["id"]
+    path = tmp_path / DOCUMENT.name
+    path.write_text(json.dumps(document), encoding="utf-8")
+    home = check_repeat(FORM, path)
+    (session,) = home.shelf.sessions()
+    bodies = home.bodies(session)
+    assert said(bodies) == ["List the folder.", "And what is in it?"]
+    assert called(bodies) == returned(bodies) == ["message-1.0", "message-1.1", "message-6.0"]
+
+
 def test_a_recording_as_lines_tells_rewinds_and_rewritten_histories() -> None:
     home = check_repeat(FORM, LINES)
     (session,) = home.shelf.sessions()

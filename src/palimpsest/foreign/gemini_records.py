@@ -28,6 +28,7 @@ from palimpsest.foreign.parts import call_of, milliseconds
 from palimpsest.foreign.transcript import Mark, Told
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
 
+_SPEAKERS = {"user", "gemini", "model", "info", "error", "warning"}
 _SAID = ("id", "content", "thoughts", "tokens", "model", "toolCalls")
 
 
@@ -59,6 +60,7 @@ class Records:
     def tell(self, records: list[object]) -> Iterator[Told]:
         """The facts of all records that were not told before."""
         start = self._growing.after(records)
+        records = [_named(record, place) for place, record in enumerate(records)]
         place = 0
         while place < len(records):
             stop = self._together(records, place, start)
@@ -220,6 +222,16 @@ class Records:
                 yield Told(Covering("gemini", "masking of tool output", result, said), self._at, f"{result}/{place}")
         # Messages before what the program rewrote are no place to go back to any more.
         self._path = {name: kept.get(name, key) for name in names}
+
+
+def _named(record: object, place: int) -> object:
+    """A record whose message and calls have ids, as those of some versions and of files that were cut by hand have not."""
+    if not is_json(record) or text(record, "type") not in _SPEAKERS:
+        return record
+    key = text(record, "id") or f"message-{place}"
+    calls = [call if text(call, "id") else {**call, "id": f"{key}.{number}"} for number, call in enumerate(tables_at(record, "toolCalls"))]
+    kind = "gemini" if record["type"] == "model" else record["type"]
+    return {**record, "id": key, "type": kind, **({"toolCalls": calls} if calls else {})}
 
 
 def _is_message(record: object) -> bool:
