@@ -13,6 +13,7 @@ from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.past import calls_of, next_request, past_request
 from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.rules import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
 PARAMS = Params(max_tokens=99, temperature=0.5)
@@ -151,3 +152,12 @@ def test_a_session_that_names_no_model_asks_for_one() -> None:
     with pytest.raises(BadInput, match="names no model"):
         next_request(log.view, MemoryBlobs().get)
     assert next_request(log.view, MemoryBlobs().get, model="gpt-5.5").wire == "responses"
+
+
+def test_a_model_that_nobody_knows_is_spoken_to_as_its_log_says() -> None:
+    log = Log.create(MemoryShelf(), SessionOpened("s", model="somebody/new-model"), FixedClock(1, 1))
+    log.append(UserSaid((Text("hello"),)))
+    log.append(CallStarted("somebody/new-model", "anthropic"))
+    past = past_request(log, 1, MemoryBlobs().get)
+    assert (past.request.wire, past.request.model) == ("anthropic", "somebody/new-model")
+    assert check_request("anthropic", past.request.body) == ()

@@ -153,6 +153,15 @@ def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = 
     return found if window is None else resized(found, window)
 
 
+def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
+    """The card of a model that a log names; one that nobody knows is taken for that of an OpenAI-compatible server."""
+    known = tuple(cards)
+    try:
+        return card(name, known)
+    except BadInput:
+        return replace(card(f"openai-compatible/{name}", known), name=name)
+
+
 def resized(model: ModelCard, window: int) -> ModelCard:
     """The same model with another window; a reply takes at most half of it."""
     limit = None if model.input_limit is None else min(model.input_limit, window)

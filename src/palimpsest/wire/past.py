@@ -11,7 +11,7 @@ from palimpsest.core.events import CallStarted, Event
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.wire.cards import CARDS, ModelCard, WireName, card
+from palimpsest.wire.cards import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.request import Params, Request, Tool
@@ -64,7 +64,8 @@ def next_request(
     name = model or view.model
     if not name:
         raise BadInput("the session names no model, so name one with --model", where="model")
-    return encode(view, on_wire(card(name, cards), wire), tools, given, fetch)
+    spoken = card(model, cards) if model else recorded_card(name, cards)
+    return encode(view, on_wire(spoken, wire), tools, given, fetch)
 
 
 def on_wire(model: ModelCard, wire: WireName | None) -> ModelCard:
@@ -79,7 +80,7 @@ def _rebuild(
     log: Log, event: Event, call: CallStarted, fetch: Fetch, cards: Iterable[ModelCard], *, wire: WireName | None, model: str
 ) -> Past:
     sent: WireName | None = call.wire if call.wire in _MAKERS else None
-    spoken = on_wire(card(model or call.model, cards), wire or (None if model else sent))
+    spoken = on_wire(card(model, cards) if model else recorded_card(call.model, cards), wire or (None if model else sent))
     view = log.state_at(event.parent).view
     request = encode(view, spoken, _tools_of(call.tools, fetch), _params_of(call.params), fetch)
     same = not model and (wire is None or wire == sent)
