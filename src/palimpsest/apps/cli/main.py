@@ -24,6 +24,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "rewind": ("branches:rewind", "Go back in the conversation; nothing is deleted."),
         "fork": ("branches:fork", "Begin a new session from a point of another."),
     },
+    "Exchange": {
+        "import": ("imports:import_", "Read the sessions of other agents."),
+        "export": ("export:export", "Write a session for another agent, a provider, or people."),
+    },
     "Keep": {
         "verify": ("verify:verify", "Check logs for damage, and repair copies of them."),
         "index": ("index:index", "Bring the search index up to date, or make it anew."),
