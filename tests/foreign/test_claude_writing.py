@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from claude_session import Line, readable, written
+from claude_session import SESSION, Line, prompt, readable, reply, text, written
 from corpus import corpus, golden
 from histories import new_log, steps, tell
 from hypothesis import given, settings
@@ -104,6 +104,17 @@ def test_an_imported_session_that_goes_on_here_is_chained_to_its_last_line() -> 
     assert {asked["sessionId"], answered["sessionId"]} == {path.stem}
     assert (asked["cwd"], asked["version"]) == ("/repo/project", "2.1.19")
     assert chain_faults(after) == []
+
+
+def test_the_title_of_an_imported_session_stays_at_the_end_when_it_goes_on_here(tmp_path: Path) -> None:
+    title = {"type": "custom-title", "customTitle": "Mine", "sessionId": SESSION}
+    path = written(tmp_path, prompt("u1", None, "go"), title, reply("a1", "u1", "m1", text("words " * 4000)))
+    home = Home()
+    (done,) = home.take(CLAUDE, path)
+    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    assert lines_of(log, home.blobs) == readable(path)
+    log.append(UserSaid((Text("on"),)))
+    assert lines_of(log, home.blobs)[3:] == [lines_of(log, home.blobs)[3], title]
 
 
 def test_a_sub_agent_that_goes_on_here_stays_one() -> None:

@@ -16,6 +16,7 @@ from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 
 # What follows the id of a line in the key of a fact: a further run of the line, or something that goes with it.
 _LINE = re.compile("[#~]")
+_TALK = frozenset({"user", "assistant", "attachment", "system"})
 
 
 class Kept:
@@ -52,7 +53,14 @@ class Kept:
     def last(self) -> Json:
         """The newest line of the conversation; an empty one if there is none."""
         self._close()
-        return next((self._lines[number] for number in sorted(self._lines, reverse=True) if text(self._lines[number], "uuid")), {})
+        return next((line for number in sorted(self._lines, reverse=True) if text(line := self._lines[number], "type") in _TALK), {})
+
+    @property
+    def names(self) -> list[Json]:
+        """The newest title and tag that the user gave."""
+        self._close()
+        found = {kind: line for _, line in sorted(self._lines.items()) if (kind := text(line, "type")) in {"custom-title", "tag"}}
+        return list(found.values())
 
     def _close(self) -> None:
         contents = iter(self._contents)

@@ -19,6 +19,9 @@ from palimpsest.foreign.transcript import Told
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
 
+# A step of the program is a few lines; what never ends in a reply is not held for ever.
+_HELD = 2000
+
 
 class Reading:
     """Takes lines and tells facts. What belongs together is held until the model's next reply shows that it is complete.
@@ -79,6 +82,8 @@ class Reading:
                 self._step(held, Entry("text", [held]), weighty=False)
             case _:
                 self._pass(held)
+        if len(self._queue) >= _HELD:
+            yield from self.flush()
 
     def flush(self) -> Iterator[Told]:
         """Tell everything that is held."""

@@ -87,11 +87,13 @@ class _Writing:
         self._parents = parents
         # The last line at or before each event, by which branches find where they begin.
         self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
+        if self._ends:
+            self._ends[max(self._ends)] = text(like, "uuid")
         self._compacting = Compacting(log, dict(kept.sources))
         self._open = open_calls(list(kept.lines()))
         self._typed: dict[int, UserTyped] = {}
-        self._names: list[Json] = []
-        self._since_names = 0
+        self._names = kept.names
+        self._since_names = TAIL
         self._wrote = False
         self._seq = 0
         self._number = 0
