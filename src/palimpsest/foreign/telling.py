@@ -93,12 +93,16 @@ class _Teller:
     def turns(self) -> Iterator[Turn]:
         for event in self._log.events(self._path):
             if isinstance(event.body, UserSaid) and not event.body.steering:
-                if self._entries or self._number:
+                if self._begun:
                     yield self._end()
                 self._number += 1
             self._take(event)
-        if self._entries:
+        if self._begun:
             yield self._end()
+
+    @property
+    def _begun(self) -> bool:
+        return bool(self._entries or self._usages or self._number)
 
     def _end(self) -> Turn:
         usage = total_of(usage for _, usage in self._usages)
