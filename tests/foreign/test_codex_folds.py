@@ -1,7 +1,9 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
-from corpus import WITHOUT, corpus, golden
+from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION
+from corpus import WITHOUT
 from readings import Home, faults
 from readings import said as said_in
 from rollouts import (
@@ -29,15 +31,9 @@ from palimpsest.core.events import Rewound, ViewEdited
 from palimpsest.core.items import Opaque, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.foreign.codex import CodexFormat
 from palimpsest.foreign.codex_forks import fork_point
-from palimpsest.foreign.transcript import Format
 from palimpsest.stores.ephemeral import FixedClock
 
-CODEX: Format = CodexFormat()
-GOLDEN = golden("codex/**/rollout-*.jsonl")
-PUBLIC = corpus("codex/*.jsonl")
-SESSION = f"codex-{THREAD}"
 ENVIRONMENT = "<environment_context>\n<cwd>/repo</cwd>\n</environment_context>"
 
 
@@ -62,18 +58,16 @@ def compacted(summary: str, *history: Line) -> Line:
 
 def replayed(path: Path) -> list[str]:
     """What Codex would send after this rollout, by its own rules: the items, replaced whole by each fold."""
-    history: list[Line] = []
+    history: list[Any] = []
     for each in read(path):
         payload = each["payload"]
-        assert isinstance(payload, dict)
         if each["type"] == "response_item" and payload.get("type") in {"message", "reasoning", "compaction"}:
             history.append(payload)
         elif each["type"] == "response_item" and "call_id" in payload:
             history.append({"content": [{"text": str(payload["call_id"])}]})
         elif each["type"] == "compacted":
-            history = [entry for entry in payload["replacement_history"] if isinstance(entry, dict)]
-    texts = [part["text"] for entry in history for part in entry.get("content") or [] if isinstance(part, dict) and part.get("text")]
-    return [text for text in texts if isinstance(text, str)]
+            history = payload["replacement_history"]
+    return [part["text"] for entry in history for part in entry.get("content") or [] if part.get("text")]
 
 
 @pytest.mark.parametrize("path", [path for path in GOLDEN if "47-36" not in path.name], ids=lambda path: path.stem[-12:])

@@ -1,16 +1,11 @@
 import json
-import os
 from pathlib import Path
 
 import pytest
-from corpus import WITHOUT, corpus, golden
-from readings import Home, check_growth, check_repeat, faults
-from readings import called as calls_of
-from readings import returned as results_of
-from readings import said as said_in
+from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION, bodies, imported
+from corpus import WITHOUT
 from rollouts import (
     THREAD,
-    Line,
     answered,
     called,
     context,
@@ -18,20 +13,15 @@ from rollouts import (
     ended,
     event,
     item,
-    items,
-    line,
     message,
     meta,
     output,
-    read,
     said,
-    spoken,
     started,
     write,
 )
 
 from palimpsest.core.events import (
-    NULL,
     ChildEnded,
     ChildOpened,
     ContextStated,
@@ -50,86 +40,10 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.codex import CodexFormat
-from palimpsest.foreign.importing import import_session
-from palimpsest.foreign.transcript import BadLine, Format, Source
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.foreign.transcript import Source
 
-CODEX: Format = CodexFormat()
-GOLDEN = golden("codex/**/rollout-*.jsonl")
-PUBLIC = corpus("codex/*.jsonl")
-SESSION = f"codex-{THREAD}"
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
-
-
-def imported(path: Path) -> tuple[Home, str]:
-    home = Home()
-    (done,) = home.take(CODEX, path)
-    assert done.bad == ()
-    return home, done.session
-
-
-def bodies(path: Path) -> list[object]:
-    home, session = imported(path)
-    return [
-        type(body)(**{**{name: getattr(body, name) for name in body.__struct_fields__}, "foreign": NULL}) for body in home.bodies(session)
-    ]
-
-
-@pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC], ids=lambda path: path.stem[-12:])
-def test_no_message_call_or_result_is_lost_or_told_twice(path: Path) -> None:
-    home, session = imported(path)
-    told = home.bodies(session)
-    base = len(said_in(told)) - len(spoken(path))
-    kinds = {"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
-    outputs = {"function_call_output", "custom_tool_call_output", "tool_search_output"}
-    assert said_in(told)[base:] == spoken(path)
-    if "history_base" not in json.dumps(read(path)[0]):
-        assert base == 0
-        assert calls_of(told) == [each["call_id"] for each in items(path) if each["type"] in kinds]
-        assert sorted(results_of(told)) == sorted(each["call_id"] for each in items(path) if each["type"] in outputs)
-
-
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem[-12:])
-def test_the_view_at_every_event_is_a_request_that_every_provider_takes(path: Path) -> None:
-    home, session = imported(path)
-    assert faults(home, session) == []
-
-
-@needs_corpus
-@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem[-12:])
-def test_views_of_public_sessions_are_requests_that_every_provider_takes(path: Path) -> None:
-    home, session = imported(path)
-    assert faults(home, session, every=97) == []
-
-
-@pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC[:1]], ids=lambda path: path.stem[-12:])
-def test_importing_again_changes_nothing(path: Path) -> None:
-    check_repeat(CODEX, path)
-
-
-@pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC[-1:]], ids=lambda path: path.stem[-12:])
-def test_a_rollout_that_grows_gives_the_log_of_the_whole_one(path: Path, tmp_path: Path) -> None:
-    check_growth(CODEX, path, tmp_path)
-
-
-def test_an_unfinished_reply_of_a_quiet_file_is_told_and_what_comes_later_is_not_lost(tmp_path: Path) -> None:
-    lines = [meta(), started(), context(), said("go"), answered("I look."), called("a"), output("a"), counted(110, 100), ended()]
-    path = write(tmp_path, *lines[:5])
-    os.utime(path, (1, 1))
-    home = Home()
-    home.take(CODEX, path)
-    assert [body.parts for body in home.bodies(SESSION) if isinstance(body, ModelReplied)] == [(Text("I look.", "assistant"),)]
-    write(tmp_path, *lines)
-    home.take(CODEX, path)
-    told = home.bodies(SESSION)
-    assert (said_in(told), calls_of(told), results_of(told)) == (["go"], ["a"], ["a"])
-    assert [body.usage.prompt for body in told if isinstance(body, ModelReplied)] == [0, 100]
-    assert faults(home, SESSION) == []
-    events = len(told)
-    home.take(CODEX, path)
-    assert len(home.bodies(SESSION)) == events
 
 
 def test_a_session_of_codex_is_told_in_our_words(tmp_path: Path) -> None:
@@ -340,104 +254,3 @@ def test_the_oldest_files_have_bare_items_and_a_first_line_without_a_kind(tmp_pa
         (ToolCall("b", "local_shell", '{"type":"exec","command":["ls"]}', "shell", "l"),),
     ]
     assert [body.result for body in told if isinstance(body, ToolReturned)] == [ToolResult("a", (Text("no"),), error=True)]
-
-
-def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, meta(), meta("01a1ddf6-0aea-7d31-ab7d-7f00117738b6", cwd="/other"), said("a"), said("b"))
-    first, second, *rest = path.read_bytes().splitlines(keepends=True)
-    bad = [b"{broken\n", b"[1]\n", b'"\xff\xfe"\n', b"\n", b"\x00\x00\n", b"[" * 5000 + b"\n"]
-    path.write_bytes(b"".join([first, second, *bad, *rest, b'{"timestamp":"2026-1']))
-    home = Home()
-    (done,) = home.take(CODEX, path)
-    assert [each.where.rpartition(":")[2] for each in done.bad] == ["3", "4", "5", "7", "8"]
-    opened, *told = home.bodies(SESSION)
-    assert isinstance(opened, SessionOpened)
-    assert (opened.cwd, opened.meta["id"], said_in(told)) == ("/repo", THREAD, ["a", "b"])
-
-
-def test_cx_07_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
-    snapshot: Line = {"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}
-    path = write(
-        tmp_path,
-        line("session_meta", {"id": THREAD, "history_mode": "paginated"}, ordinal=0),
-        line("response_item", message("user", "a", id="msg_1"), ordinal=1, metadata={"client_authored": False}),
-        line("world_state", {"full": True, "state": {}}, ordinal=2),
-        line("response_item", snapshot, ordinal=3),
-        line("response_item", message("assistant", "b", id="msg_2"), ordinal=4, metadata={"client_authored": False}),
-        line("token_usage_record", {"response_id": "resp_1", "usage": {"input_tokens": 50, "output_tokens": 5}}, ordinal=5),
-    )
-    home, session = imported(path)
-    assert [body for body in bodies(path)[1:] if isinstance(body, UserSaid | ModelReplied)] == [
-        UserSaid((Text("a", ref="msg_1"),)),
-        ModelReplied((Text("b", "assistant", ref="msg_2"),), usage=Usage(50, output=5), stop="end_turn", message="resp_1"),
-    ]
-    assert [type(body) for body in home.bodies(session)][-1] is ModelReplied
-    assert faults(home, session) == []
-
-
-def test_searches_pictures_and_compactions_of_the_provider_stay_closed_with_words_beside_them(tmp_path: Path) -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}
-    drawn = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "revised_prompt": "a cat", "result": "aGk="}
-    sealed = {"type": "compaction", "encrypted_content": "x"}
-    path = write(tmp_path, meta(), context(), *(item(**each) for each in (search, drawn, sealed)), item(type="never_seen", text="?"))
-    (told,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
-    assert [(json.loads(part.data), part.twin) for part in told.parts if isinstance(part, Opaque)] == [
-        (search, "[web search: cats]"),
-        (drawn, "[image: a cat]"),
-        (sealed, ""),
-    ]
-    home, session = imported(path)
-    assert faults(home, session) == []
-
-
-def test_files_that_are_no_rollouts_are_passed_over_or_named(tmp_path: Path) -> None:
-    (tmp_path / "history.jsonl").write_text('{"session_id":"x","ts":1,"text":"hello"}\n')
-    (tmp_path / "claude.jsonl").write_text('{"type":"user","uuid":"x","timestamp":"2026-11-15T06:00:00Z","message":{"role":"user"}}\n')
-    for name, data in (("rollout-empty.jsonl", b""), ("rollout-noise.jsonl", b"\x00\x01noise\n")):
-        (tmp_path / name).write_bytes(data)
-        os.utime(tmp_path / name, (1, 1))
-    (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(CODEX.sources(tmp_path))
-    assert [(Path(each.where).name, each.why) for each in found if isinstance(each, BadLine)] == [
-        ("rollout-empty.jsonl", "the file is empty"),
-        ("rollout-noise.jsonl", "this is not a rollout"),
-    ]
-    assert len(found) == 2
-
-
-def test_two_files_of_one_thread_are_two_sessions(tmp_path: Path) -> None:
-    path = write(tmp_path, meta(), said("a"))
-    copy = path.with_name(f"rollout-2026-11-16T06-00-00-{THREAD}.jsonl")
-    copy.write_bytes(path.read_bytes())
-    assert [source.session for source in CODEX.sources(tmp_path) if isinstance(source, Source)] == [THREAD, f"2026-11-16T06-00-00-{THREAD}"]
-
-
-def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_where_not(tmp_path: Path) -> None:
-    path = write(tmp_path, meta(), said("a"))
-    packed = path.with_name(path.name + ".zst")
-    # A frame of zstd that holds the bytes as they are.
-    data = path.read_bytes()
-    size = len(data)
-    packed.write_bytes(b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little") + (size << 3 | 1).to_bytes(3, "little") + data)
-    path.unlink()
-    (found,) = CODEX.sources(packed)
-    if isinstance(found, BadLine):
-        assert found.why == "a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again"
-    else:
-        home, session = imported(packed)
-        assert said_in(home.bodies(session)) == ["a"]
-
-
-def test_the_default_folders_follow_the_environment(tmp_path: Path) -> None:
-    assert CODEX.places(tmp_path, {}) == (tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions")
-    assert CODEX.places(tmp_path, {"CODEX_HOME": "/elsewhere"})[0] == Path("/elsewhere/sessions")
-
-
-def test_a_mark_of_a_file_that_shrank_is_no_obstacle(tmp_path: Path) -> None:
-    path = write(tmp_path, meta(), said("a"), said("b"))
-    home = Home()
-    (done,) = home.take(CODEX, path)
-    write(tmp_path, meta(), said("a"))
-    (source,) = [each for each in CODEX.sources(path) if isinstance(each, Source)]
-    again = import_session(CODEX, source, home.shelf, home.blobs, FixedClock(1), mark=done.mark)
-    assert again.counts.events == 0

@@ -3,9 +3,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION
 from corpus import WITHOUT, corpus, golden
 from readings import Home, called, faults, returned, said
-from rollouts import THREAD, Line, answered, context, ended, item, message, meta, read, write
+from rollouts import Line, answered, context, ended, item, message, meta, read, write
 from rollouts import said as typed
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
@@ -25,16 +26,12 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.foreign.claude import ClaudeFormat
-from palimpsest.foreign.codex import CodexFormat, rollout_name, write_codex
+from palimpsest.foreign.codex import rollout_name, write_codex
 from palimpsest.foreign.transcript import Format
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
-CODEX: Format = CodexFormat()
 CLAUDE: Format = ClaudeFormat()
-GOLDEN = golden("codex/**/rollout-*.jsonl")
-PUBLIC = corpus("codex/*.jsonl")
 CLAUDES = [*golden("claude/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
-SESSION = f"codex-{THREAD}"
 
 ITEMS: list[Line] = [
     message("user", "a"),

@@ -137,23 +137,29 @@ class _Reading:
 
     def _read_base(self, table: Json) -> None:
         """A fork by reference begins with the lines of another rollout."""
-        history = table_at(table_at(table, "payload"), "history_base")
-        if history:
-            for base in reversed(self._bases(history)):
-                self._read_lines(*base)
-            self._rollout.telling.base = ""
+        meta = table_at(table, "payload")
+        if not table_at(meta, "history_base"):
+            return
+        try:
+            for path, end in reversed(self._bases(meta)):
+                self._read_lines(path, end)
+        except (OSError, BadInput) as error:
+            self._bad.append(BadLine(f"{self._path}:1", f"the rollout it goes on from cannot be read: {error}"))
+        self._rollout.telling.close()
+        self._rollout.telling.base = ""
 
-    def _bases(self, history: Json) -> list[tuple[Path, int]]:
+    def _bases(self, meta: Json) -> list[tuple[Path, int]]:
+        """The rollouts below this one, nearest first, and the ordinal at which each was left."""
         found: list[tuple[Path, int]] = []
-        while history and len(found) < _BASES:
+        while (history := table_at(meta, "history_base")) and len(found) < _BASES:
             thread = text(history, "thread_id")
             path = rollout_of(thread, self._path)
             if path is None or path == self._path:
                 self._bad.append(BadLine(f"{self._path}:1", f"the rollout of {thread}, which this one goes on from, is not beside it"))
                 break
-            found.append((path, number(history, "end_ordinal_exclusive")))
+            found.append((path, number(history, "end_ordinal_exclusive") or number(meta, "forked_from_ordinal_exclusive")))
             start = begun(path)
-            history = table_at(start.meta, "history_base") if start is not None else {}
+            meta = start.meta if start is not None else {}
         return found
 
     def _read_lines(self, path: Path, end: int) -> None:

@@ -39,6 +39,7 @@ class Rollout:
         self._children = Children()
         self._opened = self._paged = self._has_turns = self._in_turn = self._replied = False
         self._mode = ""
+        self._newest: Reply | None = None
         # The newest total that was told, and how much the newest reply read and wrote.
         self._total = self._prompt = 0
         self._summaries: frozenset[str] = frozenset()
@@ -120,7 +121,8 @@ class Rollout:
 
     def _take_part(self, pieces: tuple[Piece, ...]) -> None:
         reply = self.telling.reply()
-        if not reply.parts:
+        if reply is not self._newest:
+            self._newest = reply
             reply.late = self._replied
         self._replied = True
         if not self.telling.base:
@@ -180,13 +182,12 @@ class Rollout:
 
     def _take_compacted(self, payload: Json) -> None:
         summary = text(payload, "message")
-        made = self.telling.open
-        if isinstance(made, Aside):
-            made.purpose = "compact"
-        elif isinstance(made, Reply) and made.said and summary.endswith(made.said):
+        if isinstance(self.telling.open, Aside):
+            self.telling.open.purpose = "compact"
+        elif self._newest is not None and self._newest.said and summary.endswith(self._newest.said):
             # The reply is the summary: the model has not begun to answer the user by it.
-            made.purpose = "compact"
-            self._replied = made.late
+            self._newest.purpose = "compact"
+            self._replied = self._newest.late
         if summary:
             self._summaries |= {summary}
         self.telling.close()
@@ -226,8 +227,10 @@ class Rollout:
             reply.message = text(payload, "response_id")
             self.telling.note()
             self._close_if_finished()
-        else:
-            self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
+            return
+        if self._newest is not None and self._newest.usage is None:
+            self._newest.usage = used
+        self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
 
     def _take_event(self, payload: Json) -> None:
         taker = self._events.get(text(payload, "type"))
@@ -241,13 +244,15 @@ class Rollout:
         last, total = table_at(info, "last_token_usage"), number(table_at(info, "total_token_usage"), "total_tokens")
         used = usage_of(last)
         is_new = bool(used.prompt) and (total != self._total or not total)
-        known, self._total = self._total, total or self._total
+        self._total = total or self._total
         if isinstance(self.telling.open, Reply) and is_new and self.telling.open.usage is None:
             self.telling.open.usage, self.telling.open.settled = used, True
             self._prompt = used.total
         elif isinstance(self.telling.open, Folded) and not used.prompt:
             self.telling.open.tokens = number(last, "total_tokens")
-        elif is_new and known and total > known and not self._paged and not isinstance(self.telling.open, Reply):
+        elif is_new and self._newest is not None and self._newest.usage is None:
+            # The reply was told before its tokens came.
+            self._newest.usage = used
             self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
             return
         self.telling.note()

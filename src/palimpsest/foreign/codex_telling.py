@@ -36,6 +36,8 @@ class Telling:
         elif self.opening is not None and not (self.model or self._spoken):
             return []
         self._begin()
+        if not self._out:
+            return self._out
         told, self._out = self._out, []
         return told
 
