@@ -164,18 +164,19 @@ def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() ->
     assert lines_of(log) == [*lines, queued]
 
 
-def test_a_call_without_a_result_is_answered_before_the_user_speaks_and_a_result_without_a_call_is_told_as_context() -> None:
+def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_interrupted() -> None:
     log = log_with(
-        ModelReplied((ToolCall("c1", "bash", "{}"),)),
+        ModelReplied((ToolCall("c1", "bash", "{}"), ToolCall("c2", "bash", "{}"))),
         UserSaid((Text("stop"),)),
-        ToolReturned(ToolResult("c1", (Text("too late"),))),
+        ToolReturned(ToolResult("c1", (Text("late"),))),
+        ToolReturned(ToolResult("c3", (Text("of no call"),))),
     )
-    called_line, interrupted, said_line, late = lines_of(log)
-    assert interrupted["message"]["content"][0]["tool_use_id"] == "c1"
+    first, second, late, interrupted, spoken, stray = lines_of(log)
+    assert late["message"]["content"] == [{"tool_use_id": "c1", "type": "tool_result", "content": "late"}]
     assert interrupted["message"]["content"][0]["is_error"] is True
-    assert interrupted["sourceToolAssistantUUID"] == called_line["uuid"]
-    assert said_line["message"]["content"] == "stop"
-    assert (late["message"]["content"], late["isMeta"]) == ("too late", True)
+    assert [late["sourceToolAssistantUUID"], interrupted["sourceToolAssistantUUID"]] == [first["uuid"], second["uuid"]]
+    assert spoken["message"]["content"] == "stop"
+    assert (stray["message"]["content"], stray["isMeta"]) == ("of no call", True)
 
 
 def test_pictures_come_back_from_their_blobs() -> None:
@@ -210,6 +211,16 @@ def test_a_fold_becomes_a_boundary_a_summary_and_the_names_of_what_stays() -> No
     assert (summed["parentUuid"], summed["isCompactSummary"], summed["message"]["content"]) == (mark["uuid"], True, "before")
     assert two["parentUuid"] == summed["uuid"]
     assert first["parentUuid"] is None
+
+
+def test_a_segment_is_the_unbroken_end_of_what_stays() -> None:
+    log = log_with(*(UserSaid((Text(f"words {number}"),)) for number in range(1, 6)))
+    into = (Put("summary", Text("before")), Keep("1.0"), Keep("4.0"))
+    log.append(ViewEdited((Fold("1.0", "4.0", into),), "pal"))
+    one, _, _, four, five, mark, _ = lines_of(log)
+    found = mark["compactMetadata"]
+    assert found["preservedMessages"]["uuids"] == [one["uuid"], four["uuid"], five["uuid"]]
+    assert (found["preservedSegment"]["headUuid"], found["preservedSegment"]["tailUuid"]) == (four["uuid"], five["uuid"])
 
 
 def test_an_edit_that_was_undone_is_not_written() -> None:

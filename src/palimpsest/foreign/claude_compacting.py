@@ -26,8 +26,9 @@ class EditLine:
 class Compacting:
     """Knows which line each item came from, so that what a fold keeps is named and not copied."""
 
-    def __init__(self, log: Log, sources: dict[str, str]) -> None:
+    def __init__(self, log: Log, sources: dict[str, str], parents: dict[str, str]) -> None:
         self.sources = sources
+        self.parents = parents
         self.compacted = False
         self._undone = log.reader.skip(log.path)
         self._log = log
@@ -69,7 +70,7 @@ class Compacting:
         trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
         metadata: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
         if stays:
-            metadata["preservedSegment"] = {"headUuid": stays[0], "anchorUuid": "", "tailUuid": stays[-1]}
+            metadata["preservedSegment"] = {"headUuid": self._head(stays), "anchorUuid": "", "tailUuid": stays[-1]}
             metadata["preservedMessages"] = {"anchorUuid": "", "uuids": stays, "allUuids": stays}
         self._metadata = metadata
         boundary: Json = {"subtype": "compact_boundary", "content": "Conversation compacted", "level": "info", "isMeta": False}
@@ -78,6 +79,16 @@ class Compacting:
         fields: Json = {"message": {"role": "user", "content": said}, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
         yield EditLine("summary", fields, tuple(item.id for item in summary))
         yield from (_meta(item.id, text_of(item.content)) for item in made if item.kind != "summary" and text_of(item.content).strip())
+
+    def _head(self, stays: list[str]) -> str:
+        """Where the unbroken run begins that ends with the last line that stays: a segment cannot leave out what lies within it."""
+        wanted, known = set(stays), set(self.sources.values())
+        head = stays[-1]
+        line = self.parents.get(head, "")
+        while line and (line in wanted or line not in known):
+            head = line if line in wanted else head
+            line = self.parents.get(line, "")
+        return head
 
     def _masked(self, body: ViewEdited, ids: tuple[str, ...]) -> Iterator[EditLine]:
         items = [self._log.item(item_id) for item_id in ids]

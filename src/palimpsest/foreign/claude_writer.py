@@ -18,7 +18,7 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_compacting import Compacting, EditLine
@@ -28,6 +28,7 @@ from palimpsest.foreign.importing import key_of
 from palimpsest.wire.lenient import Json, text
 
 VERSION = "2.1.325"
+_INTERRUPTED = "The call was interrupted; there is no result."
 # The program looks for titles and tags only here, at the end of a file.
 TAIL = 16 * 1024
 
@@ -46,6 +47,7 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
     kept = Kept(blobs)
     ours: list[Event] = []
     parents: dict[int, int] = {}
+    results: dict[str, list[Event]] = {}
     came = False
     for event in events:
         parents[event.seq] = event.parent
@@ -53,7 +55,9 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-    writing = _Writing(log, blobs, kept, parents)
+            if isinstance(event.body, ToolReturned):
+                results.setdefault(plain_id(event.body.result.call_id), []).append(event)
+    writing = _Writing(log, blobs, kept, parents, results)
     for line in kept.lines():
         if not whole and "sessionId" in line:
             line["sessionId"] = writing.session
@@ -66,7 +70,7 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
 class _Writing:
     """Writes events that no line was kept of, chained to the lines before them."""
 
-    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int]) -> None:
+    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]]) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
@@ -89,8 +93,12 @@ class _Writing:
         self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
         if self._ends:
             self._ends[max(self._ends)] = text(like, "uuid")
-        self._compacting = Compacting(log, dict(kept.sources))
+        chain = {text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line}
+        self._compacting = Compacting(log, dict(kept.sources), chain)
         self._open = open_calls(list(kept.lines()))
+        # Results by their calls: one that came too late for the provider is told earlier, and then not again.
+        self._results = results
+        self._answered: set[int] = set()
         self._typed: dict[int, UserTyped] = {}
         self._names = kept.names
         self._since_names = TAIL
@@ -160,16 +168,22 @@ class _Writing:
         yield line
 
     def _interrupted(self) -> Iterator[Json]:
-        """Calls that were never answered are answered before anybody speaks on: the provider would refuse the conversation."""
+        """Calls are answered before anybody speaks on, or the provider would refuse the conversation: by what came later, if it came."""
         for call_id, uuid in list(self._open.items()):
-            block: Json = {
-                "type": "tool_result",
-                "content": "The call was interrupted; there is no result.",
-                "is_error": True,
-                "tool_use_id": call_id,
-            }
-            yield self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": uuid})
+            event = next((event for event in self._results.get(call_id, ()) if event.seq > self._seq), None)
+            if event is not None and isinstance(event.body, ToolReturned):
+                self._results[call_id].remove(event)
+                self._answered.add(event.seq)
+                yield self._answer(event.seq, event.body, uuid)
+            else:
+                yield self._answer(-1, ToolReturned(ToolResult(call_id, (Text(_INTERRUPTED),), error=True)), uuid)
         self._open.clear()
+
+    def _answer(self, seq: int, body: ToolReturned, source: str) -> Json:
+        block = result_block(body.result, self._blobs)
+        line = self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
+        self._compacting.brought(seq, (0,), self._parent)
+        return line
 
     def _assistant(self, event: Event, body: ModelReplied) -> Iterator[Json]:
         blocks = assistant_blocks(body, self._blobs)
@@ -197,16 +211,14 @@ class _Writing:
             yield line
 
     def _result(self, event: Event, body: ToolReturned) -> Iterator[Json]:
-        call_id = plain_id(body.result.call_id)
-        source = self._open.pop(call_id, "")
-        if not source:
+        if event.seq in self._answered:
+            return
+        source = self._open.pop(plain_id(body.result.call_id), "")
+        if source:
+            yield self._answer(event.seq, body, source)
+        else:
             # A result whose call the file does not have would be refused: what it says is told as context.
             yield from self._user(event, [Text(text_of(body.result))], {"isMeta": True})
-            return
-        block = result_block(body.result, self._blobs)
-        line = self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
-        self._compacting.brought(event.seq, (0,), self._parent)
-        yield line
 
     def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
         # The boundary names the summary that follows it, so all lines of an edit are made before the first is written.
@@ -250,6 +262,7 @@ class _Writing:
             "uuid": uuid,
             "timestamp": self._time(),
         }
+        self._compacting.parents[uuid] = self._parent
         self._parent = uuid
         return line
 
