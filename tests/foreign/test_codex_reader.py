@@ -34,6 +34,7 @@ from palimpsest.core.events import (
     SessionOpened,
     SideCalled,
     Statement,
+    TaskChanged,
     Titled,
     ToolReturned,
     TurnEnded,
@@ -97,7 +98,7 @@ def test_a_session_of_codex_is_told_in_our_words(tmp_path: Path) -> None:
         (thought, Text("Looking.", "assistant"), call), usage=Usage(60, 40, output=10), stop="tool_use", model="gpt-5.5"
     )
     result = ToolResult("a", (Text("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nnope"),))
-    assert told[7] == ToolReturned(result, "exec_command", 2)
+    assert told[7] == ToolReturned(result, "exec_command", 2, took_ms=100)
     assert told[9:] == [
         ModelReplied((Text("Done.", "assistant"),), usage=Usage(210, output=10), stop="end_turn", model="gpt-5.5"),
         TurnEnded("done"),
@@ -179,6 +180,13 @@ def test_files_of_a_patch_are_paths_of_its_result(tmp_path: Path) -> None:
     )
     (told,) = [body for body in bodies(path) if isinstance(body, ToolReturned)]
     assert (told.tool, told.exit, told.paths, told.result.form) == ("apply_patch", 0, ("a.py", "b.py", "/repo/a.py"), "free")
+
+
+def test_a_plan_is_a_task_of_ours(tmp_path: Path) -> None:
+    plan = '{"plan":[{"step":"read","status":"completed"}]}'
+    path = write(tmp_path, meta(), said("a"), called("p", "update_plan", plan), called("q", "update_plan", "no plan"))
+    (changed,) = [body for body in bodies(path) if isinstance(body, TaskChanged)]
+    assert (changed.task, changed.what, bytes(changed.state)) == ("plan", "set", plan.encode())
 
 
 def test_modes_models_titles_and_snapshots_are_told(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from palimpsest.wire.lenient import Json, number
 
 _EXIT = re.compile(r"(?:^Exit code: |^Process exited with code |^exit code: )(-?\d+)", re.MULTILINE)
 _EXIT_JSON = re.compile(r'"exit_code":\s*(-?\d+)')
+_TOOK = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
 _PATCHED = re.compile(r"\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)(?=\\n|\n|$)")
 _HEADER = 400
 
@@ -135,9 +136,12 @@ def stated_by(pieces: tuple[Piece, ...]) -> Body:
 
 
 def returned_by(result: ToolResult, tool: str, paths: tuple[str, ...]) -> Body:
-    """A result, with the exit code that its header tells."""
+    """A result, with the exit code and the time that its header tells."""
     first = result.parts[0] if result.parts else None
-    return ToolReturned(result, tool, exit_of(first.text) if isinstance(first, Text) else None, paths)
+    if not isinstance(first, Text):
+        return ToolReturned(result, tool, paths=paths)
+    took = _TOOK.search(first.text[:_HEADER])
+    return ToolReturned(result, tool, exit_of(first.text), paths, int(float(took[1]) * 1000) if took is not None else 0)
 
 
 def exit_of(said: str) -> int | None:

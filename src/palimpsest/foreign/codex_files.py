@@ -69,13 +69,21 @@ def lines_of(path: Path) -> Iterator[Line]:
     """The lines that are whole: a last one without its newline only if nothing can be missing from it."""
     file = opened(path)
     try:
-        rest, number, start = b"", 0, 0
+        # A line may be longer than any chunk: its pieces are put together once.
+        pieces: list[bytes] = []
+        number = start = 0
         while chunk := file.read(_SNIFF):
-            *whole, rest = (rest + chunk).split(b"\n")
+            first, *whole = chunk.split(b"\n")
+            pieces.append(first)
+            if not whole:
+                continue
+            whole.insert(0, b"".join(pieces))
+            pieces = [whole.pop()]
             for data in whole:
                 yield Line(number, start + len(data), data)
                 start += len(data) + 1
                 number += 1
+        rest = b"".join(pieces)
         if rest.strip() and decoded(rest) is not None:
             yield Line(number, start + len(rest), rest)
     finally:

@@ -187,7 +187,7 @@ def _call(item: Json, kind: str, around: Around) -> ItemRead:
             call = ToolCall(call_id or ref, "local_shell", dump(table_at(item, "action")), "shell", ref)
         case _:
             if not call_id:
-                return _opaque(item, kind, around.model)
+                return _opaque(item, kind, around.model) if is_json(item.get("arguments")) else NOTHING
             call = ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), "search", ref)
     return ItemRead("model", (Piece("call", call),))
 

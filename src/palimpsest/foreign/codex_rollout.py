@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from palimpsest.core.events import (
     Body,
@@ -13,6 +13,7 @@ from palimpsest.core.events import (
     ForeignNoted,
     ModeChanged,
     ModelSwitched,
+    TaskChanged,
     Titled,
     TurnEnded,
     ViewEdited,
@@ -131,8 +132,13 @@ class Rollout:
         for piece in pieces:
             reply.parts.append(piece.content)
             if isinstance(piece.content, ToolCall):
-                self._calls[piece.content.call_id] = (piece.content.tool, patched(piece.content.args))
+                self._take_call(piece.content)
         self._history.add(reply.key, pieces, first=first)
+
+    def _take_call(self, call: ToolCall) -> None:
+        self._calls[call.call_id] = (call.tool, patched(call.args))
+        if call.tool == "update_plan" and found_json(call.args):
+            self.telling.tell(TaskChanged("plan", "set", Raw(call.args.encode())), end=f".{call.call_id}", line=False)
 
     def _take_result(self, pieces: tuple[Piece, ...]) -> None:
         result = pieces[0].content

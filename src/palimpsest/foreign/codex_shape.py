@@ -68,7 +68,7 @@ def _message(role: str, phase: str, parts: list[object], named: Json) -> Json:
 def role_in(item: Item) -> str:
     """Who says an item in a rollout: context in the user's role that would be taken for the user's words is the developer's."""
     content = item.content
-    role = content.role if isinstance(content, Text) else "user"
+    role = content.role if isinstance(content, Text) else "assistant" if item.kind == "assistant" else "user"
     if role == "system":
         return "developer"
     if role == "user" and item.kind in _CONTEXT and not is_fragment(text_of(content)):
@@ -80,7 +80,7 @@ def _part(content: Content, role: str, blobs: Blobs) -> object | None:
     match content:
         case Text():
             return {"type": "output_text" if role == "assistant" else "input_text", "text": content.text} if content.text else None
-        case Image() if content.blob or content.url:
+        case Image() if role != "assistant" and (content.blob or content.url):
             return {"type": "input_image", "image_url": picture_url(content, blobs), "detail": content.detail or "auto"}
         case Opaque() if content.provider == PROVIDER and type_of(content) in _PARTS:
             return Raw(content.data.encode())
