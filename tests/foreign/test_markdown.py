@@ -100,11 +100,11 @@ Be brief.
 
 > What is in a.py?
 
-**Assistant** · event 4 · 2031-04-01 09:00:04 UTC · claude-sonnet-4-5
+**Assistant** · event 4 · 2031-04-01 09:00:04 UTC · claude-sonnet-4-5 · hidden now
 
 > I look.
 
-<details><summary><b>read</b> a.py → 40 lines, 520 bytes</summary>
+<details><summary><b>read</b> a.py → 40 lines, 520 bytes · hidden now</summary>
 
 ```text
 path: a.py
@@ -122,7 +122,7 @@ timeout = 10
 
 </details>
 
-**Assistant** · event 8 · 2031-04-01 09:00:08 UTC · claude-sonnet-4-5
+**Assistant** · event 8 · 2031-04-01 09:00:08 UTC · claude-sonnet-4-5 · hidden now
 
 > A timeout of ten seconds.
 

@@ -152,6 +152,23 @@ def test_edits_say_what_they_hid_brought_back_and_made() -> None:
     ]
 
 
+def test_what_the_model_does_not_see_any_more_is_said_to_be_hidden() -> None:
+    call, result = ToolCall("c", "read", "{}"), ToolReturned(ToolResult("c", (Text("x"),)), "read")
+    log = _log(
+        ContextStated(head=(Statement("base", "old", "system"),)),
+        UserSaid((Text("one"), Text("two"))),
+        ModelReplied((Text("ok", "assistant"), call)),
+        result,
+        ContextStated(head=(Statement("base", "new", "system"),)),
+        ViewEdited((Mask(("2.1", "4.0"), "(gone)"),), by="p"),
+    )
+    entries = [entry for turn in turns_of(log) for entry in turn.entries if isinstance(entry, Said | Answered | Used)]
+    earlier = [entry for turn in turns_of(log, log.reader.path(4)) for entry in turn.entries if isinstance(entry, Said | Answered | Used)]
+
+    assert [entry.hidden for entry in entries] == [True, False, True, False, True, False]
+    assert [entry.hidden for entry in earlier] == [False] * 5
+
+
 def test_a_model_without_a_price_makes_the_price_unknown() -> None:
     (turn,) = turns_of(_log(ModelReplied((), model="nobody", usage=Usage(input=5, cache_read=7, output=2))))
     assert turn.cost is None

@@ -17,6 +17,7 @@ from palimpsest.foreign.showing import (
     cut,
     edit_line,
     facts_of,
+    fate_of,
     fenced,
     gist_of,
     headline,
@@ -97,9 +98,9 @@ def mono(text: str) -> str:
     return f'<div class="text mono">{escape(visible(text))}</div>\n'
 
 
-def folded(summary: str, inner: str, *, failed: bool = False) -> str:
-    """Something that shows when one asks for it; both are markup already."""
-    marked = ' class="failed"' if failed else ""
+def folded(summary: str, inner: str, look: str = "") -> str:
+    """Something that shows when one asks for it; all is markup already."""
+    marked = f' class="{look}"' if look else ""
     return f"<details{marked}><summary>{summary}</summary>\n{inner}</details>\n"
 
 
@@ -109,7 +110,7 @@ class _Page:
     def __init__(self, blobs: Blobs, limit: int | None) -> None:
         self._blobs = blobs
         self._limit = limit
-        self._before: tuple[str, int] | None = None
+        self._before: tuple[str, int, bool] | None = None
 
     def entry(self, entry: Entry) -> str:
         """One entry of a turn."""
@@ -126,17 +127,20 @@ class _Page:
                 line = f"Event {entry.seq}: {escape(headline(entry.line, 200))}"
                 return f'<div class="note" id="event-{entry.seq}">{line}{text}</div>\n'
 
-    def _spoken(self, entry: Said | Answered, before: tuple[str, int] | None) -> str:
+    def _spoken(self, entry: Said | Answered, before: tuple[str, int, bool] | None) -> str:
         text = text_of(entry.part)
         name = who(entry)
         if isinstance(entry.part, Thinking) or (isinstance(entry, Said) and entry.kind == "context"):
             inner = mono(cut(text, self._limit)) if text else ""
-            return folded(f"<b>{escape(name)}</b>, event {entry.seq}: {size_of(text) if text else 'sealed'}", inner)
-        self._before = (name, entry.seq)
+            size = size_of(text) if text else "sealed"
+            summary = f"<b>{escape(name)}</b>, event {entry.seq}: {size}{fate_of(entry)}"
+            return folded(summary, inner, "hidden" if entry.hidden else "")
+        self._before = (name, entry.seq, entry.hidden)
         model = f" · {escape(headline(entry.model, 60))}" if isinstance(entry, Answered) and entry.model else ""
-        by = f'<p class="by"><b>{escape(name)}</b> · event {entry.seq} · {moment(entry.at)}{model}</p>\n'
+        by = f'<p class="by"><b>{escape(name)}</b> · event {entry.seq} · {moment(entry.at)}{model}{fate_of(entry)}</p>\n'
         kind = entry.kind if isinstance(entry, Said) else "assistant"
-        opening = f'<article class="{"answered" if isinstance(entry, Answered) else "said"} {kind}">'
+        look = ("answered" if isinstance(entry, Answered) else "said", kind, *(("hidden",) if entry.hidden else ()))
+        opening = f'<article class="{" ".join(look)}">'
         return f"{opening}{'' if self._before == before else by}{self._part(entry.part)}</article>\n"
 
     def _part(self, part: Part | Thinking) -> str:
@@ -170,14 +174,14 @@ class _Page:
         call, returned = used.call, used.returned
         name = call.tool if call is not None else (returned.tool if returned is not None else "")
         gist = escape(gist_of(call)) if call is not None else "the result of an earlier call"
-        summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}"
+        summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}{fate_of(used)}"
         arguments = arguments_of(call) if call is not None else ""
         inner = mono(cut(arguments, self._limit)) if arguments.strip() else ""
         failed = returned is not None and (returned.result.error or bool(returned.exit))
         for part in returned.result.parts if returned is not None else ():
             text = text_of(part) if isinstance(part, Text | Opaque) else ""
             inner += mono(cut(text, self._limit)) if text else self._part(part)
-        return folded(summary, inner, failed=failed)
+        return folded(summary, inner, " ".join(name for name, on in (("failed", failed), ("hidden", used.hidden)) if on))
 
     def _edited(self, edit: Edited) -> str:
         undone = " undone" if edit.undone else ""

@@ -13,6 +13,7 @@ from palimpsest.foreign.showing import (
     cut,
     edit_line,
     facts_of,
+    fate_of,
     fenced,
     gist_of,
     headline,
@@ -91,14 +92,14 @@ def _folded(summary: str, *blocks: str) -> str:
 
 
 def _turn(turn: Turn, limit: int | None) -> Iterator[str]:
-    before: tuple[str, int] | None = None
+    before: tuple[str, int, bool] | None = None
     for entry in turn.entries:
         if isinstance(entry, Said | Answered) and not _aside(entry):
             # What one message brought in several parts has its name above the first.
-            name = (who(entry), entry.seq)
+            name = (who(entry), entry.seq, entry.hidden)
             if name != before:
                 model = f" · {words(headline(entry.model, 60))}" if isinstance(entry, Answered) and entry.model else ""
-                yield f"**{words(name[0])}** · event {entry.seq} · {moment(entry.at)}{model}"
+                yield f"**{words(name[0])}** · event {entry.seq} · {moment(entry.at)}{model}{fate_of(entry)}"
             before = name
             yield _part(entry.part)
         else:
@@ -119,7 +120,7 @@ def _entry(entry: Entry, limit: int | None) -> str:
         case Said() | Answered():
             text = text_of(entry.part)
             size = size_of(text) if text else "sealed"
-            return _folded(f"{escape(who(entry))}, event {entry.seq}: {size}", fence(cut(text, limit)) if text else "")
+            return _folded(f"{escape(who(entry))}, event {entry.seq}: {size}{fate_of(entry)}", fence(cut(text, limit)) if text else "")
         case Used():
             return _used(entry, limit)
         case Edited():
@@ -141,7 +142,7 @@ def _used(used: Used, limit: int | None) -> str:
     call, returned = used.call, used.returned
     name = call.tool if call is not None else (returned.tool if returned is not None else "")
     gist = escape(gist_of(call)) if call is not None else "the result of an earlier call"
-    summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}"
+    summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}{fate_of(used)}"
     text = text_of(returned.result) if returned is not None else ""
     arguments = arguments_of(call) if call is not None else ""
     return _folded(summary, fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")

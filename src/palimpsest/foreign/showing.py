@@ -109,6 +109,11 @@ def outcome_of(used: Used) -> str:
     return ", ".join(words)
 
 
+def fate_of(entry: Said | Answered | Used) -> str:
+    """What became of something: a remark if the model does not see it any more."""
+    return " · hidden now" if entry.hidden else ""
+
+
 def edit_line(edit: Edited) -> str:
     """Who edited the view, why, and what it hid, in one line."""
     words = [f"by {headline(edit.by)}" + (f": {headline(edit.why, 200)}" if edit.why else "")]

@@ -7,13 +7,17 @@ from palimpsest.core.items import Document, Image, Item, Kind, Opaque, Text, Thi
 
 
 class Said(Value, frozen=True):
-    """Something stands in the conversation that no model wrote: a user's words, context, notes that were recalled."""
+    """Something stands in the conversation that no model wrote: a user's words, context, notes that were recalled.
+
+    Like all that a view can show, it may be `hidden` from the model by now.
+    """
 
     seq: int
     at: int
     kind: Kind
     part: Text | Image | Document | Opaque
     source: str = ""
+    hidden: bool = False
 
 
 class Answered(Value, frozen=True):
@@ -23,15 +27,17 @@ class Answered(Value, frozen=True):
     at: int
     model: str
     part: Text | Thinking | Image | Document | Opaque
+    hidden: bool = False
 
 
 class Used(Value, frozen=True):
-    """A call of a tool and what came back; either may be missing."""
+    """A call of a tool and what came back; either may be missing, and is `hidden` if one of them is."""
 
     seq: int
     at: int
     call: ToolCall | None
     returned: ToolReturned | None = None
+    hidden: bool = False
 
 
 class Listed(Value, frozen=True):

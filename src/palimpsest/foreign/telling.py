@@ -80,6 +80,8 @@ class _Teller:
         self._cards = cards
         self._clean = clean
         self._skip = log.reader.skip(path)
+        view = log.view if path.tip == log.tip else log.state_at(path.tip).view
+        self._shown = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
         self._projection: Projection | None = Projection(find=log.reader.item)
         self._number = 0
         self._model = ""
@@ -132,38 +134,46 @@ class _Teller:
             case ModelReplied():
                 self._replied(event, body)
             case UserSaid() | ContextStated() | Recalled():
-                for piece in pieces_of(body):
-                    if isinstance(piece.content, Text | Image | Document | Opaque):
-                        said = Said(event.seq, event.at, piece.kind, self._cleaned(piece.content), self._clean(piece.source))
-                        self._entries.append(said)
+                self._stated(event)
             case ToolReturned():
-                self._returned(event, body)
+                self._returned(event, body, 0)
             case _:
                 self._note(event)
+
+    def _hidden(self, event: Event, number: int) -> bool:
+        return f"{event.seq}.{number}" not in self._shown
+
+    def _stated(self, event: Event) -> None:
+        for number, piece in enumerate(pieces_of(event.body)):
+            if isinstance(piece.content, Text | Image | Document | Opaque):
+                content, source = self._cleaned(piece.content), self._clean(piece.source)
+                self._entries.append(Said(event.seq, event.at, piece.kind, content, source, self._hidden(event, number)))
 
     def _replied(self, event: Event, body: ModelReplied) -> None:
         model = body.model or self._model
         self._usages.append((model, body.usage))
-        for part in body.parts:
+        for number, part in enumerate(body.parts):
+            hidden = self._hidden(event, number)
             match part:
                 case ToolCall():
                     self._waiting[part.call_id] = len(self._entries)
-                    self._entries.append(Used(event.seq, event.at, self._cleaned(part)))
+                    self._entries.append(Used(event.seq, event.at, self._cleaned(part), hidden=hidden))
                 case ToolResult():
-                    self._returned(event, ToolReturned(part))
+                    self._returned(event, ToolReturned(part), number)
                 case Text() | Thinking() | Image() | Document() | Opaque():
-                    self._entries.append(Answered(event.seq, event.at, model, self._cleaned(part)))
+                    self._entries.append(Answered(event.seq, event.at, model, self._cleaned(part), hidden))
         if body.error:
             self._entries.append(Noted(event.seq, event.at, "the reply broke off", self._clean(body.error)))
 
-    def _returned(self, event: Event, body: ToolReturned) -> None:
+    def _returned(self, event: Event, body: ToolReturned, number: int) -> None:
+        hidden = self._hidden(event, number)
         clean = structs.replace(body, result=self._cleaned(body.result))
         place = self._waiting.pop(body.result.call_id, None)
         call = self._entries[place] if place is not None else None
         if place is not None and isinstance(call, Used):
-            self._entries[place] = structs.replace(call, returned=clean)
+            self._entries[place] = structs.replace(call, returned=clean, hidden=call.hidden or hidden)
         else:
-            self._entries.append(Used(event.seq, event.at, None, clean))
+            self._entries.append(Used(event.seq, event.at, None, clean, hidden))
 
     def _edited(self, event: Event, body: ViewEdited) -> Edited:
         view = self._projection or Projection(self._log.state_at(event.parent).view, find=self._log.reader.item)
