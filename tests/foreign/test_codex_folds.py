@@ -27,7 +27,7 @@ from rollouts import (
 )
 
 from palimpsest.core.edits import Fold, Insert, Keep, Put
-from palimpsest.core.events import Rewound, ViewEdited
+from palimpsest.core.events import ModelReplied, Rewound, ViewEdited
 from palimpsest.core.items import Opaque, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
@@ -191,6 +191,18 @@ def test_cx_66_a_referenced_fork_reads_the_same_view_as_a_copied_one(tmp_path: P
     _, second = logged(copied)
     assert shown(first.view) == shown(second.view) == [("user", "a"), ("summary", "S"), ("user", "c")]
     assert first.opened.meta["forked_from"] == THREAD
+
+
+def test_a_real_fork_reads_through_its_base_and_pays_only_for_itself() -> None:
+    base = next(path for path in GOLDEN if "47-30" in path.name)
+    home, log = logged(next(path for path in GOLDEN if "47-36" in path.name))
+    told = home.bodies(log.session)
+    assert said_in(told)[-3:] == ["NINTH-USER-MSG after", "TENTH-USER-MSG after manual", "FORK-MSG"]
+    assert "AFTER-ROLLBACK-MSG" not in said_in(told)
+    _, other = logged(base)
+    shared = [pair for pair in shown(other.view) if pair[1] not in {"AFTER-ROLLBACK-MSG", "Rolled back answer."}]
+    assert shown(log.view) == [*shared, ("user", "FORK-MSG"), ("assistant", "Forked answer.")]
+    assert [body.usage.prompt for body in told if isinstance(body, ModelReplied) and body.usage.prompt] == [15_000]
 
 
 def test_a_fork_whose_base_is_gone_says_so_and_goes_on(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def _source(path: Path) -> Source | BadLine | None:
 
 
 def _is_fresh(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime < _MOMENT
+    # A clock that was set back must not make a file young for ever.
+    return 0 <= time.time() - path.stat().st_mtime < _MOMENT
 
 
 class _Reading:
@@ -113,7 +114,7 @@ class _Reading:
             # The file is shorter than it was: another one stands in its place, and what is known of it is passed over by its keys.
             yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
             return
-        growing = rollout.waits and (self._fresh or time.time() * 1000 - rollout.telling.at < _YOUNG)
+        growing = rollout.waits and (self._fresh or 0 <= time.time() * 1000 - rollout.telling.at < _YOUNG)
         if not growing:
             told = rollout.telling.pop(everything=True)
             if told:

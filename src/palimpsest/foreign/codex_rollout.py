@@ -16,6 +16,7 @@ from palimpsest.core.events import (
     TaskChanged,
     Titled,
     TurnEnded,
+    Usage,
     ViewEdited,
 )
 from palimpsest.core.items import Piece, Text, ToolCall, ToolResult, text_of
@@ -229,14 +230,18 @@ class Rollout:
         reply = self.telling.open
         self._prompt = used.total
         if isinstance(reply, Reply) and reply.usage is None:
-            reply.usage, reply.settled = used, True
+            reply.usage, reply.settled = self._paid(used), True
             reply.message = text(payload, "response_id")
             self.telling.note()
             self._close_if_finished()
             return
         if self._newest is not None and self._newest.usage is None:
             self._newest.usage = used
-        self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
+        self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, self._paid(used)))
+
+    def _paid(self, used: Usage) -> Usage:
+        """What this session paid: a rollout that it goes on from has paid for its own calls."""
+        return Usage() if self.telling.base else used
 
     def _take_event(self, payload: Json) -> None:
         taker = self._events.get(text(payload, "type"))
@@ -252,14 +257,14 @@ class Rollout:
         is_new = bool(used.prompt) and (total != self._total or not total)
         self._total = total or self._total
         if isinstance(self.telling.open, Reply) and is_new and self.telling.open.usage is None:
-            self.telling.open.usage, self.telling.open.settled = used, True
+            self.telling.open.usage, self.telling.open.settled = self._paid(used), True
             self._prompt = used.total
         elif isinstance(self.telling.open, Folded) and not used.prompt:
             self.telling.open.tokens = number(last, "total_tokens")
         elif is_new and self._newest is not None and self._newest.usage is None:
             # The reply was told before its tokens came.
             self._newest.usage = used
-            self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, used))
+            self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, self._paid(used)))
             return
         self.telling.note()
         self._close_if_finished()
