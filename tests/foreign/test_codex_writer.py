@@ -29,6 +29,8 @@ from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.codex import rollout_name, write_codex
 from palimpsest.foreign.transcript import Format
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.wire.cards import card
+from palimpsest.wire.fit import fit
 
 CLAUDE: Format = ClaudeFormat()
 CLAUDES = [*golden("claude/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
@@ -226,6 +228,18 @@ def test_only_the_branch_that_was_taken_is_written() -> None:
     words = b"".join(write_codex(log, blobs))
     assert b"right" in words
     assert b"wrong" not in words
+    assert b'"compacted"' not in words
+
+
+def test_what_was_left_here_is_left_there_too(tmp_path: Path) -> None:
+    home = Home()
+    home.take(CODEX, write(tmp_path, meta(), context(), typed("a"), answered("b"), typed("c"), answered("d"), ended()))
+    log = Log.open(home.shelf, SESSION, FixedClock(1), write=True)
+    log.append(Rewound(next(event.seq for event in home.events(SESSION) if isinstance(event.body, ModelReplied))))
+    log.append(UserSaid((Text("e"),)))
+    other, session = taken(b"".join(write_codex(log, home.blobs)), tmp_path)
+    log.close()
+    assert [text_of(each.content) for each in Log.open(other.shelf, session, FixedClock(1)).view.items] == ["a", "b", "e"]
 
 
 def test_what_only_another_provider_can_open_is_left_out_or_told_in_words() -> None:
@@ -263,6 +277,13 @@ def test_a_session_of_claude_code_keeps_every_message_call_and_result_on_the_way
         assert called(here) == called(there)
         assert sorted(returned(here)) == sorted(returned(there))
         assert sorted(results(here)) == sorted(results(there))
+        assert seen(Log.open(other.shelf, session, FixedClock(1))) == seen(log)
+
+
+def seen(log: Log) -> list[str]:
+    """What a model of Codex is shown, thoughts apart: those of another provider stay closed to it."""
+    shown = (fit(each, card("gpt-5.5")) for each in log.view.items if each.kind != "thinking")
+    return [text_of(content) for content in shown if content is not None and text_of(content)]
 
 
 def results(bodies: list[Body]) -> list[str]:

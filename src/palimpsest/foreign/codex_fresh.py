@@ -66,13 +66,15 @@ def stamp(at: int) -> str:
 class Fresh:
     """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
 
-    def __init__(self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool = False) -> None:
+    def __init__(self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None) -> None:
         self._log = log
         self._blobs = blobs
         self._new = variant == "codex-0.166"
         self._thread = thread
         self._ordinal = ordinal
-        self._in_turn = turn
+        # Whether lines stand before these, and if so whether a turn is open there.
+        self._continues = turn is not None
+        self._in_turn = bool(turn)
         self._model = log.opened.model
         self._turn = thread
         self._total = Usage()
@@ -132,8 +134,11 @@ class Fresh:
                 self._dirty = True
                 if any(isinstance(edit, Fold) for edit in body.edits):
                     yield from self.settled(event.seq)
-            case EditUndone() | Rewound():
+            case EditUndone():
                 self._dirty = True
+            case Rewound():
+                # Lines that stand already cannot be left out; of a rollout that is written anew only the path is.
+                self._dirty = self._dirty or self._continues
             case ModelSwitched() | CallStarted(purpose="turn"):
                 self._model = body.model
             case TurnEnded():
