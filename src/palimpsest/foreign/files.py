@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -35,16 +36,27 @@ class Reached(Value, frozen=True):
 
 
 def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | BadLine]:
-    """A file itself, or every file below a folder whose name fits, in order; links to folders are not followed."""
+    """A file itself, or every file below a folder whose name fits, in order; links to folders are not followed.
+
+    Pipes and devices are passed over: opening one may wait forever.
+    """
     if not path.is_dir():
-        if os.path.lexists(path):
+        if os.path.lexists(path) and not _is_special(path):
             yield path
         return
     refused: list[OSError] = []
     for folder, folders, names in os.walk(path, onerror=refused.append):
         folders.sort()
-        yield from (Path(folder, name) for name in sorted(names) if fits(name))
+        yield from (path for name in sorted(names) if fits(name) and not _is_special(path := Path(folder, name)))
     yield from (BadLine(str(error.filename), reason(error)) for error in refused)
+
+
+def _is_special(path: Path) -> bool:
+    """Neither a file nor something that says itself, when it is opened, why it is none."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def reason(error: OSError) -> str:
