@@ -9,8 +9,6 @@ from palimpsest.foreign.formats import FORMATS, format_named, formats_of
 OWNERS = {"mini": "swe-agent", "swe": "swe-agent", "copilot-cli": "copilot", "claude-code": "claude", "opencode-export": "opencode"}
 SUFFIXES = {".jsonl", ".json", ".traj", ".md", ".db", ".zst"}
 FILES = [path for path in golden("**/*") if path.is_file() and path.suffix in SUFFIXES]
-# The oldest rollouts begin with a line that has an id and a time and says nothing else of what it is.
-LIKE_A_ROLLOUT = pytest.mark.xfail(reason="a single file whose first line has an id and a time passes for an old rollout of Codex")
 REAL = [path for path in corpus("*/*") if path.is_file()]
 
 
@@ -21,10 +19,7 @@ def owner(path: Path, root: Path) -> str:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, marks=LIKE_A_ROLLOUT if path.name.startswith("event-") else (), id=str(path.relative_to(GOLDEN))[-60:])
-        for path in FILES
-    ],
+    [pytest.param(path, id=str(path.relative_to(GOLDEN))[-60:]) for path in FILES],
 )
 def test_a_golden_file_is_known_by_its_own_format_alone_if_by_any(path: Path) -> None:
     assert [form.name for form in formats_of(path)] in ([], [owner(path, GOLDEN)])
@@ -64,7 +59,7 @@ def test_the_formats_are_asked_in_a_fixed_order_and_found_by_name() -> None:
         b'{"messages": []}',
         b'[{"role": "user", "content": "x"}]',
         b'{"type": "user"}\n',
-        pytest.param(b'{"id": 1, "timestamp": "x"}', marks=LIKE_A_ROLLOUT),
+        b'{"id": 1, "timestamp": "x"}',
         b"[" * 50_000,
     ],
 )

@@ -1,5 +1,6 @@
 """The frame of a rollout's line, and how a rollout begins."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec import structs
@@ -16,6 +17,11 @@ from palimpsest.wire.lenient import Json, dump, is_json, table_at, text
 NAME = "codex"
 
 
+# The first line of the oldest files says of itself only this.
+_OLD_KEYS = frozenset({"id", "timestamp", "instructions", "git"})
+_THREAD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def envelope(table: Json) -> tuple[str, Json]:
     """What kind of line this is, and what it carries; the oldest files have bare items, and a first line without a kind."""
     payload = table.get("payload")
@@ -24,7 +30,7 @@ def envelope(table: Json) -> tuple[str, Json]:
         return kind, payload
     if kind in ITEM_TYPES:
         return "response_item", table
-    if not kind and "id" in table and ("instructions" in table or "timestamp" in table):
+    if not kind and "timestamp" in table and _OLD_KEYS.issuperset(table) and _THREAD.fullmatch(text(table, "id")):
         return "session_meta", table
     return "", table
 
