@@ -31,6 +31,10 @@ def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Pat
     written(tmp_path / "good.tiny", user("u", "hello"))
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "unknown.jsonl").write_bytes(b"garbage\n")
+    (tmp_path / "half.jsonl").write_bytes(b'{"type":"us')
+    (tmp_path / "data.jsonl").write_bytes(b'{"of":"somebody else"}\n')
+    (tmp_path / "long.jsonl").write_bytes(b'{"of":"' + b"x" * 100_000 + b'"}\n')
+    (tmp_path / "document.traj").write_bytes(b'{\n  "of": 3\n}\n')
     (tmp_path / "notes.txt").write_bytes(b"nobody's business")
     (tmp_path / "nowhere.jsonl").symlink_to("gone")
     (tmp_path / "itself").symlink_to("itself")
@@ -44,6 +48,7 @@ def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Pat
     assert problems(found, tmp_path) == {
         "below/up": f"a link that leads back to {tmp_path}",
         "empty.jsonl": "it is empty",
+        "half.jsonl": "no session of a program that is known",
         "itself": "too many levels of symbolic links",
         "nowhere.jsonl": "a link that leads nowhere",
         "pipe.jsonl": "a pipe, not a file",
@@ -84,12 +89,14 @@ def test_a_link_to_a_folder_elsewhere_is_followed_once(tmp_path: Path) -> None:
 
 def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"hello")
+    (tmp_path / "b.jsonl").write_bytes(b'{"of":"somebody else"}\n')
     os.mkfifo(tmp_path / "pipe")
 
-    found = find_sources((Tiny(),), [tmp_path / "a.txt", tmp_path / "pipe", tmp_path / "gone"])
+    found = find_sources((Tiny(),), [tmp_path / "a.txt", tmp_path / "b.jsonl", tmp_path / "pipe", tmp_path / "gone"])
 
     assert problems(found, tmp_path) == {
         "a.txt": "no session of a program that is known",
+        "b.jsonl": "no session of a program that is known",
         "gone": "it does not exist",
         "pipe": "a pipe, not a file",
     }

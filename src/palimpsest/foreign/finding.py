@@ -5,11 +5,14 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from palimpsest.core.items import Value
 from palimpsest.foreign.transcript import BadLine, Format, Source
 
-# Files of these names are transcripts as a rule, so one that nobody knows is worth a line.
+# Files of these names are transcripts as a rule, so one that is no JSON is worth a line; data of somebody else is not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
+_HEAD = 64 * 1024
 _SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
@@ -96,7 +99,7 @@ class _Search:
         why = "" if plain and not entry.name.endswith(_TRANSCRIPTS) else _obstacle(entry.path)
         if why:
             self._problems.setdefault(entry.path, why)
-        elif entry.name.endswith(_TRANSCRIPTS):
+        elif entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path):
             self._unknown.append(entry.path)
 
     def result(self) -> Found:
@@ -137,6 +140,21 @@ def _obstacle(path: str) -> str:
     if not os.access(path, os.R_OK):
         return "permission denied"
     return "it is empty" if kind == stat.S_IFREG and not facts.st_size else ""
+
+
+def _is_data(path: str) -> bool:
+    """Whether a file begins with a whole JSON object."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD).lstrip()
+    except OSError:
+        return False
+    first = head.partition(b"\n")[0]
+    try:
+        return first.startswith(b"{") and (len(head) == _HEAD == len(first) or isinstance(msgspec.json.decode(first), dict))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # A document may be spread over lines, and is then told by its end.
+        return first == b"{" and head.rstrip().endswith(b"}")
 
 
 def _refused(error: OSError) -> str:
