@@ -32,7 +32,7 @@ details{margin:.4rem 0;background:var(--card);border:1px solid var(--line);borde
 summary{cursor:pointer;color:var(--faint)}
 summary b{color:var(--ink)}
 .failed>summary b{color:var(--bad)}
-.hidden{opacity:.6}
+.hidden{opacity:.7}
 .said.hidden,.answered.hidden{border-left-style:dashed}
 .edit{margin:.8rem 0;padding:.5rem .8rem;border:1px dashed var(--edit);border-radius:6px;font-size:.9rem}
 .edit>p{margin:0 0 .3rem}
