@@ -76,7 +76,7 @@ def test_the_first_screen_of_the_readme_has_the_picture_the_program_and_the_two_
 
 
 def test_the_readme_leaves_a_place_for_the_bars() -> None:
-    assert re.search(r"^<!-- bench:begin -->\n.*^<!-- bench:end -->$", README, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^<!-- bench begins -->\n.*^<!-- bench ends -->$", README, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("text", [README, CHINESE], ids=["English", "Chinese"])

@@ -70,6 +70,23 @@ def project_state(reader: Reader, path: Path, after: int = -1, start: State = NO
     return State(projection.view, health.value())
 
 
+class Walk:
+    """The views along a path, one after the other, as if edits that were undone had never been; each event is read once."""
+
+    def __init__(self, reader: Reader, path: Path) -> None:
+        self._projection = Projection(skip=reader.skip(path), find=reader.item)
+        self._events = reader.along(path)
+
+    def view_at(self, seq: int) -> View:
+        """The view after an event; the next one asked for must not be earlier."""
+        while self._projection.seq < seq:
+            event = next(self._events, None)
+            if event is None:
+                break
+            self._projection.take(event)
+        return self._projection.view
+
+
 def restore_view(checkpoint: Checkpoint, reader: Reader) -> View | None:
     """The view that a checkpoint describes, its contents read from where their events stand; none if they stand there no more."""
     found: dict[str, Item] = {}

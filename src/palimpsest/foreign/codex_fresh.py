@@ -31,6 +31,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.project import pieces_of
+from palimpsest.core.resuming import Walk
 from palimpsest.foreign.codex_lines import picture_url
 from palimpsest.foreign.codex_shape import Shaping, items_of
 from palimpsest.foreign.parts import wire_of
@@ -81,6 +82,7 @@ class Fresh:
         self._dirty = False
         self._at = self._made = 0
         self._shaping = Shaping(blobs, self._named)
+        self._walk = Walk(log.reader, log.path)
 
     def _named(self, prefix: str, ref: str) -> Json:
         """The id of an item, where items have one."""
@@ -99,10 +101,8 @@ class Fresh:
 
     def opening(self, event: Event, opened: SessionOpened) -> bytes:
         """The first line."""
+        # Provider and instructions are left out: Codex takes its own, and a session that names others it does not resume.
         self._at = event.at
-        base = "\n\n".join(
-            text_of(item.content) for item in self._log.view.head if isinstance(item.content, Text) and item.content.role == "system"
-        )
         git = {name: opened.meta[key] for name, key in (("commit_hash", "commit"), ("branch", "branch")) if opened.meta.get(key)}
         extra: Json = {"session_id": self._thread, "thread_source": "user", "history_mode": "legacy"} if self._new else {}
         meta: Json = {
@@ -113,11 +113,8 @@ class Fresh:
             "originator": "palimpsest",
             "cli_version": "0.166.0" if self._new else "0.98.0",
             "source": "cli",
-            "model_provider": "openai",
         }
-        return self.line(
-            "session_meta", {**meta, **({"base_instructions": {"text": base}} if base else {}), **({"git": git} if git else {})}
-        )
+        return self.line("session_meta", {**meta, **({"git": git} if git else {})})
 
     def take(self, event: Event) -> Iterator[bytes]:
         """The lines of one event of the path."""
@@ -208,7 +205,7 @@ class Fresh:
         if not self._dirty:
             return
         self._dirty = False
-        view = self._log.view if seq == self._log.tip else self._log.state_at(seq).view
+        view = self._walk.view_at(seq)
         model = card(_MODEL)
         shown = tuple(structs.replace(item, content=content, mask=None) for item in view.items if (content := fit(item, model)) is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")

@@ -60,7 +60,8 @@ def find_session(home: Home, word: str) -> Found:
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
         raise BadInput(f"there is no session {word!r}; `pal sessions` lists them")
-    if len(matching) > 1:
+    children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
+    if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it")
     return Found(matching[0], home.shelf, home.blobs)
