@@ -14,8 +14,8 @@ from palimpsest.wire.lenient import Json, is_json, table_at, text
 from palimpsest.wire.twins import twin_of
 from palimpsest.wire.vocabulary import ANTHROPIC_BLOCKS
 
-# What stands in a kept line where the body has the content: no program writes a number there.
-HOLE = 0
+# What stands in a kept line where the body has the content: nothing that a program would write there.
+HOLE: Json = {"$": 0}
 
 PROVIDER = "anthropic"
 # Blocks of the provider's own that may go back to it; of all others only a twin is ever shown.
@@ -48,6 +48,13 @@ def take_blocks(message: Json, role: Role, model: str, blobs: Blobs) -> list[Con
 
 def _take(blocks: list[object], place: int, role: Role, model: str, blobs: Blobs) -> Content:
     block = blocks[place]
+    if is_json(block) and role == "user" and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
+        return _result(block, model, blobs)
+    return _take_part(blocks, place, role, model, blobs)
+
+
+def _take_part(blocks: list[object], place: int, role: Role, model: str, blobs: Blobs) -> Content:
+    block = blocks[place]
     found = _known(block, role, model, blobs) if is_json(block) else None
     if found is not None:
         return found
@@ -63,15 +70,13 @@ def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
         case "text" if isinstance(said := block.get("text"), str):
             block["text"] = HOLE
             return Text(said, role)
-        case "thinking" if isinstance(thought := block.get("thinking"), str):
+        case "thinking" if role == "assistant" and isinstance(thought := block.get("thinking"), str):
             block["thinking"] = HOLE
             return Thinking(thought, _seal(block, model), form="whole" if thought else "sealed")
-        case "tool_use" if "input" in block and isinstance(block.get("id"), str):
+        case "tool_use" if role == "assistant" and "input" in block and isinstance(block.get("id"), str):
             args = dumped(block["input"])
             block["input"] = HOLE
             return ToolCall(text(block, "id"), text(block, "name"), args)
-        case "tool_result" if isinstance(block.get("tool_use_id"), str):
-            return _result(block, model, blobs)
         case "image" | "document":
             return _media(block, blobs)
         case _:
@@ -93,7 +98,7 @@ def _result(block: Json, model: str, blobs: Blobs) -> ToolResult:
         block["content"] = HOLE
         parts = (Text(content),) if content else ()
     elif isinstance(content, list):
-        taken = (_take(content, place, "user", model, blobs) for place in range(len(content)))
+        taken = (_take_part(content, place, "user", model, blobs) for place in range(len(content)))
         parts = tuple(part if isinstance(part, Text | Image | Document | Opaque) else Text(text_of(part)) for part in taken)
     return ToolResult(text(block, "tool_use_id"), parts, error=block.get("is_error") is True)
 
@@ -120,7 +125,7 @@ def _same(part: Image | Document, data: str, blobs: Blobs) -> bool:
 def fill_blocks(message: Json, contents: Iterator[Content], blobs: Blobs) -> None:
     """Put contents back into the holes of a message; one content belongs to each block."""
     content = message.get("content")
-    if content == HOLE and not isinstance(content, bool):
+    if content == HOLE:
         message["content"] = _text(next(contents, None))
     elif isinstance(content, list):
         for place in range(len(content)):
@@ -129,9 +134,9 @@ def fill_blocks(message: Json, contents: Iterator[Content], blobs: Blobs) -> Non
 
 def _fill(blocks: list[object], place: int, content: Content | None, blobs: Blobs) -> None:
     block = blocks[place]
+    if block == HOLE:
+        blocks[place] = _whole(content)
     if not is_json(block):
-        if block == HOLE and not isinstance(block, bool):
-            blocks[place] = _whole(content)
         return
     match content:
         case Text() | Thinking():
@@ -162,7 +167,7 @@ def _refill(block: Json, result: ToolResult, blobs: Blobs) -> None:
 
 
 def _put(block: Json, key: str, value: object) -> None:
-    if key in block and block[key] == HOLE and not isinstance(block[key], bool):
+    if block.get(key) == HOLE:
         block[key] = value
 
 

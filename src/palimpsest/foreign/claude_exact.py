@@ -78,7 +78,7 @@ class Kept:
                 for each in tables_at(line, "rendered"):
                     if each.get("content") == HOLE:
                         each["content"] = _text(next(self._noting(uuid, contents), None))
-            case "system" if line.get("content") == HOLE and "content" in line:
+            case "system" if line.get("content") == HOLE:
                 line["content"] = _text(next(self._noting(uuid, contents), None))
             case "user" | "assistant":
                 fill_blocks(table_at(line, "message"), self._noting(uuid, contents), self._blobs)

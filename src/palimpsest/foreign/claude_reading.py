@@ -72,6 +72,7 @@ class Reading:
                 yield from self._attachment(held)
             case "queue-operation":
                 words = self._inbox.operate(line)
+                self._trail.passed(held.uuid, text(line, "parentUuid"))
                 self._queue.append(Entry("steering" if words else "note", [held], words=words))
             case "system" if text(line, "subtype") == "compact_boundary":
                 yield from self.flush()
@@ -144,7 +145,7 @@ class Reading:
             if held.stop > self._told_before:
                 body = ChildOpened(self._facts.child(held.uuid), call[0] if call else "", call[1].role if call else "")
                 yield Told(body, held.at, f"{held.key}~child")
-        self._queue.append(Entry("note", [held]))
+        self._queue.append(Entry("note", [replace(held, uuid="")]))
 
     def _pass(self, held: Held) -> None:
         """A line that the model does not see."""
