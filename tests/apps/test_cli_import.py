@@ -111,10 +111,11 @@ def test_a_dry_run_counts_the_same_and_writes_nothing(pal: Pal, projects: Path) 
     dry = pal.json("import", str(projects), "--dry-run")
     assert not pal.home.folder.exists()
 
+    assert pal("import", str(projects), "--dry-run").stdout.endswith("nothing was written (--dry-run)\n")
     done = pal.json("import", str(projects))
     assert {name: dry[name] for name in (*NUMBERS, "sessions")} == {name: done[name] for name in (*NUMBERS, "sessions")}
     assert (dry["dry_run"], done["dry_run"]) == (True, False)
-    assert pal("import", str(projects), "--dry-run").stdout.endswith("nothing was written (--dry-run)\n")
+    assert pal("import", str(projects), "--dry-run").stdout == "nothing new in 3 sessions\n"
 
 
 def test_a_word_that_is_neither_a_program_nor_a_path_is_a_mistake(pal: Pal) -> None:
@@ -185,6 +186,9 @@ def test_secrets_are_shown_by_the_doctor_and_replaced_on_demand(pal: Pal, projec
     redacted = other.json("import", str(file), "--redact")
 
     assert "secrets (github 1)" in shown.stdout
+    late = pal("import", str(file), "--redact")
+    assert late.stdout == "nothing new in 1 sessions\n"
+    assert f"imported before with its secrets; `pal delete claude-{SESSION}` first" in late.stderr
     assert secrets["state"] == "warn"
     assert f"claude-{SESSION} (1)" in secrets["message"]
     assert redacted["secrets"] == {}

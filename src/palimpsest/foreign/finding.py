@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from palimpsest.core.items import Value
 from palimpsest.foreign.transcript import BadLine, Format, Source
@@ -69,7 +70,7 @@ class _Search:
                     continue
                 real = os.path.realpath(found.path)
                 if self._claimed.setdefault(real, form.name) == form.name:
-                    self._sources.setdefault((real, found.session), found)
+                    self._sources.setdefault((real, found.session), structs.replace(found, format=form.name))
 
     def _walk(self, root: str) -> list[str]:
         """Go through all folders below; the links to other folders are returned, to be looked at afterwards."""

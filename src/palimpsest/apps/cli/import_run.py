@@ -51,6 +51,7 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     skipped: list[BadLine] = field(default_factory=list)
     seen: int = 0
+    unredacted: list[str] = field(default_factory=list)
     secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,6 +68,8 @@ class Run:
         """Import what is new of a session; what cannot be is passed over, unless it is the home itself that refuses."""
         session = session_id(form.name, source.session)
         seen = self._cursors.of(source) if session in self._logs else None
+        if self.redact and seen is not None and seen.secrets:
+            self.unredacted.append(session)
         if seen is not None and seen.changed and seen.changed == source.changed:
             self._add(Row(source.path, form.name, session, Counts()))
             self._look_at(source, session)

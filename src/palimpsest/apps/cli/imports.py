@@ -100,6 +100,10 @@ def _report(run: Run, total: int, *, as_json: bool) -> None:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     for row in run.rows:
         _name_bad_lines(row)
+    for session in run.unredacted:
+        click.echo(
+            f"pal: {session}: imported before with its secrets; `pal delete {session}` first, then --redact takes it in without", err=True
+        )
     if run.stopped:
         done = f"{len(run.rows):,} of {total:,} files"
         click.echo(f"pal: interrupted after {done}; what was read is kept, and `pal import` goes on from there", err=True)
@@ -157,6 +161,9 @@ def _print(run: Run) -> None:
     rows = [(form.name, found) for form in FORMATS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:
         click.echo("no sessions found" + ("" if run.skipped else "; name a file or a folder to look in"))
+        return
+    if total_of(run.rows) == Counts():
+        click.echo(f"nothing new in {len({row.session for row in run.rows}):,} sessions")
         return
     made = table("format", *names, right=names)
     for name, found in [*rows, ("all", run.rows)] if len(rows) > 1 else rows:

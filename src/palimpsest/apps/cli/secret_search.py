@@ -56,7 +56,8 @@ class Search:
 
     def _start(self) -> None:
         self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the answers are read
-        command = [sys.executable, "-m", __name__]
+        # Without -P the folder that somebody happens to be in could stand in for our modules.
+        command = [sys.executable, "-P", "-m", __name__]
         try:
             # A session of its own: a Ctrl-C at the terminal is the business of whoever waits for it.
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, with a module of ours
