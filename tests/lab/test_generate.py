@@ -56,3 +56,9 @@ def test_sessions_are_shaped_like_real_ones() -> None:
     assert 0 < sum(not text.isascii() for text in asked) < len(asked) / 3
     assert 1_500 < size < 4_000
     assert all(body.usage.prompt > 0 for body in bodies if isinstance(body, ModelReplied))
+
+
+def test_a_session_that_is_full_before_it_has_old_turns_folds_later() -> None:
+    bodies = list(generate(1, 400, fold_at=5_000))
+    assert len(bodies) == 400
+    assert any(isinstance(body, ViewEdited) for body in bodies)

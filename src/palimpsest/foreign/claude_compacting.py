@@ -8,6 +8,7 @@ from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import ToolResult, text_of
 from palimpsest.core.log import Log
+from palimpsest.core.resuming import Walk
 from palimpsest.foreign.claude_forms import plain_id
 from palimpsest.wire.lenient import Json
 
@@ -30,7 +31,9 @@ class Compacting:
         self.sources = sources
         self.parents = parents
         self.compacted = False
-        self._undone = log.reader.skip(log.path)
+        self._path = log.path
+        self._walk = Walk(log.reader, self._path)
+        self._undone = log.reader.skip(self._path)
         self._log = log
         self._metadata: Json = {}
 
@@ -62,7 +65,7 @@ class Compacting:
                 yield from self._inserted(event, index, edit)
 
     def _folded(self, event: Event, body: ViewEdited) -> Iterator[EditLine]:
-        view = self._log.state_at(event.seq).view
+        view = self._walk.view_at(event.seq) if event.seq in self._path else self._log.state_at(event.seq).view
         own = f"{event.seq}."
         made = [item for item in view.items if item.id.startswith(own)]
         summary = [item for item in made if item.kind == "summary"]

@@ -103,7 +103,7 @@ class _Session:
             yield from self._one_step(subject)
         yield from self._reply((Text(prose.ending(random, subject), "assistant"),), "end_turn")
         yield self._number(TurnEnded())
-        if self._fold_at is not None and self._tokens > self._fold_at:
+        if self._fold_at is not None and self._tokens > self._fold_at and self._turn > _KEPT_TURNS:
             yield self._folded()
 
     def _one_step(self, subject: dict[str, str]) -> Iterator[Body]:
