@@ -135,6 +135,21 @@ def test_a_branch_is_a_rewind_and_the_rest_follows_it(tmp_path: Path) -> None:
     assert shown(shelf) == ["one", "other two", "three"]
 
 
+def test_an_edit_on_a_branch_sees_that_branch_and_one_that_comes_to_nothing_leaves_no_trace(tmp_path: Path) -> None:
+    nothing = {"id": "m1", "kind": "mask", "what": "never told", "after": "u1"}
+    fold = {"id": "f1", "kind": "fold", "first": "u1", "text": "one, in short", "after": "u1"}
+    path = written(tmp_path / "a.tiny", user("u1", "one"), user("u2", "two"), nothing)
+    shelf = MemoryShelf()
+    bring(path, shelf)
+    before = raw(shelf)
+
+    assert bring(path, shelf).counts == Counts()
+    assert raw(shelf) == before
+    assert shown(shelf) == ["one", "two"]
+    assert bring(written(path, fold), shelf).counts == Counts(1, folds=1)
+    assert shown(shelf) == ["one, in short"]
+
+
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.tiny"
     path.write_bytes(b'garbage\n{"id":"u1","kind":"user","text":"\xff"}\n')

@@ -127,6 +127,8 @@ class _Recording:
         self._key = ""
         # The newest event that was imported, and the tip of what was recorded here since, if anything was.
         self._last = self._own = -1
+        # Where the fact that is being taken begins a branch: gone back to only if there is something to record.
+        self._branch: int | None = None
         self._weighing = Weighing()
         self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
         self.bad: list[BadLine] = []
@@ -162,7 +164,8 @@ class _Recording:
 
     @property
     def view(self) -> View:
-        return self._written().view
+        log = self._written()
+        return log.view if self._branch is None else log.state_at(self._branch).view
 
     def ids(self, key: str) -> tuple[str, ...]:
         seq = self._seqs.get(key, -1)
@@ -178,9 +181,10 @@ class _Recording:
             self._open(told)
             return
         try:
-            self._go_back(self._log, told)
+            self._branch = self._branch_of(self._log, told)
             body = told.body if isinstance(told.body, Value) else told.body(self)
             if body is not None:
+                self._go_back(self._log, told)
                 self._record(self._log, body, told)
         except (BadEdit, BadInput, UnicodeEncodeError) as error:
             self.bad.append(BadLine(told.key, f"it could not be taken over: {error}"))
@@ -194,13 +198,17 @@ class _Recording:
         self._last = self._log.tip
         self._counts["events"] += 1
 
-    def _go_back(self, log: Log, told: Told) -> None:
+    def _branch_of(self, log: Log, told: Told) -> int | None:
         """Facts that follow an earlier one begin a branch there; so do those that follow what was recorded here since."""
         to = self._seqs.get(told.after) if told.after and told.after != self._key else None
         if to is None and self._own >= 0:
             to = self._last
-        if to is not None and to != log.tip:
-            log.append(Rewound(to, foreign=_UNNAMED), at=told.at)
+        return to if to != log.tip else None
+
+    def _go_back(self, log: Log, told: Told) -> None:
+        if self._branch is not None:
+            log.append(Rewound(self._branch, foreign=_UNNAMED), at=told.at)
+            self._branch = None
 
     def _record(self, log: Log, body: Body, told: Told) -> None:
         match body:
