@@ -9,6 +9,9 @@ from palimpsest.wire.fragments import dump
 
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 64
+_DEEPEST = 200
+# Strings are matched as a whole, so that brackets within them do not count.
+_BRACKETS = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
 NAMELESS = "call"
 """The id of a call that came without one."""
 
@@ -24,11 +27,28 @@ def object_of(call: ToolCall) -> bytes:
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is a JSON object."""
+    """Whether a text is a JSON object; one nested deeper than any reader must go is none."""
+    if _too_deep(text):
+        return False
     try:
         return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
+
+
+def _too_deep(text: str) -> bool:
+    # A limit of our own: the interpreter's depends on who calls, and the bytes of a request may not.
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in "{[":
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif bracket in "}]":
+            depth -= 1
+    return False
 
 
 def pair_key(call_id: str, form: Form | None = None) -> str:

@@ -65,7 +65,7 @@ def decode_usage(usage: Json) -> Usage:
     return Usage(
         input=number(usage, "input_tokens"),
         cache_read=number(usage, "cache_read_input_tokens"),
-        cache_write=written - long,
+        cache_write=max(0, written - long),
         cache_write_long=long,
         output=number(usage, "output_tokens"),
         reasoning=number(details, "thinking_tokens") or number(details, "reasoning_tokens"),

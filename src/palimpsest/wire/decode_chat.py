@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
+from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.wire.failures import error_of, failure
@@ -21,8 +22,12 @@ def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
     choices = tables_at(completion, "choices")
     if not choices:
         raise WireError("the answer has no choice", where=card.provider)
+    first = next((choice for choice in choices if choice.get("index") == 0), choices[0])
+    message = table_at(first, "message")
+    # Every entry of a whole answer is a call of its own, whatever it says of its place.
+    calls = [{**entry, "index": place} for place, entry in enumerate(tables_at(message, "tool_calls"))]
     assembler = ChunkAssembler(card)
-    tuple(assembler.take({**completion, "choices": [{**choices[0], "delta": table_at(choices[0], "message")}]}))
+    tuple(assembler.take({**completion, "choices": [{**first, "index": 0, "delta": {**message, "tool_calls": calls}}]}))
     return assembler.reply()
 
 
@@ -43,17 +48,29 @@ def decode_usage(usage: Json) -> Usage:
 class _Call:
     """A call whose arguments are still coming."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: int) -> None:
+        self.place = place
         self.call_id = ""
         self.tool = ""
         self.args: list[str] = []
         self.free = False
 
-    def content(self, index: int) -> ToolCall:
+    def content(self, number: int) -> ToolCall:
         args = "".join(self.args)
         return ToolCall(
-            self.call_id or f"call_{index}", self.tool, args if self.free else args or "{}", form="free" if self.free else "json"
+            self.call_id or f"call_{number}", self.tool, args if self.free else args or "{}", form="free" if self.free else "json"
         )
+
+    def ended_by(self, call_id: str, tool: str) -> bool:
+        """Whether an entry in the place of this call is another one: it has a name, and an id of its own.
+
+        There are servers that make up an id for every piece; only what names a tool begins a call.
+        """
+        return bool(tool and call_id and self.call_id and call_id != self.call_id)
+
+    def whole(self) -> bool:
+        """Whether nothing can be added to the arguments."""
+        return is_object("".join(self.args))
 
 
 class ChunkAssembler:
@@ -64,7 +81,9 @@ class ChunkAssembler:
         self._id = ""
         self._said: list[str] = []
         self._thought: list[str] = []
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._open: dict[int, _Call] = {}
+        self._choice: int | None = None
         self._usage: Json = {}
         self._stop = ""
 
@@ -79,8 +98,11 @@ class ChunkAssembler:
             raise failure(error, self._card.provider)
         self._id = self._id or text(event, "id")
         self._usage = table_at(event, "usage") or self._usage
-        for choice in tables_at(event, "choices"):
-            if number(choice, "index") == 0:
+        choices = tables_at(event, "choices")
+        if self._choice is None and choices:
+            self._choice = min(number(choice, "index") for choice in choices)
+        for choice in choices:
+            if number(choice, "index") == self._choice:
                 self._stop = text(choice, "finish_reason") or self._stop
                 yield from self._extend(table_at(choice, "delta"))
 
@@ -93,13 +115,15 @@ class ChunkAssembler:
         if said:
             self._said.append(said)
             yield TextDelta(said)
-        for place, entry in enumerate(tables_at(delta, "tool_calls")):
-            yield self._call(entry, place)
+        taken: set[int] = set()
+        for entry in tables_at(delta, "tool_calls"):
+            yield self._call(entry, taken)
 
-    def _call(self, entry: Json, place: int) -> Delta:
-        call = self._calls.setdefault(self._index(entry, place), _Call())
+    def _call(self, entry: Json, taken: set[int]) -> Delta:
         free = is_json(entry.get("custom"))
         function = table_at(entry, "custom" if free else "function")
+        call = self._begun(entry, text(function, "name"), taken)
+        taken.add(call.place)
         given = function.get("input" if free else "arguments")
         args = dump(given) if is_json(given) else given if isinstance(given, str) else ""
         call.free = call.free or free
@@ -108,15 +132,26 @@ class ChunkAssembler:
         call.args.append(args)
         return CallDelta(call.call_id, call.tool, args)
 
-    def _index(self, entry: Json, place: int) -> int:
-        if isinstance(entry.get("index"), int):
-            return number(entry, "index")
-        # Without an index a new id is a new call, and no id goes on with the last one.
+    def _begun(self, entry: Json, tool: str, taken: set[int]) -> _Call:
+        """The call that an entry adds to, or a new one; `taken` are the places that this chunk has added to."""
         named = text(entry, "id")
-        for index, call in self._calls.items():
-            if named and call.call_id == named:
-                return index
-        return max(len(self._calls), place) if named or not self._calls else len(self._calls) - 1
+        if type(entry.get("index")) is int:
+            place = number(entry, "index")
+            call = self._open.get(place)
+            return self._new(place) if call is None or call.ended_by(named, tool) else call
+        if named:
+            return next((call for call in self._calls if call.call_id == named), None) or self._new(len(self._calls))
+        last = self._calls[-1] if self._calls else None
+        # With neither index nor id it goes on with the last call, unless that is done or was named in this very chunk.
+        if last is None or last.place in taken or (tool and (tool != last.tool or last.whole())):
+            return self._new(len(self._calls))
+        return last
+
+    def _new(self, place: int) -> _Call:
+        call = _Call(place)
+        self._calls.append(call)
+        self._open[place] = call
+        return call
 
     def reply(self) -> ModelReplied:
         """What has arrived so far."""
@@ -125,7 +160,8 @@ class ChunkAssembler:
             parts.append(Thinking("".join(self._thought)))
         if self._said:
             parts.append(Text("".join(self._said), role="assistant"))
-        parts.extend(call.content(index) for index, call in sorted(self._calls.items()))
+        calls = sorted(self._calls, key=lambda call: call.place)
+        parts.extend(call.content(number) for number, call in enumerate(calls))
         return ModelReplied(parts=tuple(parts), usage=decode_usage(self._usage), stop=self._stop, model=self._card.name, message=self._id)
 
 

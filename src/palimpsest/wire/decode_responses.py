@@ -8,7 +8,7 @@ from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCal
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.lenient import Json, dump, number, table_at, tables_at, text
+from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.twins import twin_of
 
 
@@ -46,7 +46,10 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
         case "reasoning":
             yield from _decode_reasoning(item, card)
         case "function_call":
-            yield ToolCall(call_id, text(item, "name"), text(item, "arguments") or "{}", ref=ref)
+            given = item.get("arguments")
+            # Some servers give the object itself, where the text of one is meant.
+            args = given if isinstance(given, str) else dump(given) if is_json(given) else ""
+            yield ToolCall(call_id, text(item, "name"), args or "{}", ref=ref)
         case "custom_tool_call":
             yield ToolCall(call_id, text(item, "name"), text(item, "input"), form="free", ref=ref)
         case "local_shell_call":

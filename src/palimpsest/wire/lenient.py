@@ -8,6 +8,7 @@ from palimpsest.core.errors import WireError
 
 Json: TypeAlias = dict[str, object]
 
+_LARGEST = 2**53
 _encoder = msgspec.json.Encoder()
 
 
@@ -17,6 +18,8 @@ def parse(data: str | bytes, where: str) -> Json:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"expected JSON and got {shorten(data)!r} ({error})", where=where) from error
+    except RecursionError as error:
+        raise WireError(f"expected JSON and got {shorten(data)!r} (it is nested too deep)", where=where) from error
     if not is_json(value):
         raise WireError(f"expected a JSON object and got {shorten(data)!r}", where=where)
     return value
@@ -46,9 +49,11 @@ def text(table: Json, key: str) -> str:
 
 
 def number(table: Json, key: str) -> int:
-    """A whole number, or zero."""
+    """A whole number that is not negative, or zero; `true` is no number, and neither is what no counter can hold."""
     value = table.get(key)
-    return int(value) if isinstance(value, int | float) else 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST:
+        return 0
+    return int(value)
 
 
 def table_at(table: Json, key: str) -> Json:

@@ -234,7 +234,7 @@ def _found(result: ToolResult) -> object:
     text = "".join(part.text for part in result.parts if isinstance(part, Text))
     try:
         found = msgspec.json.decode(text) if text else []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []
     tools = found.get("tools") if isinstance(found, dict) else found
     return tools if isinstance(tools, list) else []
