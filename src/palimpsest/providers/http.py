@@ -1,7 +1,8 @@
 """Real models over HTTP: one request leaves, one reply comes back, on any of the three wires."""
 
+import math
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
@@ -9,6 +10,8 @@ from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
+from palimpsest.providers.address import bare, checked, checked_header
+from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.deltas import TextDelta
 from palimpsest.wire.failures import refused
@@ -22,7 +25,7 @@ _HOSTS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com", "openai":
 _VERSION = "2023-06-01"
 _SILENCE = 600.0
 _CONNECT = 15.0
-_SECRET = 8
+_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
 class HttpProvider:
@@ -46,20 +49,20 @@ class HttpProvider:
         # A server of the user's own machine must not be sent a key or a request that was meant for somebody else.
         prefix = "" if card.provider == "local" else maker.upper()
         self._card = card
-        self._key = api_key or (known.get(f"{prefix}_API_KEY", "") if prefix else "")
-        self._base = self._address(base_url or (known.get(f"{prefix}_BASE_URL", "") if prefix else ""), maker)
+        key_name = f"{prefix}_API_KEY" if prefix and not api_key else "the API key"
+        self._key = checked_header(api_key or (known.get(f"{prefix}_API_KEY", "") if prefix else ""), key_name, card.name)
+        given = base_url or (known.get(f"{prefix}_BASE_URL", "") if prefix else "")
+        if not given and card.provider == "local":
+            raise BadInput("a local model needs the address of its server", where=card.name)
+        parts = checked(given.strip() or _HOSTS[maker], card.name)
+        self._base = parts.geturl().rstrip("/")
+        self._shown = bare(parts)
         self._timeout = timeout
-        self._headers = dict(headers or {})
+        self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
+        self._veil = Veil((self._key, *signed(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._client: httpx.AsyncClient | None = None
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
-
-    def _address(self, given: str, maker: str) -> str:
-        if not given and self._card.provider == "local":
-            raise BadInput("a local model needs the address of its server", where=self._card.name)
-        if given and not given.startswith(("http://", "https://")):
-            raise BadInput(f"the address {given!r} does not begin with http:// or https://", where=self._card.name)
-        return (given or _HOSTS[maker]).rstrip("/")
 
     def _url(self, wire: WireName) -> str:
         base = self._base.removesuffix("/v1") if wire == "anthropic" else self._base
@@ -84,17 +87,24 @@ class HttpProvider:
             async with client.stream("POST", self._url(wire), content=request.body, headers=self._head(wire)) as response:
                 async for piece in self._read(wire, response):
                     yield piece
-        except httpx.TimeoutException as error:
-            raise ProviderError(f"{self._base} did not answer in time; ask again, or wait longer", where=self._card.provider) from error
-        except httpx.HTTPError as error:
-            raise ProviderError(self._hide(f"{self._base} cannot be reached: {error}"), where=self._card.provider) from error
+        except Exception as error:
+            # The one way out for errors: whatever it is, it may repeat what was sent, and the key was sent.
+            self._veil.hide_from(error)
+            if isinstance(error, httpx.TimeoutException):
+                raise self._failed("did not answer in time; ask again, or wait longer") from error
+            if isinstance(error, httpx.HTTPError | httpx.InvalidURL | OSError | UnicodeError | ExceptionGroup):
+                raise self._failed(f"cannot be reached: {_reason(error)}") from error
+            raise
         finally:
             if client is not self._client:
                 await client.aclose()
 
+    def _failed(self, what: str) -> ProviderError:
+        return ProviderError(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
+
     async def _read(self, wire: WireName, response: "httpx.Response") -> AsyncIterator[str | ModelReplied]:
         if not response.is_success:
-            body = self._hide((await response.aread()).decode("utf-8", "replace")).encode()
+            body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
             raise refused(response.status_code, body, self._card.provider, retry_after=_seconds(response.headers.get("retry-after", "")))
         if "event-stream" not in response.headers.get("content-type", ""):
             reply = decode_response(wire, await response.aread(), self._card)
@@ -125,9 +135,20 @@ class HttpProvider:
             head["authorization"] = f"Bearer {self._key}"
         return head | self._headers
 
-    def _hide(self, text: str) -> str:
-        # A key of a few letters is a placeholder, and would tear holes into any text.
-        return text.replace(self._key, "***") if len(self._key) >= _SECRET else text
+
+def _secrets(headers: Mapping[str, str]) -> Iterator[str]:
+    """What must not be repeated of the headers that the caller added: the values, and what follows the scheme in them."""
+    for name, value in headers.items():
+        if any(word in name.lower() for word in _SECRET_HEADERS):
+            yield value
+            yield value.rpartition(" ")[2]
+
+
+def _reason(error: Exception) -> str:
+    """One line for an error of the layers below; a group of them is named by its first."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _known(wire: str, card: ModelCard) -> WireName:
@@ -140,6 +161,7 @@ def _known(wire: str, card: ModelCard) -> WireName:
 
 def _seconds(header: str) -> float | None:
     try:
-        return float(header)
+        seconds = float(header)
     except ValueError:
         return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
