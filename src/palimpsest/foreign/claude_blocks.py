@@ -62,7 +62,7 @@ def _take_part(blocks: list[object], place: int, role: Role, model: str, blobs: 
     if isinstance(block, str):
         return Text(block, role)
     data = block if is_json(block) else {"type": "unknown", "value": block}
-    return Opaque(PROVIDER if model and data.get("type") in _OWN else "claude-code", model, dumped(data), twin_of(data))
+    return Opaque(PROVIDER if model and text(data, "type") in _OWN else "claude-code", model, dumped(data), twin_of(data))
 
 
 def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
