@@ -65,6 +65,18 @@ def test_a_masked_item_weighs_its_cover_and_a_hidden_one_nothing() -> None:
     assert scale.item(_item(1, "x" * 400)) == 100
 
 
+def test_what_stays_in_the_request_is_weighed_though_a_cover_asks_the_provider_to_drop_it() -> None:
+    text = _item(1, "x" * 400, Cover("[cleared]", "cached"))
+    result = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("", "cached"))
+    named = Item("3.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("[cleared]", "cached"))
+    view = View(items=(text, result, named))
+    plain, dropping = Scale(claude_size), Scale(claude_size, drops_cached=True)
+    assert [plain.item(item) for item in view.items] == [100, 100, 100]
+    # Only results can be dropped: a text under such a cover is sent whatever the card says.
+    assert [dropping.item(item) for item in view.items] == [100, 0, 3]
+    assert (plain.total(view), dropping.total(view)) == (300, 103)
+
+
 def test_a_masked_result_keeps_its_frame() -> None:
     item = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),), error=True), mask=Cover("[cleared]"))
     assert shown(item) == ToolResult("c1", (Text("[cleared]"),), error=True)

@@ -1,14 +1,19 @@
 """Weighs items and views by one size rule, each item once."""
 
+from typing import Final
+
 from palimpsest.core.items import Content, Item, Text, ToolResult
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 
 
-def shown(item: Item) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing."""
+def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
+    """What the model sees of an item: its content, its cover in the same place, or nothing.
+
+    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
+    """
     mask = item.mask
-    if mask is None:
+    if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
         return item.content
     if not mask.text:
         return None
@@ -18,13 +23,17 @@ def shown(item: Item) -> Content | None:
 
 
 class Scale:
-    """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled."""
+    """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled.
 
-    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "factor", "rule")
+    `drops_cached` says of the model's card that it has cache edits: then results under a `cached` cover weigh that cover.
+    """
 
-    def __init__(self, rule: SizeRule, factor: float = 1.0) -> None:
+    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "drops_cached", "factor", "rule")
+
+    def __init__(self, rule: SizeRule, factor: float = 1.0, *, drops_cached: bool = False) -> None:
         self.rule = rule
         self.factor = factor
+        self.drops_cached: Final = drops_cached
         self._memo: dict[str, tuple[Item, int]] = {}
         self._head: tuple[Item, ...] = ()
         self._head_size = 0
@@ -68,7 +77,7 @@ class Scale:
         known = self._memo.get(item.id)
         if known is not None and (known[0] is item or (known[0].content is item.content and known[0].mask == item.mask)):
             return known[1]
-        content = shown(item)
+        content = shown(item, drops_cached=self.drops_cached)
         size = 0 if content is None else self.rule(content)
         self._memo[item.id] = (item, size)
         return size
