@@ -77,8 +77,8 @@ def test_every_text_of_a_body_is_redacted_but_names_and_seals_stay() -> None:
     assert redacted(ContextStated((Statement("git", TOKEN),), head=(Statement("base", KEY, "system"),))) == ContextStated(
         (Statement("git", "[REDACTED:github]"),), head=(Statement("base", "[REDACTED:aws]", "system"),)
     )
-    assert redacted(ModelReplied((Thinking(KEY, seal), ToolCall(TOKEN, "bash", f'{{"command":"echo {TOKEN}"}}')))) == ModelReplied(
-        (Thinking("[REDACTED:aws]", seal), ToolCall(TOKEN, "bash", '{"command":"echo [REDACTED:github]"}'))
+    assert redacted(ModelReplied((Thinking("hm", seal), ToolCall(TOKEN, "bash", f'{{"command":"echo {TOKEN}"}}')))) == ModelReplied(
+        (Thinking("hm", seal), ToolCall(TOKEN, "bash", '{"command":"echo [REDACTED:github]"}'))
     )
     assert redacted(ToolReturned(ToolResult(TOKEN, (Text(KEY),)), paths=(KEY,))) == ToolReturned(
         ToolResult(TOKEN, (Text("[REDACTED:aws]"),)), paths=("[REDACTED:aws]",)
@@ -109,3 +109,9 @@ def test_lines_of_a_file_come_whole_and_none_is_missing(tmp_path_factory: pytest
 
     assert b"".join(found) == b"".join(lines[first:])
     assert all(chunk.endswith(b"\n") for chunk in found)
+
+
+def test_thinking_that_was_redacted_loses_the_seal_that_no_longer_fits() -> None:
+    seal = Seal("anthropic", "m", "sealed")
+    assert redacted(Thinking("nothing to hide", seal)) == Thinking("nothing to hide", seal)
+    assert redacted(Thinking("AKIAIOSFODNN7EXAMPLE", seal)).seal is None

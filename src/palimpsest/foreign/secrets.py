@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from palimpsest.core.events import NULL, Body
-from palimpsest.core.items import Seal
+from palimpsest.core.items import Seal, Thinking
 from palimpsest.core.ports import Blobs
 from palimpsest.core.redact import find_secrets, redact
 from palimpsest.foreign.transcript import BadLine, Desk, Format, Mark, Source, Told
@@ -112,6 +112,10 @@ def _redacted(value: object) -> object:
         case Seal():
             # Encrypted, so nobody reads anything in it, and worth nothing with a letter changed.
             return value
+        case Thinking():
+            text = redact(value.text)
+            # A provider refuses thinking that no longer fits its seal.
+            return value if text == value.text else structs.replace(value, text=text, seal=None)
         case Struct():
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _NAMES}
             changed = {name: after for name, before in fields.items() if (after := _redacted(before)) != before}
