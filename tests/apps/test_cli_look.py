@@ -15,8 +15,8 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
     assert found == {
         "window": 200_000,
         "used": 100,
-        "free": 159_900,
-        "buffer": 40_000,
+        "free": 149_900,
+        "buffer": 50_000,
         "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 48},
         "by_source": {"base": 9},
         "items": [

@@ -1,6 +1,9 @@
 """The budgets of the profiles, number by number."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from palimpsest.core.budget import Budget, decide
 from palimpsest.core.budget_rules import (
@@ -29,6 +32,43 @@ def test_ours_folds_forty_thousand_before_the_end_of_a_large_window() -> None:
 def test_ours_folds_a_fifth_before_the_end_of_a_small_window() -> None:
     budget = palimpsest_budget(8_000, 1_000)
     assert (budget.warn_at, budget.compact_at, budget.block_at) == (5_600, 6_400, 7_840)
+
+
+@pytest.mark.parametrize(
+    ("reply", "level"), [(32_000, 160_000), (40_000, 160_000), (40_001, 159_999), (45_000, 155_000), (64_000, 150_000), (128_000, 150_000)]
+)
+def test_pa_10_ours_folds_earlier_only_where_the_reply_would_not_fit(reply: int, level: int) -> None:
+    budget = palimpsest_budget(200_000, reply)
+    assert (budget.warn_at, budget.compact_at, budget.buffer) == (level - 20_000, level, 200_000 - level)
+
+
+def test_a_reply_beyond_an_input_limit_takes_no_room_from_it() -> None:
+    for window in (272_000, 400_000):
+        budget = palimpsest_budget(window, 128_000, input_limit=272_000)
+        assert (budget.window, budget.compact_at, budget.block_at) == (272_000, 232_000, 269_000)
+
+
+windows, outputs = st.integers(4, 2_000_000), st.integers(0, 200_000)
+
+
+@given(windows, outputs, st.none() | st.integers(0, 101))
+def test_levels_are_above_zero_and_in_order_in_any_window(window: int, output: int, percent: int | None) -> None:
+    for budget in (
+        palimpsest_budget(window, output),
+        claude_budget(window, output, percent=percent),
+        claude_measured_budget(window, output, percent=percent),
+    ):
+        assert budget.warn_at is not None
+        assert budget.compact_at is not None
+        assert budget.block_at is not None
+        assert 0 < budget.warn_at <= budget.compact_at <= budget.block_at <= window
+        assert 0 <= budget.buffer < window
+
+
+def test_claude_in_a_small_window_keeps_half_of_it_for_the_reply_and_half_of_the_rest_as_margin() -> None:
+    level = Budget(window=8_192, reply=4_096, buffer=6_144, warn_at=1_024, compact_at=2_048)
+    assert claude_budget(8_192) == structs.replace(level, clear_at=1_024, block_at=6_144)
+    assert claude_measured_budget(8_192) == structs.replace(level, block_at=3_072)
 
 
 def test_claude_as_documented() -> None:

@@ -11,17 +11,23 @@ OPENCODE_REPLY = 32_000
 OPENCODE_RESERVED = 20_000
 
 
-def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None) -> Budget:
-    """Ours: fold at the latest a fifth of the window before its end, or 40,000 tokens where that is less."""
-    buffer = min(40_000, window // 5)
-    compact_at = window - buffer
+def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None) -> Budget:
+    """Ours: fold at the latest a fifth before the end of the room, or 40,000 tokens where that is less.
+
+    Earlier where the reply would not fit behind that, because a request whose prompt and reply are more than the window is refused.
+    A reply claims a quarter of the window at most: some cards allow replies of more than half of it, which nobody waits for, so whoever
+    sends a request asks for no longer reply than there is room for. An `input_limit` is for the prompt alone: the reply has its own room.
+    """
+    room = min(window, input_limit or window)
+    reserved = 0 if input_limit else min(reply, window // 4)
+    compact_at = room - max(min(40_000, room // 5), reserved)
     return Budget(
-        window=window,
+        window=room,
         reply=reply,
-        buffer=buffer,
-        warn_at=compact_at - min(20_000, window // 10),
+        buffer=room - compact_at,
+        warn_at=compact_at - min(20_000, room // 10),
         compact_at=compact_at,
-        block_at=window - min(3_000, window // 50),
+        block_at=room - min(3_000, room // 50),
         bytes_at=bytes_at,
     )
 
@@ -35,19 +41,22 @@ def claude_budget(
     block_at: int | None = None,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As documented: the whole reply is reserved, and blocking starts 3,000 before the window's end."""
-    reply = max_output if max_output > 0 else CLAUDE_REPLY
+    """As documented: the whole reply is reserved, and blocking starts 3,000 before the window's end.
+
+    In a small window each reserve takes at most half of what it is taken from, so that all levels stay above zero and in order.
+    """
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
     available = window - reply
     compact_at = _claude_compact_at(available, percent)
-    warn_at = (compact_at if auto else available) - CLAUDE_WARNING
+    warn_at = _before(compact_at if auto else available, CLAUDE_WARNING)
     return Budget(
         window=window,
         reply=reply,
-        buffer=reply + CLAUDE_MARGIN,
+        buffer=window - _before(available, CLAUDE_MARGIN),
         warn_at=warn_at,
         clear_at=warn_at,
         compact_at=compact_at if auto else None,
-        block_at=block_at if block_at is not None and block_at > 0 else window - CLAUDE_LAST_ROOM,
+        block_at=block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_LAST_ROOM, 4),
         bytes_at=bytes_at,
     )
 
@@ -61,27 +70,35 @@ def claude_measured_budget(
     auto_window: int | None = None,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As measured on 2.1.325: at most 20,000 are reserved for the reply, and nothing is cleared by tokens."""
+    """As measured on 2.1.325: at most 20,000 are reserved for the reply, and nothing is cleared by tokens.
+
+    Small windows as in `claude_budget`.
+    """
     window = auto_window if auto_window is not None and auto_window > 0 else window
-    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP)
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
     available = window - reply
     compact_at = _claude_compact_at(available, percent)
     return Budget(
         window=window,
         reply=reply,
-        buffer=reply + CLAUDE_MARGIN,
-        warn_at=(compact_at if auto else available) - CLAUDE_WARNING,
+        buffer=window - _before(available, CLAUDE_MARGIN),
+        warn_at=_before(compact_at if auto else available, CLAUDE_WARNING),
         compact_at=compact_at if auto else None,
-        block_at=available - CLAUDE_LAST_ROOM,
+        block_at=_before(available, CLAUDE_LAST_ROOM, 4),
         bytes_at=bytes_at,
     )
 
 
 def _claude_compact_at(available: int, percent: int | None) -> int:
-    level = available - CLAUDE_MARGIN
+    level = _before(available, CLAUDE_MARGIN)
     if percent is None or not 1 <= percent <= 100:
         return level
-    return min(level, available * percent // 100)
+    return max(1, min(level, available * percent // 100))
+
+
+def _before(level: int, reserve: int, most: int = 2) -> int:
+    """A level less a reserve, of which the reserve takes one part in `most` at the most."""
+    return level - min(reserve, level // most)
 
 
 def codex_effective(window: int) -> int:

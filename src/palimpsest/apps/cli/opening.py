@@ -32,7 +32,7 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
         found = card(model, cards, window=window)
     except BadInput:
         return palimpsest_budget(window or _USUAL_WINDOW, _USUAL_REPLY)
-    return palimpsest_budget(min(found.window, found.input_limit or found.window), found.reply)
+    return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
 def tools_tokens(view: View, blobs: BlobFolder, scale: Scale) -> int:
