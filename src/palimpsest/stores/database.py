@@ -76,6 +76,7 @@ class Database:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+        _compact(connection)
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -96,8 +97,11 @@ class Database:
         """Begin anew within the same file, so that whoever has it open goes on; nothing of the old words stays on the disk."""
         with self.writing():
             self._wipe(self.connection)
-        self.connection.execute("VACUUM")
-        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.compact()
+
+    def compact(self) -> bool:
+        """Write the file anew without what was freed in it; false while another process reads, for then old pages stay until it ends."""
+        return _compact(self.connection)
 
     def renew(self) -> None:
         """Throw a damaged file away and begin a new one."""
@@ -138,6 +142,12 @@ class Database:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 Path(f"{self.path}{suffix}").unlink()
+
+
+def _compact(connection: sqlite3.Connection) -> bool:
+    connection.execute("VACUUM")
+    (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def is_damaged(error: sqlite3.Error) -> bool:

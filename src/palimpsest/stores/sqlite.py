@@ -12,7 +12,20 @@ from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import Locked, PalimpsestError
 from palimpsest.core.ports import Lines
 from palimpsest.stores.database import Database, is_damaged, is_unwritable
-from palimpsest.stores.refresh import ROW_COLUMNS, SCHEMA, VERSION, Progress, Refresher, RefreshReport, Stated, known_stats, row_of
+from palimpsest.stores.purge import purge
+from palimpsest.stores.refresh import (
+    ROW_COLUMNS,
+    SCHEMA,
+    VERSION,
+    Progress,
+    Refresher,
+    RefreshReport,
+    Stated,
+    forget,
+    known_faults,
+    known_stats,
+    row_of,
+)
 from palimpsest.stores.units import SessionRow, UnitKind, units_of
 from palimpsest.stores.words import Query, read_query, snippet
 
@@ -101,8 +114,32 @@ class Index:
             return self._rebuild(progress)
         return report
 
+    def faults(self) -> list[tuple[str, str]]:
+        """Path and reason of each log of which not all could be read when the index last looked at it."""
+        return self._guarded(lambda: known_faults(self._database.connection))
+
+    def forget(self, session: str) -> None:
+        """Take a session that was deleted out of the index, and its words out of the file."""
+        self._close_logs()
+        self._guarded(lambda: self._forget(session))
+
+    def _forget(self, session: str) -> None:
+        with self._database.writing():
+            forget(self._database.connection, session)
+        self._purge(None)
+
+    def purge(self, progress: Progress | None = None) -> bool:
+        """Take the words of all that is gone out of the file: of deleted, redacted and replaced logs; whether there was anything."""
+        return self._guarded(lambda: self._purge(progress))
+
+    def _purge(self, progress: Progress | None) -> bool:
+        (dead,) = self._database.connection.execute("SELECT value FROM counts WHERE name = 'dead'").fetchone()
+        if dead and not purge(self._database):
+            self._rebuild(progress)
+        return bool(dead)
+
     def rebuild(self, progress: Progress | None = None) -> RefreshReport:
-        """Make the index anew from the logs. After a redaction this is what takes the redacted words out of the index."""
+        """Make the index anew from the logs."""
         return self._guarded(lambda: self._rebuild(progress))
 
     def _rebuild(self, progress: Progress | None) -> RefreshReport:
@@ -110,12 +147,12 @@ class Index:
         self._database.wipe()
         return Refresher(self._database, self._shelf, progress).run()
 
-    def list(self) -> Rows:
+    def list(self, *, refresh: bool = True) -> Rows:
         """All sessions in which something happened, the one with the newest event first.
 
-        It refreshes first when a log has changed; while another process writes the index, it lists what is known.
+        It refreshes first when a log has changed, unless told not to; while another process writes the index, it lists what is known.
         """
-        if self.stats_changed():
+        if refresh and self.stats_changed():
             with suppress(Locked):
                 self.refresh()
         return self._guarded(self._list)
