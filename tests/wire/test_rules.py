@@ -95,6 +95,22 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
         ("temperature: not allowed while thinking",),
     ),
     (
+        messages(user(), tools=[BASH], tool_choice={"type": "any"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
+        ("tool_choice: a tool cannot be forced while thinking has a budget",),
+    ),
+    (
+        messages(user(), tools=[BASH], tool_choice={"type": "tool", "name": "bash"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
+        ("tool_choice: a tool cannot be forced while thinking has a budget",),
+    ),
+    (
+        messages(user(), tools=[BASH], tool_choice={"type": "auto"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
+        (),
+    ),
+    (
+        messages(user(), said(THOUGHT, text("a")), thinking={"type": "enabled", "budget_tokens": 1_500}),
+        ("thinking: with a budget there is no reply to go on with",),
+    ),
+    (
         messages(user(), said(use()), user(result()), thinking={"type": "enabled", "budget_tokens": 1_500}),
         ("thinking: the turn that goes on did not begin with a thought",),
     ),
@@ -111,6 +127,8 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     ),
     (messages(user(), tools=[BASH, BASH]), ("tools: the name 'bash' is taken twice",)),
     (messages(user(), tools=[{"name": "a.b"}]), ("tools: the name 'a.b' has letters that are not allowed",)),
+    (messages(user(), tools=[{"name": "x" * 128}]), ()),
+    (messages(user(), tools=[{"name": "x" * 129}]), (f"tools: the name '{'x' * 129}' is longer than 128 letters",)),
     (messages(user(), tools=[BASH], tool_choice={"type": "tool", "name": "grep"}), ("tool_choice: no tool is named 'grep'",)),
 ]
 
@@ -135,6 +153,15 @@ RESPONSES: list[tuple[Body, tuple[str, ...]]] = [
     (responses(message("user", "input_text"), call(), message("assistant", "output_text"), output()), ()),
     (responses({"type": "function_call_output", "output": "from outside"}), ()),
     ({"model": "m"}, ("input: missing",)),
+    ({**responses(), "tools": [{"type": "function", "name": "x" * 64}]}, ()),
+    (
+        {**responses(), "tools": [{"type": "function", "name": "x" * 65}]},
+        (f"tools: the name '{'x' * 65}' is longer than 64 letters",),
+    ),
+    (
+        responses({"type": "local_shell_call", "call_id": "c", "action": {"note": "cut"}}, output()),
+        ("input[0]: the action of a shell call is not a command",),
+    ),
     (responses({"type": "hologram"}), ("input[0]: unknown item type 'hologram'",)),
     (responses(message("robot", "input_text")), ("input[0]: unknown role 'robot'",)),
     (responses(message("user")), ("input[0]: a message without content",)),
@@ -155,7 +182,7 @@ RESPONSES: list[tuple[Body, tuple[str, ...]]] = [
     (responses(call(name="a.b"), output()), ("input[0]: the tool name 'a.b' has letters that are not allowed",)),
     (responses(call(call_id="")), ("input[0]: a call without call_id",)),
     (responses({"type": "tool_search_call", "arguments": "{}"}), ("input[0]: the arguments of a search are not an object",)),
-    (responses({"type": "local_shell_call", "action": "ls"}), ("input[0]: the action of a shell call is not an object",)),
+    (responses({"type": "local_shell_call", "action": "ls"}), ("input[0]: the action of a shell call is not a command",)),
     (responses(call(), output(output=None)), ("input[1]: an output that is neither text nor parts",)),
     (responses(call()), ("input[0]: the call 'c' has no output",)),
     (responses(output()), ("input[0]: the output of 'c' has no open call of its kind before it",)),

@@ -12,7 +12,7 @@ from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
-from palimpsest.wire.media import Fetch, base64_of
+from palimpsest.wire.media import Fetch, base64_of, bytes_of, is_inline, media_of
 from palimpsest.wire.options import anthropic_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
@@ -33,6 +33,7 @@ class AnthropicWire:
         self._control = control(params.ttl)
         self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
         self._calm = b"{" + joined(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
+        self._forced = bool(tools) and params.tool_choice not in {"auto", "none"}
         self._suffix = members(params.extra) if given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
@@ -61,7 +62,7 @@ class AnthropicWire:
                 return Fragment(item, said if role_of(item) == "assistant" else Place.USER, content.data.encode())
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, "claude")
-                block = {"type": "tool_use", "id": name, "name": tool_name(content.tool), "input": Raw(object_of(content))}
+                block = {"type": "tool_use", "id": name, "name": tool_name(content.tool, "anthropic"), "input": Raw(object_of(content))}
                 return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form)
             case ToolResult():
                 return self._result(item, content, wire_id)
@@ -98,15 +99,14 @@ class AnthropicWire:
                 return part.data.encode()
 
     def _media(self, part: Image | Document) -> bytes:
-        inline = base64_of(part, self._fetch)
+        media = media_of(part)
         source: dict[str, object] = {"type": "url", "url": part.url}
-        if inline is not None:
-            source = {"type": "base64", "media_type": inline[0], "data": inline[1]}
+        if is_inline(part):
+            source = {"type": "base64", "media_type": media, "data": base64_of(part, self._fetch)}
         if isinstance(part, Image):
             return dump({"type": "image", "source": source})
-        if part.media == "text/plain" and part.blob:
-            text = self._fetch(part.blob).decode("utf-8", "replace")
-            source = {"type": "text", "media_type": "text/plain", "data": text}
+        if media == "text/plain" and is_inline(part):
+            source = {"type": "text", "media_type": media, "data": bytes_of(part, self._fetch).decode("utf-8", "replace")}
         return dump({"type": "document", "source": source} | ({"title": part.name} if part.name else {}))
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
@@ -122,7 +122,7 @@ class AnthropicWire:
         marked = spots(self._rule, len(heads), messages, wanted)
         _end_without_space(messages)
         chunks = [self._prefix]
-        if self._prefix != self._calm and _began_without_thought(messages):
+        if self._prefix != self._calm and (self._forced or messages[-1][0] or _began_without_thought(messages)):
             chunks = [self._calm]
             touches += (Touch("thinking_off", messages[-1][1][0].item.id),)
         self._add_system(chunks, heads, marked)
@@ -173,7 +173,7 @@ def cache_edits(fragments: list[Fragment]) -> bytes:
 def _began_without_thought(messages: list[Message]) -> bool:
     """Whether the turn that results are just being given to began without a thought, as after a switch of models.
 
-    With a budget for thinking such a turn is refused, so it is finished without one.
+    With a budget for thinking such a turn is refused, so it is finished without one; so is a reply to go on with, and a forced call.
     """
     results, thinking = Place.RESULT, Place.THINKING
     open_turn = False

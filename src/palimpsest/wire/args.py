@@ -1,17 +1,20 @@
 """Arguments and names of calls, brought into the form that a wire demands."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from palimpsest.core.items import Form, Opaque, ToolCall
+from palimpsest.wire.cards import WireName
 from palimpsest.wire.fragments import dump
 
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST = 64
 _DEEPEST = 200
 # Strings are matched as a whole, so that brackets within them do not count.
 _BRACKETS = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
+LONGEST_NAME: Mapping[WireName, int] = {"anthropic": 128, "responses": 64, "chat": 64}
+"""How many letters the name of a tool may have."""
 NAMELESS = "call"
 """The id of a call that came without one."""
 
@@ -61,9 +64,9 @@ def family(form: Form) -> str:
     return {"json": "function", "shell": "function", "free": "custom", "search": "search"}[form]
 
 
-def tool_name(name: str) -> str:
-    """The name of a called tool in the letters that every provider accepts."""
-    return _NOT_A_NAME.sub("_", name)[:_LONGEST] or "tool"
+def tool_name(name: str, wire: WireName = "responses") -> str:
+    """The name of a tool, declared or called, in the letters and the length that a wire takes."""
+    return _NOT_A_NAME.sub("_", name)[: LONGEST_NAME[wire]] or "tool"
 
 
 def type_of(content: Opaque) -> str:

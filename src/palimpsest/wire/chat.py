@@ -58,7 +58,7 @@ class ChatWire:
                 return nothing(item)
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-                called = {"name": tool_name(content.tool), "arguments": object_of(content).decode()}
+                called = {"name": tool_name(content.tool, "chat"), "arguments": object_of(content).decode()}
                 body = dump({"id": name, "type": "function", "function": called})
                 return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form)
             case ToolResult():

@@ -6,6 +6,7 @@ from palimpsest.core.items import (
     Content,
     Cover,
     Document,
+    Form,
     Image,
     Item,
     Opaque,
@@ -21,6 +22,8 @@ from palimpsest.core.items import (
 from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fragments import dump
+from palimpsest.wire.media import is_inline, media_of
+from palimpsest.wire.opaque import sendable_block
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PAPERS = frozenset({"application/pdf", "text/plain"})
@@ -89,11 +92,22 @@ def _covered(item: Item, mask: Cover) -> Content:
         case ToolResult():
             return replace(content, parts=(Text(mask.text),), blob="")
         case ToolCall():
-            return replace(content, args=mask.text if content.form == "free" else dump({"note": mask.text}).decode())
+            return replace(content, args=_note(content.form, mask.text))
         case Text():
             return replace(content, text=mask.text)
         case Thinking() | Image() | Document() | Opaque():
             return Text(mask.text, role_of(item), ref=content.ref)
+
+
+def _note(form: Form, text: str) -> str:
+    """A text in place of arguments, in the shape that arguments of this form have."""
+    match form:
+        case "free":
+            return text
+        case "shell":
+            return dump({"type": "exec", "command": [text], "env": {}}).decode()
+        case "json" | "search":
+            return dump({"note": text}).decode()
 
 
 def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
@@ -106,34 +120,40 @@ def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
 
 
 def _result(content: ToolResult, card: ModelCard) -> ToolResult:
-    fitted = tuple(part for each in content.parts if (part := _part(each, card)) is not None)
+    fitted = tuple(part for each in content.parts if (part := _part(each, card, within_result=True)) is not None)
     return content if fitted == content.parts else replace(content, parts=fitted)
 
 
-def _part(part: Part, card: ModelCard) -> Part | None:
+def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part | None:
     match part:
         case Text():
             return part if part.text else None
+        case Image() | Document() if not part.blob and not part.url:
+            return _missing(part, "its bytes were not kept")
         case Image():
-            return part if card.images and _known(part, card) else _missing(part, "see images" if not card.images else "see this format")
+            return part if card.images and _known(part, card) else _unfit(part, "see images" if not card.images else "see this format")
         case Document():
             readable = card.documents and _known(part, card)
-            return part if readable else _missing(part, "read documents" if not card.documents else "read this format")
+            return part if readable else _unfit(part, "read documents" if not card.documents else "read this format")
         case Opaque():
-            return _opaque(part, card, "user")
+            return _opaque(part, card, "user", within_result=within_result)
 
 
-def _opaque(content: Opaque, card: ModelCard, role: Role) -> Opaque | Text | None:
+def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool = False) -> Opaque | Text | None:
     # Chat Completions has no items of its own: there every reader gets the twin.
     if card.wire != "chat" and own(content.provider, content.model, card) and is_object(content.data):
-        return content
+        if card.wire != "anthropic":
+            return content
+        data = sendable_block(content.data, role, within_result=within_result)
+        if data is not None:
+            return content if data == content.data else replace(content, data=data)
     return Text(content.twin, role, ref=content.ref) if content.twin else None
 
 
 def _known(part: Image | Document, card: ModelCard) -> bool:
-    if card.wire != "anthropic" or (part.url and not part.url.startswith("data:")):
+    if card.wire != "anthropic" or not is_inline(part):
         return True
-    return part.media in (_PICTURES if isinstance(part, Image) else _PAPERS)
+    return media_of(part) in (_PICTURES if isinstance(part, Image) else _PAPERS)
 
 
 def _name(part: Image | Document) -> str:
@@ -142,5 +162,9 @@ def _name(part: Image | Document) -> str:
     return f"document {part.name} {part.media}" if part.name else f"document {part.media}"
 
 
-def _missing(part: Image | Document, sense: str) -> Text:
-    return Text(f"[{_name(part)} not shown: this model cannot {sense}]", ref=part.ref)
+def _unfit(part: Image | Document, sense: str) -> Text:
+    return _missing(part, f"this model cannot {sense}")
+
+
+def _missing(part: Image | Document, reason: str) -> Text:
+    return Text(f"[{_name(part)} not shown: {reason}]", ref=part.ref)

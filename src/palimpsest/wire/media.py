@@ -1,6 +1,7 @@
 """Pictures and files as the text that goes over a wire: base64, data URLs, and the bytes behind an address."""
 
-from base64 import b64encode
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -9,24 +10,65 @@ from palimpsest.core.items import Document, Image
 
 Fetch: TypeAlias = Callable[[str], bytes]
 
+_DATA = "data:"
+_ESCAPED = re.compile(rb"%([0-9a-fA-F]{2})")
+_NO_BASE64 = re.compile(rb"[^a-zA-Z0-9+/]")
+_OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
+
 
 def no_blobs(address: str) -> bytes:
     """The fetch of somebody who has no blob store."""
     raise MissingBlob(f"the blob {address} is shown in the view and no store was given to read it from", where="encode")
 
 
-def base64_of(part: Image | Document, fetch: Fetch) -> tuple[str, str] | None:
-    """Media type and base64 of what is sent inline, or `None` for a URL that the provider fetches itself."""
-    if part.blob:
-        return part.media, b64encode(fetch(part.blob)).decode()
-    if not part.url.startswith("data:"):
-        return None
+def is_inline(part: Image | Document) -> bool:
+    """Whether the bytes are sent, and not only where the provider may fetch them."""
+    return bool(part.blob) or _is_data(part.url)
+
+
+def media_of(part: Image | Document) -> str:
+    """The media type of what is sent, as types are compared: a data URL has its own."""
+    said = part.media
+    if not part.blob and _is_data(part.url):
+        said = part.url[len(_DATA) :].partition(",")[0] or said
+    media = said.partition(";")[0].strip().lower() or part.media.lower()
+    return _OTHER_NAMES.get(media, media)
+
+
+def base64_of(part: Image | Document, fetch: Fetch) -> str:
+    """The base64 of what is sent inline."""
     header, _, data = part.url.partition(",")
-    return header[len("data:") :].partition(";")[0] or part.media, data
+    if not part.blob and _is_base64(header):
+        return data
+    return b64encode(bytes_of(part, fetch)).decode()
+
+
+def bytes_of(part: Image | Document, fetch: Fetch) -> bytes:
+    """The bytes of what is sent inline."""
+    if part.blob:
+        return fetch(part.blob)
+    header, _, data = part.url.partition(",")
+    plain = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data.encode())
+    return _decoded(plain) if _is_base64(header) else plain
 
 
 def url_of(part: Image | Document, fetch: Fetch) -> str:
     """A URL of the part: its own, or one that holds the bytes."""
     if part.url and not part.blob:
         return part.url
-    return f"data:{part.media};base64,{b64encode(fetch(part.blob)).decode()}"
+    return f"data:{media_of(part)};base64,{b64encode(fetch(part.blob)).decode()}"
+
+
+def _is_data(url: str) -> bool:
+    return url[: len(_DATA)].lower() == _DATA
+
+
+def _is_base64(header: str) -> bool:
+    return _is_data(header) and header.rstrip().lower().endswith(";base64")
+
+
+def _decoded(data: bytes) -> bytes:
+    # Padding is often left off; what is no base64 at all is left out, for a broken file is still better than no request.
+    bare = _NO_BASE64.sub(b"", data.replace(b"-", b"+").replace(b"_", b"/"))
+    whole = bare[:-1] if len(bare) % 4 == 1 else bare
+    return b64decode(whole + b"=" * (-len(whole) % 4))

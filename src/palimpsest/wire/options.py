@@ -1,19 +1,30 @@
 """Cards, tools and parameters as the fields of a request that do not depend on the view."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from palimpsest.wire.cards import ModelCard
+from palimpsest.core.errors import BadInput
+from palimpsest.wire.args import tool_name
+from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Tool, given
 
 _INPUT = Raw(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
 _LEAST_BUDGET = 1024
+_OURS: Mapping[WireName, frozenset[str]] = {
+    "anthropic": frozenset({"messages", "system", "tools"}),
+    "responses": frozenset({"input", "instructions", "tools"}),
+    "chat": frozenset({"messages", "tools"}),
+}
 
 Fields = dict[str, object]
 
 
 def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, limits, thinking and tools as Messages names them; a limit is a must there."""
+    tools, params = _named(tools, "anthropic"), _chosen(params, "anthropic")
     limit = params.max_tokens or card.reply
     fields: Fields = {"model": card.api_name or card.name, "max_tokens": limit}
     budget = params.thinking_budget
@@ -40,11 +51,12 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
             fields["tool_choice"] = choice
     if params.stream:
         fields["stream"] = True
-    return _unless_given(fields, params)
+    return _unless_given(fields, params, "anthropic", edits=card.cache_edits)
 
 
 def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, tools, reasoning and text options as Responses names them."""
+    tools, params = _named(tools, "responses"), _chosen(params, "responses")
     fields: Fields = {
         "model": card.api_name or card.name,
         "tools": [_responses_tool(tool) for tool in _ordered(tools, params)],
@@ -71,11 +83,12 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
         text["format"] = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": params.schema}
     if text:
         fields["text"] = text
-    return _unless_given(fields, params)
+    return _unless_given(fields, params, "responses")
 
 
 def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, limits, tools and stream options as Chat Completions names them."""
+    tools, params = _named(tools, "chat"), _chosen(params, "chat")
     fields: Fields = {"model": card.api_name or card.name}
     if params.max_tokens is not None:
         fields["max_completion_tokens" if card.provider == "openai" else "max_tokens"] = params.max_tokens
@@ -100,19 +113,43 @@ def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fie
     fields["stream"] = params.stream
     if params.stream:
         fields["stream_options"] = {"include_usage": True}
-    return _unless_given(fields, params)
+    return _unless_given(fields, params, "chat")
 
 
 def _ordered(tools: tuple[Tool, ...], params: Params) -> list[Tool]:
     return sorted(tools, key=lambda tool: tool.name) if params.sort_tools else list(tools)
 
 
-def _unless_given(fields: Fields, params: Params) -> Fields:
-    """What the caller writes out wins over what we would send, for a key may stand only once."""
+def _unless_given(fields: Fields, params: Params, wire: WireName, *, edits: bool = False) -> Fields:
+    """What the caller writes out wins over what we would send, for a key may stand only once; what shows the view is ours alone."""
     if not given(params.extra):
         return fields
-    extra = msgspec.json.decode(params.extra, type=dict[str, Raw])
+    try:
+        extra = msgspec.json.decode(params.extra, type=dict[str, Raw])
+    except msgspec.DecodeError as error:
+        raise BadInput(f"the parameter extra must be a JSON object ({error})", where="params") from error
+    for key in extra:
+        if key in _OURS[wire] or (edits and key == "context_management"):
+            raise BadInput(
+                f"the parameter extra has the key {key!r}, which is written from view, tools and card; take it out", where="params"
+            )
     return {key: value for key, value in fields.items() if key not in extra}
+
+
+def _named(tools: tuple[Tool, ...], wire: WireName) -> tuple[Tool, ...]:
+    """The tools under the names they are sent by; two that would be sent by one name cannot be told apart."""
+    sent: dict[str, str] = {}
+    for tool in tools:
+        other = sent.setdefault(tool_name(tool.name, wire), tool.name)
+        if other != tool.name and not given(tool.native):
+            raise BadInput(f"the tools {other!r} and {tool.name!r} would both be sent as {tool_name(tool.name, wire)!r}", where="tools")
+    return tuple(replace(tool, name=tool_name(tool.name, wire)) for tool in tools)
+
+
+def _chosen(params: Params, wire: WireName) -> Params:
+    if params.tool_choice in {"auto", "none", "required"}:
+        return params
+    return replace(params, tool_choice=tool_name(params.tool_choice, wire))
 
 
 def _anthropic_tool(tool: Tool) -> Raw | Fields:

@@ -104,10 +104,10 @@ class ResponsesWire:
         match content.form:
             case "json":
                 kind = "function_call"
-                fields = {"name": tool_name(content.tool), "arguments": object_of(content).decode(), "call_id": name}
+                fields = {"name": tool_name(content.tool, "responses"), "arguments": object_of(content).decode(), "call_id": name}
             case "free":
                 kind = "custom_tool_call"
-                fields |= {"name": tool_name(content.tool), "input": content.args}
+                fields |= {"name": tool_name(content.tool, "responses"), "input": content.args}
             case "shell":
                 kind = "local_shell_call"
                 fields |= {"status": "completed", "action": _action(content)}
@@ -224,8 +224,14 @@ def _reasoning(thoughts: list[Fragment]) -> bytes:
 
 
 def _action(call: ToolCall) -> object:
+    """What a shell call did: as it came if it is a command, else a command whose only word is what there is."""
     if is_object(call.args):
-        return Raw(call.args.encode())
+        action = msgspec.json.decode(call.args)
+        command = action.get("command")
+        if action.get("type") == "exec" and isinstance(command, list) and all(isinstance(word, str) for word in command):
+            return Raw(call.args.encode())
+        if isinstance(command, list) and all(isinstance(word, str) for word in command):
+            return {**action, "type": "exec", "env": action.get("env") or {}}
     return {"type": "exec", "command": [call.args], "env": {}}
 
 

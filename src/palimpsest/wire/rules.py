@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from palimpsest.core.errors import WireError
+from palimpsest.wire.args import LONGEST_NAME
 from palimpsest.wire.cards import WireName
 from palimpsest.wire.lenient import Json, parse, table_at, tables_at, text
 from palimpsest.wire.rules_anthropic import anthropic_violations
 from palimpsest.wire.rules_chat import chat_violations
 from palimpsest.wire.rules_responses import responses_violations
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 _RULES: Mapping[WireName, Callable[[Json], Iterator[str]]] = {
     "anthropic": anthropic_violations,
@@ -25,10 +26,10 @@ def check_request(wire: WireName, body: bytes) -> tuple[str, ...]:
         request = parse(body, wire)
     except WireError as error:
         return (f"body: {error.message}",)
-    return (*_shared(request), *_RULES[wire](request))
+    return (*_shared(request, wire), *_RULES[wire](request))
 
 
-def _shared(request: Json) -> Iterator[str]:
+def _shared(request: Json, wire: WireName) -> Iterator[str]:
     if not text(request, "model"):
         yield "model: missing"
     names = [name for tool in tables_at(request, "tools") if (name := _tool_name(tool))]
@@ -37,6 +38,8 @@ def _shared(request: Json) -> Iterator[str]:
     for name in names:
         if not _NAME.fullmatch(name):
             yield f"tools: the name {name!r} has letters that are not allowed"
+        if len(name) > LONGEST_NAME[wire]:
+            yield f"tools: the name {name!r} is longer than {LONGEST_NAME[wire]} letters"
     wanted = _tool_name(table_at(request, "tool_choice"))
     if wanted and wanted not in names:
         yield f"tool_choice: no tool is named {wanted!r}"

@@ -42,6 +42,8 @@ def _limits(request: Json) -> Iterator[str]:
         yield f"thinking: a budget of {budget} is not between {_LEAST_BUDGET} and max_tokens ({limit})"
     if "temperature" in request:
         yield "temperature: not allowed while thinking"
+    if text(table_at(request, "tool_choice"), "type") in {"any", "tool"}:
+        yield "tool_choice: a tool cannot be forced while thinking has a budget"
 
 
 def _sides(messages: list[Json]) -> Iterator[str]:
@@ -66,11 +68,12 @@ def _blocks(messages: list[Json]) -> Iterator[str]:
         if not content:
             yield f"messages[{index}]: no content"
         for at, block in enumerate(content):
-            yield from (f"messages[{index}].content[{at}]: {line}" for line in _block(block, text(message, "role")))
+            yield from (f"messages[{index}].content[{at}]: {line}" for line in block_violations(block, text(message, "role")))
         yield from (f"messages[{index}]: {line}" for line in _thoughts([text(block, "type") for block in content]))
 
 
-def _block(block: Json, role: str) -> Iterator[str]:
+def block_violations(block: Json, role: str) -> Iterator[str]:
+    """What is wrong with a block by itself, in a message of this role."""
     kind = text(block, "type")
     if kind not in ANTHROPIC_BLOCKS:
         yield f"unknown block type {kind!r}"
@@ -109,9 +112,11 @@ def _thoughts(kinds: list[str]) -> Iterator[str]:
 
 
 def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
-    """With a budget for thinking, a turn whose results come last began with a thought."""
+    """With a budget for thinking, the last message is the user's, and a turn whose results come last began with a thought."""
     if text(table_at(request, "thinking"), "type") != "enabled":
         return
+    if messages and text(messages[-1], "role") == "assistant":
+        yield "thinking: with a budget there is no reply to go on with"
     answered = False
     for message in reversed(messages):
         kinds = [text(block, "type") for block in _content(message)[:1]]

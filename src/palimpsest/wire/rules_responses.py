@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from palimpsest.wire.args import is_object
-from palimpsest.wire.lenient import Json, is_json, tables_at, text
+from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -50,10 +50,15 @@ def _item(item: Json, *, stored: bool) -> Iterator[str]:
             yield "a call without call_id"
     if kind == "tool_search_call" and not is_json(item.get("arguments")):
         yield "the arguments of a search are not an object"
-    if kind == "local_shell_call" and not is_json(item.get("action")):
-        yield "the action of a shell call is not an object"
+    if kind == "local_shell_call" and not _is_command(table_at(item, "action")):
+        yield "the action of a shell call is not a command"
     if kind in {"function_call_output", "custom_tool_call_output"} and not isinstance(item.get("output"), str | list):
         yield "an output that is neither text nor parts"
+
+
+def _is_command(action: Json) -> bool:
+    command = action.get("command")
+    return text(action, "type") == "exec" and isinstance(command, list) and all(isinstance(word, str) for word in command)
 
 
 def _message(item: Json) -> Iterator[str]:
