@@ -1,5 +1,7 @@
+import shlex
 from pathlib import Path
 
+import pytest
 from pal_runs import Pal
 
 
@@ -26,6 +28,18 @@ def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal) -> None
     assert "the same, byte for byte: nothing was lost" in lines
     assert [line for line in lines if "\x1b" in line] == []
     assert max(sum(2 if ord(letter) > 0x2E80 else 1 for letter in line) for line in lines) <= 80
+
+
+@pytest.mark.parametrize("more", [(), ("--events", "150", "--seed", "3")])
+def test_every_command_that_the_demo_suggests_works_on_what_it_kept(tmp_path: Path, more: tuple[str, ...]) -> None:
+    pal = Pal(tmp_path / "a home")
+    lines = pal("demo", "--home", str(pal.home.folder), *more).stdout.splitlines()
+    suggested = [shlex.split(line) for line in lines if line.startswith("  PAL_HOME=")]
+
+    assert [words[2] for words in suggested] == ["context", "show", "search", "undo", "rewind", "verify"]
+    for place, _, *words in suggested:
+        result = pal(*words, PAL_HOME=place.removeprefix("PAL_HOME="))
+        assert (result.exit_code, result.stdout != "") == (0, True)
 
 
 def test_a_demo_that_is_kept_can_be_played_with(pal: Pal) -> None:

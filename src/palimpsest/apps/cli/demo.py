@@ -1,5 +1,7 @@
 """`pal demo`: log, view, fold, audit and undo on a made-up session."""
 
+import re
+import shlex
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,13 +17,15 @@ from palimpsest.apps.cli.home import Home, SystemClock, new_session_id
 from palimpsest.apps.cli.opening import budget_of, scale_of
 from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line
 from palimpsest.core.census import census
-from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.events import Event, UserSaid, ViewEdited
+from palimpsest.core.items import text_of
 from palimpsest.core.log import Log
 from palimpsest.core.verify import Verdict, verify
 from palimpsest.wire.past import calls_of, past_request
 
 _EVENTS, _SEED = 1_500, 7
 _LISTED = 3
+_WORD = re.compile(r"[A-Za-z]+")
 
 
 class Told(NamedTuple):
@@ -110,9 +114,16 @@ def _tell(screen: Console, told: Told, home: Home, session: str, folder: Path | 
     _title(screen, "Next")
     if folder is None:
         screen.print("pal demo --home ./demo-home   keeps the session to try these on:")
-    place = folder if folder is not None else Path("demo-home")
-    for command in ("context last", f"show last --request {told.calls}", "search 超时", "undo last", "rewind last -1", "verify last"):
+    place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
+    search = f"search {_word_of(told.log)}"
+    for command in ("context last", f"show last --request {told.calls}", search, "undo last", "rewind last -1", "verify last"):
         screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
+
+
+def _word_of(log: Log) -> str:
+    """A word to look for: the longest one that the user said in the newest message, which is there in every session."""
+    said = [text_of(part) for event in log.events() if isinstance(event.body, UserSaid) for part in event.body.parts]
+    return max((found.group() for found in _WORD.finditer(said[-1])), key=len)
 
 
 def _tell_fold(screen: Console, told: Told) -> None:
