@@ -1,3 +1,4 @@
+import pytest
 from pal_runs import BEGAN, SMALL, Pal, small
 
 from palimpsest.core.log import Log
@@ -45,6 +46,15 @@ def test_a_log_that_cannot_be_read_and_a_broken_card_file_are_bad(pal: Pal) -> N
     pal.home.cards_path.write_text("cards = 3")
 
     assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs", "cards"}
+
+
+@pytest.mark.parametrize("end", [b"garbage here\n", b"garbage here\n\n", b'{"seq":14}\n', b"x" * 200_000 + b"\n"])
+def test_a_log_whose_last_line_is_no_event_is_bad(pal: Pal, end: bytes) -> None:
+    small(pal.home)
+    with pal.home.shelf.path_of(SMALL).open("ab") as file:
+        file.write(end)
+
+    assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs"}
 
 
 def test_a_session_that_is_being_written_is_named_and_is_no_finding(pal: Pal) -> None:

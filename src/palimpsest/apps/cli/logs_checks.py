@@ -6,12 +6,15 @@ from contextlib import suppress
 
 from palimpsest.apps.cli.checks import Check
 from palimpsest.apps.cli.home import Home
+from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.ports import Lines
 from palimpsest.core.reading import open_reader
 
 # A look at a log costs two reads; so many of the newest take well under a second.
 _LOOKED_AT = 500
 _NAMED = 3
+_BLOCK = 64 * 1024
 
 
 def check_locks(home: Home) -> Check:
@@ -63,15 +66,16 @@ def check_logs(home: Home) -> Check:
     for session, *_ in stats[:_LOOKED_AT]:
         try:
             lines = home.shelf.open(session)
-        except PalimpsestError as error:
-            bad.append(f"{session} ({error.message})")
+        except (PalimpsestError, OSError) as error:
+            bad.append(f"{session} ({_reason(error)})")
             continue
         try:
             open_reader(home.shelf, session, lines)
+            _check_last_line(lines)
             if lines.torn:
                 torn.append(session)
-        except PalimpsestError as error:
-            bad.append(f"{session} ({error.message})")
+        except (PalimpsestError, OSError) as error:
+            bad.append(f"{session} ({_reason(error)})")
         finally:
             with suppress(OSError):
                 lines.close()
@@ -87,6 +91,22 @@ def check_logs(home: Home) -> Check:
             "the next writer cuts it off; `pal verify ID --repair` does so now",
         )
     return Check("logs", "ok", f"{min(len(stats), _LOOKED_AT):,} looked at, all begin and end as they should")
+
+
+def _reason(error: PalimpsestError | OSError) -> str:
+    return error.message if isinstance(error, PalimpsestError) else error.strerror or str(error)
+
+
+def _check_last_line(lines: Lines) -> None:
+    """Read the last line that has something on it; what is no event is an error."""
+    tail = b""
+    start = lines.size
+    while start > 0 and b"\n" not in tail.rstrip():
+        length = min(_BLOCK, start)
+        start -= length
+        tail = lines.read(start, length) + tail
+    last = tail.rstrip().rpartition(b"\n")[2]
+    decode_line(last + b"\n", lines.name, start + len(tail.rstrip()) - len(last))
 
 
 def _some(names: list[str]) -> str:
