@@ -25,6 +25,12 @@ def _run(pal: Pal, *words: str, **env: str) -> subprocess.CompletedProcess[bytes
     return subprocess.run([*PAL, *words], capture_output=True, env=settings, check=False, timeout=60)
 
 
+def _run_in_shell(pal: Pal, streams: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """With its streams as a shell can set them: closed, or led elsewhere."""
+    settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    return subprocess.run(["sh", "-c", f'"$@" {streams}', "sh", *PAL, *words], capture_output=True, env=settings, check=False, timeout=60)
+
+
 def _run_as_anybody(pal: Pal, *words: str) -> subprocess.CompletedProcess[bytes]:
     """Root without the right to pass over file modes is like anybody else."""
     without = ("--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
@@ -107,6 +113,50 @@ def test_a_full_disk_behind_standard_output_is_one_line(pal: Pal, words: tuple[s
     assert done.returncode == 2
     assert done.stderr.decode().splitlines()[-1] == "pal: output: No space left on device"
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("sessions",), ("sessions", "--json"), ("--help",), ("show", "last", "--request", "1")])
+def test_a_closed_standard_output_is_one_line(pal: Pal, words: tuple[str, ...]) -> None:
+    small(pal.home)
+    done = _run_in_shell(pal, ">&-", *words)
+
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, b"pal: output: Bad file descriptor")
+    assert b"Traceback" not in done.stderr
+
+
+def test_streams_that_are_closed_and_not_needed_stop_nothing(pal: Pal) -> None:
+    small(pal.home)
+    before = pal.home.shelf.path_of(SMALL).read_bytes()
+
+    assert SMALL.encode() in _run_in_shell(pal, "2>&- <&-", "sessions").stdout
+    assert _run_in_shell(pal, "<&- 2>&-", "delete", SMALL).returncode == 2
+    assert _run_in_shell(pal, "<&- >&- 2>&-", "undo", SMALL).returncode == 2
+    assert pal.home.shelf.path_of(SMALL).read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("streams", ["2>/dev/full", ">/dev/full 2>&1", "2>&-", ">&- 2>/dev/full"])
+def test_an_error_that_cannot_be_told_keeps_its_exit_code(pal: Pal, streams: str) -> None:
+    assert _run_in_shell(pal, streams, "show", "nope").returncode == 2
+    assert _run_in_shell(pal, streams, "nonsense").returncode == 2
+
+
+@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.ending", "palimpsest.apps.cli.cards"])
+def test_an_interrupt_while_modules_are_loaded_ends_quietly(module: str) -> None:
+    script = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["pal", "cards"]
+import runpy
+runpy.run_module("palimpsest.apps.cli", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_an_interrupt_ends_quietly(pal: Pal) -> None:

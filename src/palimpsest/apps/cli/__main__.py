@@ -1,6 +1,6 @@
 """`python -m palimpsest.apps.cli` is `pal`."""
 
-from palimpsest.apps.cli.main import main
+from palimpsest.apps.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -27,6 +28,7 @@ def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
     try:
         code = _run(cli, words)
         sys.stdout.flush()
+        sys.stderr.flush()
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
@@ -35,12 +37,16 @@ def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
     except OSError as error:
         # An error that names a file was told already, so this is standard output itself.
         _silence()
-        click.echo(f"pal: output: {error.strerror or error}", err=True)
+        # Where standard error fails too, the exit code has to do.
+        with suppress(OSError):
+            click.echo(f"pal: output: {error.strerror or error}", err=True)
         code = WRONG
     sys.exit(code)
 
 
 def _run(cli: click.Command, words: list[str]) -> int:
+    # The group leaves the name of its command here, which says where when an error does not.
+    context = click.Context(cli, info_name="pal")
     try:
         with cli.make_context("pal", list(words)) as context:
             cli.invoke(context)
@@ -53,9 +59,9 @@ def _run(cli: click.Command, words: list[str]) -> int:
         name = error.ctx.command_path if error.ctx is not None else "pal"
         return _say(words, "usage", f"{error.format_message().rstrip('.')}; see `{name} --help`", name.removeprefix("pal").strip())
     except click.ClickException as error:
-        return _say(words, "usage", error.format_message(), "")
+        return _say(words, "usage", error.format_message(), "", context.invoked_subcommand)
     except PalimpsestError as error:
-        return _say(words, error.kind, error.message, error.where)
+        return _say(words, error.kind, error.message, error.where, context.invoked_subcommand)
     except OSError as error:
         if error.filename is None:
             raise
@@ -63,10 +69,10 @@ def _run(cli: click.Command, words: list[str]) -> int:
     return 0
 
 
-def _say(words: list[str], kind: str, message: str, where: str) -> int:
+def _say(words: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
     options = words[: words.index("--")] if "--" in words else words
     if "--json" in options:
-        click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where}}, ensure_ascii=False))
+        click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where or command or "pal"}}, ensure_ascii=False))
     else:
         line = f"pal: {where}: {message}" if where else f"pal: {message}"
         click.echo(" ".join(line.split()), err=True)
@@ -75,6 +81,7 @@ def _say(words: list[str], kind: str, message: str, where: str) -> int:
 
 def _prepare_output() -> None:
     """A terminal that cannot show a letter gets an escape for it, and no part of a long output is lost without a word."""
+    _fill_gaps()
     buffer = getattr(sys.stdout, "buffer", None)
     if isinstance(buffer, io.RawIOBase):
         # Unbuffered, Python drops what a single write does not take, as when a disk fills up.
@@ -83,6 +90,16 @@ def _prepare_output() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _fill_gaps() -> None:
+    """Stand in for streams that were closed before the start: no file may come to be written to by their numbers.
+
+    Writing to a closed standard output fails as on a full disk; what goes to a closed standard error is lost.
+    """
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def _silence() -> None:
