@@ -1,3 +1,6 @@
+import sqlite3
+
+import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
 from palimpsest.core.events import Place, SessionOpened, Titled
@@ -73,6 +76,73 @@ def test_a_home_without_sessions_says_what_to_do(pal: Pal) -> None:
 
 def test_a_file_that_is_no_log_stops_nothing(pal: Pal) -> None:
     small(pal.home)
-    pal.home.shelf.path_of("broken").write_text("this is no event\n")
+    broken = pal.home.shelf.path_of("broken")
+    broken.write_text("this is no event\n")
 
-    assert [row["id"] for row in pal.json("sessions")] == [SMALL]
+    assert [row["id"] for row in pal.json("sessions", code=1)] == [SMALL]
+    # It is said each time, by every command that looks through all logs.
+    for words in (("sessions",), ("search", "timeout"), ("index",), ("sessions",)):
+        assert (pal(*words).exit_code, pal(*words).stderr) == (1, f"pal: {broken}: 1 line is no event; the first at byte 0\n")
+    broken.unlink()
+    assert (pal("sessions").exit_code, pal("search", "timeout").stderr) == (0, "")
+
+
+def test_of_many_unreadable_logs_five_are_named_and_the_others_counted(pal: Pal) -> None:
+    small(pal.home)
+    for number in range(8):
+        pal.home.shelf.path_of(f"broken{number}").write_text("this is no event\n")
+
+    lines = pal("sessions").stderr.splitlines()
+    assert [line.partition("broken")[2][:7] for line in lines[:5]] == [f"{number}.jsonl" for number in range(5)]
+    assert lines[5:] == ["pal: 3 more logs cannot be read whole; `pal index --json` names them all"]
+    assert len(pal.json("index", code=1)["skipped"]) == 8
+
+
+def test_what_is_known_shows_while_another_process_writes_the_index(pal: Pal) -> None:
+    small(pal.home)
+    pal("sessions")
+    small(pal.home, "later")
+    other = sqlite3.connect(pal.home.index_path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        for words in (("sessions",), ("search", "timeout", "--kind", "assistant")):
+            result = pal(*words)
+            assert (result.exit_code, SMALL in result.stdout, "later" in result.stdout) == (1, True, False)
+            assert result.stderr == f"pal: {pal.home.index_path}: another process is writing the index; this is what it knew before\n"
+    finally:
+        other.close()
+    assert {row["id"] for row in pal.json("sessions")} == {SMALL, "later"}
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_on_a_narrow_screen_the_columns_go_on_below(pal: Pal, columns: int) -> None:
+    small(pal.home)
+
+    lines = pal("sessions", COLUMNS=str(columns)).stdout.splitlines()
+
+    assert max(map(len, lines)) <= columns
+    words = ["session", "when", "model", "events", "tokens", "cost"]
+    assert " ".join(lines).split()[: len(words)] == words
+    assert {SMALL, "claude-sonnet-4-5", "14", "830"} <= set(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("words", [("sessions",), ("context", "last"), ("show", "last")])
+def test_a_width_of_nothing_is_no_width(pal: Pal, words: tuple[str, ...]) -> None:
+    small(pal.home)
+
+    assert pal(*words, COLUMNS="0").stdout == pal(*words).stdout != ""
+
+
+@pytest.mark.parametrize(
+    "words", [("sessions",), ("context", "last"), ("show", "last", "--request", "3"), ("show", "last", "--request", "next")]
+)
+def test_a_broken_card_file_is_told_and_stops_nothing(pal: Pal, words: tuple[str, ...]) -> None:
+    small(pal.home)
+    well = pal(*words)
+    pal.home.cards_path.write_text('[cards.mine]\nlike = "claude-sonnet-4-5"\nwindwo = 5\n')
+    result = pal(*words)
+
+    assert (result.exit_code, result.stdout) == (0, well.stdout)
+    told = result.stderr.splitlines()[0]
+    assert told.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
+    assert told.endswith("; until this is mended only the built-in cards are used")

@@ -114,7 +114,7 @@ def test_a_session_without_calls_shows_the_request_to_come(pal: Pal) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("show", "nope"), "pal: there is no session 'nope'; `pal sessions` lists them\n"),
+        (("show", "nope"), "pal: {sessions}: there is no session 'nope'; `pal sessions` lists them\n"),
         (("show", SMALL, "--request", "9"), f"pal: {SMALL}: there is no request 9 in this session: it has 3\n"),
         (("show", SMALL, "--request", "0"), "pal: show: --request takes a number from 1 on, or `next`, not '0'; see `pal show --help`\n"),
         (
@@ -129,7 +129,7 @@ def test_wrong_input_is_one_clear_line(pal: Pal, words: tuple[str, ...], line: s
     small(pal.home)
     result = pal(*words)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line.replace("{sessions}", str(pal.home.shelf.folder)))
 
 
 def test_a_moment_that_never_was_is_named_with_the_newest_one(pal: Pal) -> None:
@@ -146,8 +146,34 @@ def test_an_id_may_be_shortened_while_it_is_the_only_one(pal: Pal) -> None:
     assert pal.json("show", "20310401-09")["session"] == SMALL
     assert pal.json("show", "last")["session"] == "20310401-100000-cccc"
     assert pal("show", "20310401").stderr == (
-        f"pal: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
+        f"pal: {pal.home.shelf.folder}: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
     )
+
+
+def test_a_prefix_of_a_session_and_its_own_children_means_the_session(pal: Pal) -> None:
+    for session in (SMALL, f"{SMALL}.scout", f"{SMALL}.scout.deeper"):
+        small(pal.home, session)
+
+    assert [pal.json("show", word)["session"] for word in ("20310401", SMALL, f"{SMALL}.s")] == [SMALL, SMALL, f"{SMALL}.scout"]
+    small(pal.home, f"{SMALL}x")
+    assert "begins the ids of 4 sessions" in pal("show", "20310401").stderr
+
+
+def test_another_model_without_a_number_means_the_request_to_come(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal("show", SMALL, "--model", "gpt-5.5").stdout == pal("show", SMALL, "--request", "next", "--model", "gpt-5.5").stdout
+    assert pal("show", SMALL, "--model", "no-such-model").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "nope"), ("show", "20310401"), ("delete", SMALL), ("undo", SMALL, "14"), ("nonsense",), ("show", "..")]
+)
+def test_every_error_for_programs_says_where(pal: Pal, words: tuple[str, ...]) -> None:
+    edited(pal.home)
+    small(pal.home, "20310401-100000-cccc")
+
+    assert pal.json(*words, code=2)["error"]["where"]
 
 
 def test_a_session_may_be_named_by_the_path_of_its_file(pal: Pal) -> None:

@@ -26,7 +26,7 @@ def test_undoing_an_edit_that_others_rest_on_needs_a_yes_and_says_which(pal: Pal
     refused = pal("undo", SMALL, "14")
 
     assert refused.exit_code == 2
-    assert refused.stderr == "pal: edit 15 rests on edit 14 and would be undone too; say --yes to do so\n"
+    assert refused.stderr == f"pal: {SMALL}: edit 15 rests on edit 14 and would be undone too; say --yes to do so\n"
     assert _view(pal) == before
 
     done = pal("undo", SMALL, "14", "--yes")

@@ -3,8 +3,11 @@
 import click
 import msgspec
 
+from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home
+from palimpsest.apps.cli.opening import own_cards_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, short, table
+from palimpsest.wire.cards import CARDS, ModelCard
 
 
 @click.command(epilog="\b\nExample:\n  pal cards")
@@ -14,13 +17,21 @@ def cards(*, as_json: bool) -> None:
 
     Cards of your own stand in cards.toml of the home folder, one [cards.NAME] table each; `like = "…"` starts from a known one.
     Any other model of a compatible server is openai-compatible/NAME, and one on this machine local/NAME.
+    When cards.toml cannot be read, the line says where (exit code 1).
     """
     home = find_home()
-    own = {each.name for each in home.own_cards()}
-    known = home.cards()
+    mine = own_cards_of(home)
+    own = {each.name for each in mine or ()}
+    known = CARDS if mine is None else home.cards()
     if as_json:
         emit([msgspec.to_builtins(each) | {"prices": _prices(each.prices), "own": each.name in own} for each in known])
-        return
+    else:
+        _print(known, own)
+    if mine is None:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _print(known: tuple[ModelCard, ...], own: set[str]) -> None:
     names = ("model", "wire", "window", "reply", "in", "read", "write", "out")
     rows = table(*names, right=("window", "reply", "in", "read", "write", "out"), keep=("model",))
     for each in known:

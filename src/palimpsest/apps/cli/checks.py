@@ -105,9 +105,7 @@ def check_cards(home: Home) -> Check:
     try:
         own = home.own_cards()
     except BadInput as error:
-        return Check(
-            "cards", "bad", str(error), f"mend {home.cards_path}; until then its cards and those commands that price are out of use"
-        )
+        return Check("cards", "bad", str(error), f"mend {home.cards_path}; until then only the built-in cards are used")
     return Check("cards", "ok", f"{len(own)} of your own, {len(home.cards())} in all")
 
 

@@ -6,10 +6,11 @@ import click
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import find_home, find_session
+from palimpsest.apps.cli.home import Found, Home, find_home, find_session
 from palimpsest.apps.cli.output import emit, json_option
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.stores.removal import remove
+from palimpsest.stores.sqlite import Index
 
 
 @click.command(epilog="\b\nExample:\n  pal delete 20310401-090000-aaaa")
@@ -19,22 +20,40 @@ from palimpsest.stores.removal import remove
 def delete(*, session: str, yes: bool, as_json: bool) -> None:
     """Delete a session for good; this is the one command that cannot be taken back.
 
-    A session that a fork reads through, or that somebody is writing, is not deleted. Blobs stay, for others may need them.
+    A session that a fork reads through, or that somebody is writing, is not deleted. Its words leave the search index too.
+    Blobs stay, for others may need them.
     """
-    found = find_session(find_home(), session)
+    home = find_home()
+    found = find_session(home, session)
     if not yes:
-        _ask(found.session, found.path.stat().st_size)
+        _ask(found)
     remove(found.shelf, found.session)
+    forgotten = _forget(home, found)
     if as_json:
         emit({"session": found.session, "deleted": True})
     else:
         click.echo(f"deleted {found.session}")
+    if not forgotten:
+        click.get_current_context().exit(FINDINGS)
 
 
-def _ask(session: str, size: int) -> None:
-    what = f"session {session} ({size:,} bytes) would be deleted for good"
+def _forget(home: Home, found: Found) -> bool:
+    """Take its words out of the search index; false, with a line that says why, when they are still there."""
+    if found.shelf.folder.resolve() != home.shelf.folder.resolve() or not home.index_path.exists():
+        return True
+    try:
+        with Index(home.index_path, home.shelf) as index:
+            index.forget(found.session)
+    except StoreError as error:
+        click.echo(f"pal: {error}; `pal index` takes the words of the deleted session out of it", err=True)
+        return False
+    return True
+
+
+def _ask(found: Found) -> None:
+    what = f"session {found.session} ({found.path.stat().st_size:,} bytes) would be deleted for good"
     if not sys.stdin.isatty():
-        raise BadInput(f"{what}; say --yes to do so")
+        raise BadInput(f"{what}; say --yes to do so", where=str(found.path))
     if not click.confirm(f"{what}. Go on?", err=True):
         click.echo("nothing was changed", err=True)
         click.get_current_context().exit(FINDINGS)

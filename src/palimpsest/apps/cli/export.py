@@ -11,7 +11,7 @@ import click
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.exporting import AGENTS, FORMS, WIRES, Wanted, bytes_of, count_of, path_of, upto
 from palimpsest.apps.cli.home import expanded, find_home, find_session
-from palimpsest.apps.cli.opening import open_log
+from palimpsest.apps.cli.opening import cards_of, open_log
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.log import Log
 from palimpsest.foreign.places import Place, claude_place, codex_place
@@ -70,7 +70,7 @@ def export(
         log = held.enter_context(open_log(found))
         events = count_of(path_of(log, at))
         told = held.enter_context(upto(log, found.shelf, at)) if form in AGENTS else log
-        chunks = bytes_of(told, found, home.cards(), wanted)
+        chunks = bytes_of(told, found, cards_of(home), wanted)
         first = list(islice(chunks, _OPENING))
         place = _place(form, told, first, cwd)
         chunks = chain(first, chunks)

@@ -59,11 +59,11 @@ def find_session(home: Home, word: str) -> Found:
         return Found(max(stats, key=lambda session: (stats[session], session)), home.shelf, home.blobs)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
-        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them")
+        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=str(home.shelf.folder))
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it")
+        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=str(home.shelf.folder))
     return Found(matching[0], home.shelf, home.blobs)
 
 

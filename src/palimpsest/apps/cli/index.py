@@ -4,7 +4,8 @@ import click
 
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home
-from palimpsest.apps.cli.output import emit, json_option, plain, progress
+from palimpsest.apps.cli.indexed import tell_faults
+from palimpsest.apps.cli.output import emit, json_option, progress
 from palimpsest.stores.sqlite import Index
 
 
@@ -12,20 +13,24 @@ from palimpsest.stores.sqlite import Index
 @click.option("--rebuild", is_flag=True, help="Make it anew from the logs; nothing can be lost by that.")
 @json_option
 def index(*, rebuild: bool, as_json: bool) -> None:
-    """Bring the search index up to date; other commands do so when they need it."""
+    """Bring the search index up to date; other commands do so when they need it.
+
+    The words of deleted and redacted sessions are taken out of its file. A redaction that keeps the length of a log of more than
+    32 MiB may need --rebuild to be noticed. What could not be read is named on standard error (exit code 1).
+    """
     home = find_home()
     with Index(home.index_path, home.shelf) as opened, progress("indexing") as tell:
         report = opened.rebuild(tell) if rebuild else opened.refresh(tell)
-        note = opened.note
+        opened.purge(tell)
+        faults, note = opened.faults(), opened.note
     if as_json:
-        skipped = [{"path": path, "why": why} for path, why in report.skipped]
+        skipped = [{"path": path, "why": why} for path, why in faults]
         numbers = {"read": report.read, "bytes": report.bytes, "bad_lines": report.bad_lines, "gone": report.gone}
         emit({**numbers, "skipped": skipped, "note": note})
     else:
         click.echo(f"{report.read:,} sessions read, {report.bytes:,} bytes new, {report.gone:,} gone")
-        for path, why in report.skipped:
-            click.echo(plain(f"pal: {path}: {why}"), err=True)
+        tell_faults(faults)
         if note:
             click.echo(f"pal: {note}", err=True)
-    if report.skipped or note:
+    if faults or note:
         click.get_current_context().exit(FINDINGS)

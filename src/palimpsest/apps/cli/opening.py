@@ -1,16 +1,19 @@
 """Opening a session for a command, and weighing what it shows."""
 
-from palimpsest.apps.cli.home import Found, SystemClock
+import click
+
+from palimpsest.apps.cli.home import Found, Home, SystemClock
+from palimpsest.apps.cli.output import plain
 from palimpsest.core.budget import Budget
 from palimpsest.core.budget_rules import palimpsest_budget
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.log import Log
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size, tool_list_size
 from palimpsest.core.tokens import Calibration
 from palimpsest.core.view import View
 from palimpsest.stores.blobs import BlobFolder
-from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.cards import CARDS, ModelCard, card
 
 _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
@@ -18,6 +21,21 @@ _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 def open_log(found: Found, *, write: bool = False) -> Log:
     """The session, for reading or held for writing."""
     return Log.open(found.shelf, found.session, SystemClock(), write=write)
+
+
+def cards_of(home: Home) -> tuple[ModelCard, ...]:
+    """All cards of a home; when the user's own cannot be read, that is said and the built-in ones do."""
+    own = own_cards_of(home)
+    return CARDS if own is None else home.cards()
+
+
+def own_cards_of(home: Home) -> tuple[ModelCard, ...] | None:
+    """The user's own cards; nothing, and a line that says why, when they cannot be read."""
+    try:
+        return home.own_cards()
+    except (BadInput, StoreError) as error:
+        click.echo(plain(f"pal: {error}; until this is mended only the built-in cards are used"), err=True)
+        return None
 
 
 def scale_of(view: View, calibration: Calibration | None = None) -> Scale:

@@ -1,5 +1,6 @@
 """What commands print: JSON for programs, tables for people, progress for those who wait."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +36,9 @@ class _Screen(Console):
 
 def console(*, err: bool = False) -> Console:
     """A console of the width it has, 80 columns where nobody says; colour only on a terminal that wants it."""
-    return _Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    # A width of no columns is none: shells and containers set it where they do not know.
+    settings = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"} or value.strip("0")}
+    return _Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False, _environ=settings)
 
 
 def plain(text: str) -> str:

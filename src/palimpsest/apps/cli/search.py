@@ -7,8 +7,10 @@ import click
 import msgspec
 from rich.text import Text
 
+from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.output import console, emit, json_option, plain, progress, when
+from palimpsest.apps.cli.indexed import catch_up
+from palimpsest.apps.cli.output import console, emit, json_option, plain, when
 from palimpsest.core.items import Kind
 from palimpsest.stores.sqlite import Hit, Index
 from palimpsest.stores.units import UnitKind
@@ -16,6 +18,7 @@ from palimpsest.stores.units import UnitKind
 _KINDS = (*get_args(Kind), "note", "title")
 # Letters of the private use area cannot stand in a log's text by chance, so they tell our marks from brackets of the text.
 _MARKS = ("\ue000", "\ue001")
+_PLAIN = "palimpsest.search.plain"
 _EXAMPLES = """\b
 Examples:
   pal search connection reset
@@ -23,7 +26,16 @@ Examples:
   pal search 超时 --ranked"""
 
 
-@click.command(epilog=_EXAMPLES, context_settings={"ignore_unknown_options": True})
+class _Words(click.Command):
+    """A command that knows which of its words stood after `--` and so are no mistyped options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Count them, for the parser takes the `--` away."""
+        ctx.meta[_PLAIN] = len(args) - args.index("--") - 1 if "--" in args else 0
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Words, epilog=_EXAMPLES, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
 @click.option("--ranked", is_flag=True, help="Best match first instead of newest first.")
 @click.option("--session", "within", metavar="ID", help="Only in this session.")
@@ -34,29 +46,28 @@ def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: st
     """Find words in all sessions: all of them, in one item.
 
     "Quoted phrases" stand side by side, prefix* finds what begins so, -word must not be there.
-    Chinese, Japanese and Korean need no spaces.
+    Chinese, Japanese and Korean need no spaces. After -- everything is a word.
     """
-    stray = next((word for word in words if word.startswith("--")), None)
+    named = words[: len(words) - click.get_current_context().meta[_PLAIN]]
+    stray = next((word for word in named if word.startswith("--")), None)
     if stray is not None:
         raise click.UsageError(f"No such option: {stray}")
     home = find_home()
     session = find_session(home, within).session if within is not None else None
     marks = ("[", "]") if as_json else _MARKS
     with Index(home.index_path, home.shelf) as index:
-        with progress("reading new events") as tell:
-            index.refresh(tell)
+        whole = catch_up(index)
         hits = index.search(
             " ".join(words), ranked=ranked, limit=limit, session=session, kind=cast("UnitKind | None", kind), marks=marks, width=200
         )
-        note = index.note
-    if note:
-        click.echo(f"pal: {note}", err=True)
     if as_json:
         emit(msgspec.to_builtins(hits))
     elif hits:
         _print(hits)
     else:
         click.echo("nothing found", err=True)
+    if not whole:
+        click.get_current_context().exit(FINDINGS)
 
 
 def _print(hits: list[Hit]) -> None:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import click
 from rich.text import Text
 
+from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.indexed import catch_up
 from palimpsest.apps.cli.listing import print_listing
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, progress, short
+from palimpsest.apps.cli.opening import cards_of
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, short
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.sqlite import Index
 from palimpsest.stores.units import SessionRow
@@ -24,16 +27,24 @@ _FEW = 20
 def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
     """List sessions, newest first.
 
-    Sessions of sub-agents are left out unless --all is given.
+    Sessions of sub-agents are left out unless --all is given. What could not be read is named on standard error (exit code 1).
     """
     home = find_home()
-    found = list_sessions(home)
+    with Index(home.index_path, home.shelf) as index:
+        whole = catch_up(index)
+        found = index.list(refresh=False)
+    _tell(home, found, limit, everything=everything, as_json=as_json)
+    if not whole:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _tell(home: Home, found: list[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
     if not everything:
         found = [row for row in found if row.opener is None]
     count = len(found)
     if limit is not None or not (everything or as_json):
         found = found[: limit or _FEW]
-    cards = home.cards()
+    cards = cards_of(home)
     if as_json:
         emit([as_builtins(row, cost_of(row, cards)) for row in found])
         return
@@ -43,17 +54,6 @@ def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
     _print(found, cards)
     if count > len(found):
         click.echo(f"… and {count - len(found):,} more: --limit N or --all")
-
-
-def list_sessions(home: Home) -> list[SessionRow]:
-    """All sessions of a home, the index brought up to date first."""
-    with Index(home.index_path, home.shelf) as index:
-        if index.stats_changed():
-            with progress("reading new events") as tell:
-                report = index.refresh(tell)
-            for path, why in report.skipped:
-                click.echo(f"pal: {path}: {why}", err=True)
-        return index.list()
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:

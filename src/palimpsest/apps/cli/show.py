@@ -7,7 +7,7 @@ import click
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Found, Home, find_home, find_session
-from palimpsest.apps.cli.opening import open_log, scale_of
+from palimpsest.apps.cli.opening import cards_of, open_log, scale_of
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.apps.cli.reading import events_of, print_events, print_view
 from palimpsest.core.log import Log
@@ -28,8 +28,8 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @session_argument
 @click.option("--request", "number", metavar="N", help="The exact body of request N, counted from 1; `next` is the one to come.")
-@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="In the shape of another wire.")
-@click.option("--model", default="", metavar="NAME", help="As another model would be sent it.")
+@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="The request in the shape of another wire.")
+@click.option("--model", default="", metavar="NAME", help="The request as another model would be sent it.")
 @click.option("--at", type=int, metavar="SEQ", help="As it was right after event SEQ.")
 @click.option("--events", is_flag=True, help="The events of the log instead of what the model sees.")
 @click.option("--full", is_flag=True, help="Texts in full, however long.")
@@ -47,7 +47,7 @@ def show(
     with open_log(found) as log:
         view = log.view if at is None else log.state_at(at).view
         last = log.tip if at is None else at
-        if number in {None, "next"} and (number is not None or wire is not None):
+        if number in {None, "next"} and (number is not None or wire is not None or model):
             _show_next(home, found, view, cast("WireName | None", wire), model)
         elif number is not None:
             if at is not None:
@@ -69,12 +69,12 @@ def _number(word: str) -> int:
 
 def _show_next(home: Home, found: Found, view: View, wire: WireName | None, model: str) -> None:
     name = model or view.model or _DEFAULTS[wire or "anthropic"]
-    request = next_request(view, found.blobs.get, home.cards(), wire=wire, model=name)
+    request = next_request(view, found.blobs.get, cards_of(home), wire=wire, model=name)
     _write(request.body, f"as it would be sent to {name}")
 
 
 def _show_past(home: Home, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
-    past = past_request(log, number, found.blobs.get, home.cards(), wire=wire, model=model)
+    past = past_request(log, number, found.blobs.get, cards_of(home), wire=wire, model=model)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:

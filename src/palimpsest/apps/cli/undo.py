@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import demand_room, open_log, weigh
+from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
@@ -45,9 +45,9 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
         seq = _newest(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
         before = weigh(log.view, log, found)
-        after, room = demand_room(plan.view, log, found, home.cards())
+        after, room = demand_room(plan.view, log, found, cards_of(home))
         if plan.resting and not yes and not dry_run:
-            _ask(plan, seq)
+            _ask(plan, seq, found.session)
         if not dry_run:
             for body in plan.undone:
                 log.append(body)
@@ -83,11 +83,11 @@ def _indexes(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _ask(plan: Undoing, seq: int) -> None:
+def _ask(plan: Undoing, seq: int, session: str) -> None:
     """Later edits go too: a person is asked, a program has to have said so."""
     what = f"{_listed(plan.resting)} rest{'s' if len(plan.resting) == 1 else ''} on edit {seq} and would be undone too"
     if not sys.stdin.isatty():
-        raise BadInput(f"{what}; say --yes to do so")
+        raise BadInput(f"{what}; say --yes to do so", where=session)
     if not click.confirm(f"{what}. Go on?", err=True):
         click.echo("nothing was changed", err=True)
         click.get_current_context().exit(FINDINGS)
@@ -112,7 +112,7 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     with open_log(found, write=True) as log:
         wanted = log.item(item)
         grown = replace(log.view, items=(*log.view.items, *_missing(log, wanted)))
-        after, room = demand_room(grown, log, found, home.cards())
+        after, room = demand_room(grown, log, found, cards_of(home))
         event = bring_back(log, item, why)
         log.sync()
     if as_json:
