@@ -1,10 +1,13 @@
+import json
 from dataclasses import dataclass
 
 import pytest
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.view import View
 from palimpsest.wire.card_file import parse_cards
-from palimpsest.wire.cards import CARDS, ModelCard, Prices, card
+from palimpsest.wire.cards import CARDS, LongPrices, ModelCard, Prices, card
+from palimpsest.wire.encode import encode
 
 
 def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:
@@ -19,7 +22,14 @@ def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:
         thinking=True,
         cache="marks",
         cache_minimum=1024,
-        prices=Prices(input=3, output=15, cache_read=0.3, cache_write=3.75, cache_write_long=6),
+        prices=Prices(
+            input=3,
+            output=15,
+            cache_read=0.3,
+            cache_write=3.75,
+            cache_write_long=6,
+            long=LongPrices(above=200_000, input=6, output=22.5, cache_read=0.6, cache_write=7.5, cache_write_long=12),
+        ),
         call_ids="claude",
     )
 
@@ -65,7 +75,24 @@ class Case:
         Case("claude-sonnet-4-5-20250929", "claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
         Case("claude-sonnet-4-20250514", "claude-sonnet-4", "claude-sonnet-4-20250514"),
         Case("claude-haiku-4-5@20251001", "claude-haiku-4-5", "claude-haiku-4-5@20251001"),
-        Case("claude-sonnet-4-6[1m]", "claude-sonnet-4-6", "claude-sonnet-4-6[1m]"),
+        Case("claude-sonnet-4-6[1m]", "claude-sonnet-4-6[1m]", "claude-sonnet-4-6"),
+        Case("claude-sonnet-4-5-20250929[1m]", "claude-sonnet-4-5[1m]", "claude-sonnet-4-5-20250929"),
+        Case("claude-sonnet-4", "claude-sonnet-4", "claude-sonnet-4-20250514"),
+        Case("claude-sonnet-4-0", "claude-sonnet-4", "claude-sonnet-4-0"),
+        Case("claude-opus-4-0", "claude-opus-4", "claude-opus-4-0"),
+        Case("claude-3-5-haiku", "claude-3-5-haiku", "claude-3-5-haiku-20241022"),
+        Case("claude-3-5-haiku-latest", "claude-3-5-haiku", "claude-3-5-haiku-latest"),
+        Case("claude-haiku-3-5", "claude-3-5-haiku", "claude-3-5-haiku-20241022"),
+        Case("claude-3-5-sonnet-20240620", "claude-3-5-sonnet", "claude-3-5-sonnet-20240620"),
+        Case("claude-3-7-sonnet-latest", "claude-3-7-sonnet", "claude-3-7-sonnet-latest"),
+        Case("claude-3-7-sonnet-20250219", "claude-3-7-sonnet", "claude-3-7-sonnet-20250219"),
+        Case("claude-opus-4-6@default", "claude-opus-4-6", "claude-opus-4-6@default"),
+        Case("anthropic.claude-opus-4-6-v1", "claude-opus-4-6", "anthropic.claude-opus-4-6-v1"),
+        Case("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+        Case("anthropic.claude-sonnet-4-5-20250929-v1:0[1m]", "claude-sonnet-4-5[1m]", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
+        Case("anthropic.claude-3-5-haiku-20241022-v1:0", "claude-3-5-haiku", "anthropic.claude-3-5-haiku-20241022-v1:0"),
+        Case("gpt-5-search-api-2025-10-14", "gpt-5", "gpt-5-search-api-2025-10-14"),
+        Case("gpt-5-mini-2025-08-07", "gpt-5-mini", "gpt-5-mini-2025-08-07"),
         Case("anthropic/claude-opus-4-6", "claude-opus-4-6", "claude-opus-4-6"),
         Case("gpt-5-2025-08-07", "gpt-5", "gpt-5-2025-08-07"),
         Case("openai/gpt-5.2-codex-fast", "gpt-5.2-codex", "gpt-5.2-codex-fast"),
@@ -75,7 +102,36 @@ class Case:
 )
 def test_a_dated_name_or_a_variant_finds_its_card_and_is_sent_as_it_was_asked(case: Case) -> None:
     found = card(case.asked)
-    assert (found.name, found.api_name) == (case.name, case.api_name)
+    assert (found.name, found.api_name or found.name) == (case.name, case.api_name)
+    assert card(found.name).window == found.window
+
+
+def test_the_long_window_is_a_million_and_is_kept_with_the_name() -> None:
+    long = card("claude-sonnet-4-5[1m]")
+    assert (long.window, long.reply, card(long.name)) == (1_000_000, 64_000, long)
+    assert json.loads(encode(View(), long).body)["model"] == "claude-sonnet-4-5"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt-5-mini-2025",
+        "gpt-5-codex-mini",
+        "gpt-5-minimal",
+        "gpt-5-turbo",
+        "gpt-5.4-proxy",
+        "gpt-5.5:free",
+        "gpt-5[1m]",
+        "claude-opus-4-fake-model",
+        "claude-sonnet-4-thinking",
+        "claude-opus-4-6-latest",
+        "claude-sonnet-4-5-20250929-20250929",
+        "anthropic.gpt-5",
+    ],
+)
+def test_a_name_that_only_begins_like_a_known_one_is_unknown(name: str) -> None:
+    with pytest.raises(BadInput, match="no card is known"):
+        card(name)
 
 
 @pytest.mark.parametrize("name", ["claude-opus-4-9", "gpt-5.9", "gpt-4o", "opus", "local/", ""])
@@ -166,6 +222,12 @@ def test_a_card_can_be_like_one_above_it() -> None:
         ('[cards.a]\nlike = "gpt-5"\nwire = "soap"', "the key cards.a.wire: invalid enum value 'soap'"),
         ('[cards.a]\nlike = "gpt-5"\nprices.input = "x"', "the key cards.a.prices.input: expected `float`, got `str`"),
         ('[cards.a]\nlike = "gpt-5"\nprices.out = 1', "the key cards.a.prices.out is not known"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.input = -1', "the key cards.a.prices.input is -1; it must be a number that is not negative"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.output = nan', "the key cards.a.prices.output is nan; it must be a number"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.cache_read = inf', "the key cards.a.prices.cache_read is inf; it must be a number"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.long.input = -2', "the key cards.a.prices.long.input is -2; it must be a number"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.long = {over = 1}', "the key cards.a.prices.long.over is not known"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.long = 3', "the key cards.a.prices.long must be a table"),
         ('[cards.a]\nlike = "gpt-9"', "the key cards.a.like names no card"),
         ('[cards.a]\nwire = "chat"\nprovider = "x"\nwindow = 1', "the key cards.a.reply is missing"),
         ('[cards.a]\nlike = "gpt-5"\nwindow = 0', "the keys cards.a.window and cards.a.reply must be above zero"),

@@ -84,3 +84,11 @@ def test_too_many_requests_are_never_a_prompt_that_does_not_fit() -> None:
 
 def test_a_body_that_is_too_large_for_http_is_a_prompt_that_does_not_fit() -> None:
     assert isinstance(refused(413, b"Payload Too Large", "x"), PromptTooLong)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(2.5, 2.5), (0.0, 0.0), (float("nan"), None), (float("inf"), None), (-1.0, None), (None, None)]
+)
+def test_a_wait_that_is_no_time_is_none(given: float | None, kept: float | None) -> None:
+    assert refused(429, b'{"error":{"message":"slow down"}}', "openai", retry_after=given).retry_after == kept
+    assert failure({"message": "slow down"}, "openai", retry_after=given).retry_after == kept

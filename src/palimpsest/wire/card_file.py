@@ -1,5 +1,6 @@
 """Cards that a user writes: TOML text to model cards, with errors that name the key."""
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -7,11 +8,12 @@ from typing import TypeAlias
 import msgspec
 
 from palimpsest.core.errors import BadInput
-from palimpsest.wire.cards import CARDS, ModelCard, Prices, card
+from palimpsest.wire.cards import CARDS, LongPrices, ModelCard, Prices, card
 
 _Toml: TypeAlias = Mapping[str, object]
 _KEYS = frozenset(ModelCard.__struct_fields__) - {"name"} | {"like"}
 _PRICES = frozenset(Prices.__struct_fields__)
+_LONG = frozenset(LongPrices.__struct_fields__)
 
 
 def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "cards") -> tuple[ModelCard, ...]:
@@ -34,6 +36,10 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
     _refuse_strangers(table, _KEYS, f"{key}.", where)
     prices = _table(table.get("prices", {}), f"{key}.prices", where)
     _refuse_strangers(prices, _PRICES, f"{key}.prices.", where)
+    long = _table(prices.get("long", {}), f"{key}.prices.long", where)
+    _refuse_strangers(long, _LONG, f"{key}.prices.long.", where)
+    _refuse_prices(prices, f"{key}.prices.", where)
+    _refuse_prices(long, f"{key}.prices.long.", where)
     fields: dict[str, object] = {}
     like = table.get("like")
     if like is not None:
@@ -56,6 +62,12 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
     if made.window <= 0 or made.reply <= 0:
         raise BadInput(f"the keys {key}.window and {key}.reply must be above zero", where=where)
     return made
+
+
+def _refuse_prices(prices: _Toml, prefix: str, where: str) -> None:
+    for name, dollars in prices.items():
+        if isinstance(dollars, int | float) and not (math.isfinite(dollars) and dollars >= 0):
+            raise BadInput(f"the key {prefix}{name} is {dollars}; it must be a number that is not negative", where=where)
 
 
 def _table(value: object, key: str, where: str) -> _Toml:

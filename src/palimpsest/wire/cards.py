@@ -8,8 +8,20 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
+from palimpsest.wire.names import asked_for, long_name
 
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
+
+
+class LongPrices(Value, frozen=True):
+    """What every token of a call costs when its prompt has more than `above` tokens."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
 
 
 class Prices(Value, frozen=True):
@@ -20,6 +32,7 @@ class Prices(Value, frozen=True):
     cache_read: float | None = None
     cache_write: float | None = None
     cache_write_long: float | None = None
+    long: LongPrices | None = None
 
 
 class ModelCard(Value, frozen=True):
@@ -45,7 +58,15 @@ class ModelCard(Value, frozen=True):
 
 
 def _claude(
-    name: str, dollars: tuple[float, float], reply: int, *, minimum: int = 1024, window: int = 200_000, read: float = 0.1
+    name: str,
+    dollars: tuple[float, float],
+    reply: int,
+    *,
+    minimum: int = 1024,
+    window: int = 200_000,
+    api_name: str = "",
+    thinking: bool = True,
+    long: LongPrices | None = None,
 ) -> ModelCard:
     cost_in, cost_out = dollars
     return ModelCard(
@@ -55,11 +76,12 @@ def _claude(
         window=window,
         reply=reply,
         family="claude",
+        api_name=api_name,
         documents=True,
-        thinking=True,
+        thinking=thinking,
         cache="marks",
         cache_minimum=minimum,
-        prices=Prices(cost_in, cost_out, _round(cost_in * read), _round(cost_in * 1.25), _round(cost_in * 2)),
+        prices=Prices(cost_in, cost_out, *_cache_prices(cost_in), long),
         call_ids="claude",
     )
 
@@ -89,19 +111,29 @@ def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, w
     )
 
 
+def _cache_prices(cost_in: float) -> tuple[float, float, float]:
+    """Reading, writing for five minutes and writing for an hour, as Anthropic prices them by its input."""
+    return _round(cost_in * 0.1), _round(cost_in * 1.25), _round(cost_in * 2)
+
+
 def _round(dollars: float) -> float:
     return round(dollars, 6)
 
 
 _MILLION = 1_000_000
+# The one family whose long window cost more: from the models after it on, every token has one price.
+_LONG_SONNET = LongPrices(200_000, 6, 22.5, *_cache_prices(6))
 
 CARDS: tuple[ModelCard, ...] = (
-    _claude("claude-sonnet-4", (3, 15), 64_000),
-    _claude("claude-sonnet-4-5", (3, 15), 64_000),
+    _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
+    _claude("claude-3-5-haiku", (0.8, 4), 8_192, minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
+    _claude("claude-3-7-sonnet", (3, 15), 64_000, api_name="claude-3-7-sonnet-20250219"),
+    _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514", long=_LONG_SONNET),
+    _claude("claude-sonnet-4-5", (3, 15), 64_000, long=_LONG_SONNET),
     _claude("claude-sonnet-4-6", (3, 15), 64_000),
     _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION),
     _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION),
-    _claude("claude-opus-4", (15, 75), 32_000),
+    _claude("claude-opus-4", (15, 75), 32_000, api_name="claude-opus-4-20250514"),
     _claude("claude-opus-4-1", (15, 75), 32_000),
     _claude("claude-opus-4-5", (5, 25), 64_000, minimum=4096),
     _claude("claude-opus-4-6", (5, 25), 128_000, minimum=4096),
@@ -109,7 +141,6 @@ CARDS: tuple[ModelCard, ...] = (
     _claude("claude-opus-4-8", (5, 25), 128_000),
     _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION),
     _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION),
-    _claude("claude-haiku-3-5", (0.8, 4), 8_192, minimum=2048),
     _claude("claude-haiku-4-5", (1, 5), 64_000, minimum=4096),
     _gpt("gpt-5", (1.25, 10)),
     _gpt("gpt-5-mini", (0.25, 2)),
@@ -137,13 +168,9 @@ CARDS: tuple[ModelCard, ...] = (
     _gpt("gpt-6-luna", (0.1, 0.5), write=1.25),
 )
 
-_VENDOR = re.compile(r"^(?:anthropic|openai)[/.]")
-_SUFFIX = re.compile(r"(?:\[1m\]|-latest|[-@]20\d{6}|-20\d\d-\d\d-\d\d|:\w+)$")
-_VARIANT = re.compile(r"^-[a-z]")
-
 
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
-    """The card of a model by its name, a dated name of it, or a variant; `window` overrides what the card says."""
+    """The card of a model by its name, a dated name of it, or a known variant; `window` overrides what the card says."""
     known = {each.name: each for each in cards}
     found = known.get(name) or _generic(name) or _alias(name, known)
     if found is None:
@@ -201,13 +228,12 @@ def _generic(name: str) -> ModelCard | None:
 
 
 def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
-    bare = _VENDOR.sub("", name)
-    plain = bare
-    while (shorter := _SUFFIX.sub("", plain)) != plain:
-        plain = shorter
-    if plain in known:
-        return replace(known[plain], api_name=bare)
-    prefixes = [each for each in known if plain.startswith(each) and _VARIANT.match(plain[len(each) :])]
-    if not prefixes:
+    asked = asked_for(name)
+    found = known.get(asked.card)
+    if found is None:
         return None
-    return replace(known[max(prefixes, key=len)], api_name=bare)
+    found = replace(found, api_name=asked.sent or found.api_name or found.name)
+    if not asked.long:
+        return found
+    # It has a name of its own, so that a session that is opened again still knows its window.
+    return replace(found, name=long_name(found.name), window=_MILLION) if found.family == "claude" else None

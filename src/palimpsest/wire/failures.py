@@ -1,5 +1,6 @@
 """What a provider's error means: a prompt that does not fit, or anything else."""
 
+import math
 import re
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
@@ -57,7 +58,7 @@ def failure(error: Json, where: str, *, status: int | None = None, retry_after: 
     throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
     if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
         return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
-    return ProviderError(line, where=where, status=status, retry_after=retry_after)
+    return ProviderError(line, where=where, status=status, retry_after=_wait(retry_after))
 
 
 def refused(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
@@ -71,7 +72,7 @@ def refused(status: int, body: bytes, where: str, *, retry_after: float | None =
         return found
     if status == 413:
         return PromptTooLong(found.message, where=where, status=status)
-    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=retry_after)
+    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_wait(retry_after))
 
 
 def error_of(answer: Json) -> Json:
@@ -80,6 +81,11 @@ def error_of(answer: Json) -> Json:
     if is_json(error):
         return error
     return {"message": error} if isinstance(error, str) and error else {}
+
+
+def _wait(seconds: float | None) -> float | None:
+    # Whoever waits for something that is no time would wait for ever, or fail on it.
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _gap(error: Json, message: str) -> int | None:

@@ -23,6 +23,7 @@ from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fragments import dump
 from palimpsest.wire.media import is_inline, media_of
+from palimpsest.wire.names import asked_for
 from palimpsest.wire.opaque import sendable_block
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -72,18 +73,13 @@ def own(provider: str, model: str, card: ModelCard) -> bool:
         return True
     if card.wire == "responses" and card.family:
         return model.startswith(card.family)
-    return _undated(model) == _undated(card.api_name or card.name)
+    return asked_for(model).card == asked_for(card.api_name or card.name).card
 
 
 def seal_of(content: Thinking, card: ModelCard) -> Seal | None:
     """The seal of a thought, if this card may have it."""
     seal = content.seal
     return seal if seal is not None and own(seal.provider, seal.model, card) else None
-
-
-def _undated(model: str) -> str:
-    stem, _, date = model.rpartition("-")
-    return stem if len(date) == len("20250929") and date.isdigit() else model
 
 
 def _covered(item: Item, mask: Cover) -> Content:

@@ -42,8 +42,10 @@ FREE = Cost()
 
 
 def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
-    """What a call cost by the prices of its card; a cache price that the card leaves open is that of input."""
-    prices = model if isinstance(model, Prices) else model.prices
+    """What one call cost by the prices of its card for a prompt of its length; a cache price left open is that of input."""
+    listed = model if isinstance(model, Prices) else model.prices
+    prompt = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
+    prices = listed.long if listed.long is not None and prompt > listed.long.above else listed
     write = prices.input if prices.cache_write is None else prices.cache_write
     return Cost(
         usage.input * prices.input / _PER,
