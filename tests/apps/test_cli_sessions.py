@@ -83,6 +83,7 @@ def test_a_file_that_is_no_log_stops_nothing(pal: Pal) -> None:
     # It is said each time, by every command that looks through all logs.
     for words in (("sessions",), ("search", "timeout"), ("index",), ("sessions",)):
         assert (pal(*words).exit_code, pal(*words).stderr) == (1, f"pal: {broken}: 1 line is no event; the first at byte 0\n")
+    assert (pal("search", "timeout", "--session", SMALL).exit_code, pal("search", "x", "--session", "broken").exit_code) == (0, 1)
     broken.unlink()
     assert (pal("sessions").exit_code, pal("search", "timeout").stderr) == (0, "")
 

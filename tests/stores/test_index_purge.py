@@ -50,6 +50,17 @@ def test_a_forgotten_session_leaves_no_word_in_the_file(shelf: MemoryShelf, inde
     assert [row.id for row in index.list()] == ["two"]
 
 
+def test_a_word_that_was_cut_within_a_letter_goes_too(shelf: MemoryShelf, index: Index, path: Path) -> None:
+    write(shelf, "one", "a" + "щ" * 20_000)
+    write(shelf, "two", "keep this")
+    index.refresh()
+    assert "щщщ".encode() in bytes_of(path)
+    shelf.remove("one")
+    index.forget("one")
+    assert "щ".encode() not in bytes_of(path)
+    assert (found(index, "keep"), [row.id for row in index.list()]) == ([("two", 1)], ["two"])
+
+
 def test_words_of_redacted_and_vanished_logs_go_with_a_purge(shelf: MemoryShelf, index: Index, path: Path) -> None:
     log = log_of((SessionOpened("one"), *said("hunter2", "word")))
     shelf.replace("one", log)

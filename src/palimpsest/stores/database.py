@@ -76,7 +76,11 @@ class Database:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
-        _compact(connection)
+        (freed,) = connection.execute("PRAGMA freelist_count").fetchone()
+        if freed:
+            # Somebody who came just now may write already; then what was freed goes with the next purge.
+            with suppress(sqlite3.OperationalError):
+                _compact(connection)
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -9,7 +9,11 @@ from palimpsest.stores.database import Database
 _DEAD = "CREATE TEMP TABLE dead AS SELECT id FROM words_docsize WHERE id NOT IN (SELECT num FROM units)"
 # FTS5 deletes only what it is told word by word; the text is gone, but the index can list its own words.
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'words', 'instance')"
-_WORDS = "SELECT doc, group_concat(term, ' ') FROM vocabulary WHERE doc IN (SELECT id FROM dead) GROUP BY doc"
+_WORDS = (
+    "CREATE TEMP TABLE gone AS SELECT doc, group_concat(term, ' ') AS text FROM vocabulary WHERE doc IN (SELECT id FROM dead) GROUP BY doc"
+)
+_DELETE = "INSERT INTO words(words, rowid, text) SELECT 'delete', id, coalesce(text, '') FROM dead LEFT JOIN gone ON doc = id"
+# A word of more than 32 KiB is cut when it is indexed, perhaps within a letter, and is not recognised when it comes back.
 _LEFT = "SELECT EXISTS(SELECT 1 FROM vocabulary WHERE doc IN (SELECT id FROM dead))"
 
 
@@ -20,13 +24,13 @@ def purge(database: Database) -> bool:
         try:
             connection.execute(_DEAD)
             connection.execute(_VOCABULARY)
-            words = connection.execute(_WORDS).fetchall()
-            connection.executemany("INSERT INTO words(words, rowid, text) VALUES ('delete', ?, ?)", words)
-            connection.execute("DELETE FROM words_docsize WHERE id IN (SELECT id FROM dead)")
+            connection.execute(_WORDS)
+            connection.execute(_DELETE)
             # A deleted word stays in the file under a mark until its segment is merged with the older ones.
             connection.execute("INSERT INTO words(words) VALUES ('optimize')")
             (left,) = connection.execute(_LEFT).fetchone()
-            connection.execute("UPDATE counts SET value = 0 WHERE name = 'dead'")
+            if not left:
+                connection.execute("UPDATE counts SET value = 0 WHERE name = 'dead'")
         finally:
             _drop(connection)
     if left:
@@ -39,4 +43,5 @@ def purge(database: Database) -> bool:
 
 def _drop(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE IF EXISTS temp.vocabulary")
+    connection.execute("DROP TABLE IF EXISTS temp.gone")
     connection.execute("DROP TABLE IF EXISTS temp.dead")

@@ -11,8 +11,11 @@ from palimpsest.stores.sqlite import Index
 _NAMED = 5
 
 
-def catch_up(index: Index) -> bool:
-    """Read what is new in the logs, and say what could not be read, now or before; whether the index knows everything."""
+def catch_up(index: Index, only: str = "") -> bool:
+    """Read what is new in the logs, and say what could not be read, now or before; whether the index knows everything.
+
+    `only` is the path of the one log that matters, where one does.
+    """
     behind = False
     try:
         with progress("reading new events") as tell:
@@ -22,7 +25,7 @@ def catch_up(index: Index) -> bool:
         click.echo(f"pal: {error.where}: another process is writing the index; this is what it knew before", err=True)
     if index.note:
         click.echo(f"pal: {index.note}", err=True)
-    faults = index.faults()
+    faults = [fault for fault in index.faults() if only in {"", fault[0]}]
     tell_faults(faults)
     return not (behind or faults)
 

@@ -53,10 +53,11 @@ def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: st
     if stray is not None:
         raise click.UsageError(f"No such option: {stray}")
     home = find_home()
-    session = find_session(home, within).session if within is not None else None
+    one = find_session(home, within) if within is not None else None
     marks = ("[", "]") if as_json else _MARKS
     with Index(home.index_path, home.shelf) as index:
-        whole = catch_up(index)
+        whole = catch_up(index, str(one.path) if one is not None else "")
+        session = one.session if one is not None else None
         hits = index.search(
             " ".join(words), ranked=ranked, limit=limit, session=session, kind=cast("UnitKind | None", kind), marks=marks, width=200
         )

@@ -9,6 +9,7 @@ def main() -> None:
     """The entry point of `pal`."""
     try:
         from palimpsest.apps.cli.main import main as run  # noqa: PLC0415 - an interrupt while this loads is to be caught here
+
+        run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    run()
