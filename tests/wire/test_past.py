@@ -1,3 +1,5 @@
+import json
+
 import msgspec
 import pytest
 from msgspec import Raw
@@ -9,10 +11,10 @@ from palimpsest.core.items import Seal, Text, Thinking
 from palimpsest.core.log import Log
 from palimpsest.core.undo import undo
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
-from palimpsest.wire.cards import card
+from palimpsest.wire.cards import ModelCard, Prices, card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.past import calls_of, next_request, past_request
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.request import Params, Tool, resolved
 from palimpsest.wire.rules import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
@@ -33,6 +35,51 @@ def _send(log: Log, blobs: MemoryBlobs, model: str = "claude-sonnet-4-5", **chan
     )
     log.append(msgspec.structs.replace(call, **changes))
     return request.body
+
+
+CLAUDE = card("claude-sonnet-4-5-20250929")
+GPT = card("gpt-5-2025-08-07")
+CHAT = card("openai-compatible/x")
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
+@pytest.mark.parametrize("params", [Params(), PARAMS, Params(thinking_budget=2_000), Params(effort="low", model="mine", reasoning=False)])
+def test_resolved_parameters_give_the_same_bytes_and_are_resolved(model: ModelCard, params: Params) -> None:
+    log = _log()
+    log.append(UserSaid((Text("hi"),)))
+    whole = resolved(params, model)
+    assert encode(log.view, model, TOOLS, whole) == encode(log.view, model, TOOLS, params)
+    assert resolved(whole, model) == whole
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
+def test_a_request_of_the_past_is_the_same_after_its_card_has_changed(model: ModelCard) -> None:
+    log = _log()
+    log.append(UserSaid((Text("hi"),)))
+    params = resolved(Params(), model)
+    request = encode(log.view, model, (), params)
+    log.append(CallStarted(model.name, request.wire, Raw(msgspec.json.encode(params)), digest=request.digest))
+    changed = msgspec.structs.replace(
+        model, reply=1_234, window=5_678, api_name="other", thinking=not model.thinking, prices=Prices(9, 9), cache_minimum=7
+    )
+
+    past = past_request(log, 1, MemoryBlobs().get, (changed,))
+
+    assert (past.request.body, past.verified) == (request.body, True)
+    assert next_request(log.view, MemoryBlobs().get, (changed,), model=model.name, params=Params()).body != request.body
+
+
+def test_what_one_card_decided_does_not_bind_another_model() -> None:
+    log = _log()
+    log.append(UserSaid((Text("hi"),)))
+    params = resolved(Params(), CLAUDE)
+    log.append(CallStarted("claude-sonnet-4-5", "anthropic", Raw(msgspec.json.encode(params))))
+
+    opus = json.loads(past_request(log, 1, MemoryBlobs().get, model="claude-opus-4-1").request.body)
+    shown = json.loads(next_request(log.view, MemoryBlobs().get, model="gpt-5.5").body)
+
+    assert (opus["model"], opus["max_tokens"]) == ("claude-opus-4-1", 32_000)
+    assert (shown["model"], shown["reasoning"]) == ("gpt-5.5", {})
 
 
 def _log() -> Log:

@@ -46,7 +46,7 @@ class Encoder:
         assembled = self._wire.assemble(view, heads, fragments)
         body = assembled.body
         digest = sha256(body).hexdigest()
-        name = self._card.api_name or self._card.name
+        name = self._params.model or self._card.api_name or self._card.name
         return Request(self._card.wire, name, body, digest, assembled.marks, touches + assembled.touches)
 
 

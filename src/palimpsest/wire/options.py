@@ -26,7 +26,7 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
     """Model, limits, thinking and tools as Messages names them; a limit is a must there."""
     tools, params = _named(tools, "anthropic"), _chosen(params, "anthropic")
     limit = params.max_tokens or card.reply
-    fields: Fields = {"model": card.api_name or card.name, "max_tokens": limit}
+    fields: Fields = {"model": params.model or card.api_name or card.name, "max_tokens": limit}
     budget = params.thinking_budget
     thinks = budget is not None or params.thinking == "adaptive"
     if budget is not None:
@@ -58,7 +58,7 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
     """Model, tools, reasoning and text options as Responses names them."""
     tools, params = _named(tools, "responses"), _chosen(params, "responses")
     fields: Fields = {
-        "model": card.api_name or card.name,
+        "model": params.model or card.api_name or card.name,
         "tools": [_responses_tool(tool) for tool in _ordered(tools, params)],
         "tool_choice": _responses_choice(tools, params),
         "parallel_tool_calls": params.parallel,
@@ -67,7 +67,8 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
         "stream": params.stream,
         "include": [],
     }
-    if card.thinking or params.effort or params.summary:
+    reasons = card.thinking if params.reasoning is None else params.reasoning
+    if reasons or params.effort or params.summary:
         effort = {"effort": params.effort} if params.effort else {}
         summary = {"summary": params.summary} if params.summary else {}
         fields["reasoning"] = {**effort, **summary}
@@ -89,7 +90,7 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
 def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, limits, tools and stream options as Chat Completions names them."""
     tools, params = _named(tools, "chat"), _chosen(params, "chat")
-    fields: Fields = {"model": card.api_name or card.name}
+    fields: Fields = {"model": params.model or card.api_name or card.name}
     if params.max_tokens is not None:
         fields["max_completion_tokens" if card.provider == "openai" else "max_tokens"] = params.max_tokens
     if params.temperature is not None:

@@ -14,7 +14,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.cards import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.media import Fetch
-from palimpsest.wire.request import Params, Request, Tool
+from palimpsest.wire.request import Params, Request, Tool, for_another
 
 _params = msgspec.json.Decoder(Params)
 _tools = msgspec.json.Decoder(tuple[Tool, ...])
@@ -59,13 +59,16 @@ def next_request(
 ) -> Request:
     """The request that would show this view, with the tools and parameters of the call before it."""
     call = view.call
-    given = params if params is not None else _params_of(call.params) if call is not None else Params()
     tools = _tools_of(call.tools, fetch) if call is not None else ()
     name = model or view.model
     if not name:
         raise BadInput("the session names no model, so name one with --model", where="model")
-    spoken = card(model, cards) if model else recorded_card(name, cards)
-    return encode(view, on_wire(spoken, wire), tools, given, fetch)
+    spoken = on_wire(card(model, cards) if model else recorded_card(name, cards), wire)
+    if params is None:
+        params = Params() if call is None else _params_of(call.params)
+        if call is not None and (name, spoken.wire) != (call.model, call.wire):
+            params = for_another(params, spoken)
+    return encode(view, spoken, tools, params, fetch)
 
 
 def on_wire(model: ModelCard, wire: WireName | None) -> ModelCard:
@@ -82,8 +85,9 @@ def _rebuild(
     sent: WireName | None = call.wire if call.wire in _MAKERS else None
     spoken = on_wire(card(model, cards) if model else recorded_card(call.model, cards), wire or (None if model else sent))
     view = log.state_at(event.parent).view
-    request = encode(view, spoken, _tools_of(call.tools, fetch), _params_of(call.params), fetch)
     same = not model and (wire is None or wire == sent)
+    params = _params_of(call.params)
+    request = encode(view, spoken, _tools_of(call.tools, fetch), params if same else for_another(params, spoken), fetch)
     recorded = call.digest if same else ""
     return Past(request, event.seq, recorded, bool(recorded) and recorded == request.digest)
 

@@ -3,9 +3,10 @@
 from typing import Literal, TypeAlias
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from palimpsest.core.items import Form, Value
-from palimpsest.wire.cards import WireName
+from palimpsest.wire.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
 
@@ -40,7 +41,9 @@ class Tool(Value, frozen=True):
 class Params(Value, frozen=True):
     """Everything beside view, card and tools that decides the bytes of a request.
 
-    `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions.
+    `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
+    `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. Record what `resolved`
+    makes of them as `CallStarted.params`, so that the request is the same after its card has changed.
     """
 
     max_tokens: int | None = None
@@ -63,9 +66,28 @@ class Params(Value, frozen=True):
     parallel: bool = True
     schema: Raw = NULL
     extra: Raw = NULL
+    model: str = ""
+    reasoning: bool | None = None
 
 
 DEFAULTS = Params()
+
+
+def resolved(params: Params, card: ModelCard) -> Params:
+    """The parameters with everything written out that the card decides: encoded with it, they give the same bytes."""
+    wants_limit = card.wire == "anthropic" and params.max_tokens is None
+    return replace(
+        params,
+        max_tokens=card.reply if wants_limit else params.max_tokens,
+        model=params.model or card.api_name or card.name,
+        reasoning=card.thinking if params.reasoning is None and card.wire == "responses" else params.reasoning,
+    )
+
+
+def for_another(params: Params, card: ModelCard) -> Params:
+    """The parameters of a call to one model, for a call to another: what the first one's card decided is left out or fits the other."""
+    limit = None if params.max_tokens is None else min(params.max_tokens, card.reply)
+    return replace(params, max_tokens=limit, model="", reasoning=None)
 
 
 class Touch(Value, frozen=True):

@@ -20,7 +20,7 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.past import next_request
-from palimpsest.wire.request import Params, Request, Tool
+from palimpsest.wire.request import Params, Request, Tool, resolved
 
 _NUMBER = re.compile(r"\d+")
 _KEPT_TURNS = 2
@@ -47,7 +47,7 @@ def make_session(home: Home, session: str, seed: int, events: int, began: int) -
     log.extend(_whole_turns(list(generate(seed, events))))
     log.append(UserSaid((Text("Summarise what you changed today, file by file. 用中文也写一句。"),)))
     tools = home.blobs.put(msgspec.json.encode(_TOOLS))
-    params = Params(max_tokens=8192)
+    params = resolved(Params(max_tokens=8192), card(MODEL))
     request = encode(log.view, card(MODEL), _TOOLS, params, home.blobs.get)
     raw = scale_of(log.view).raw(log.view)
     call = CallStarted(MODEL, "anthropic", Raw(msgspec.json.encode(params)), tools, request.digest, len(request.body), raw, request.marks)
