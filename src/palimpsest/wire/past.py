@@ -23,12 +23,16 @@ _MAKERS: dict[WireName, str] = {"anthropic": "anthropic", "responses": "openai",
 
 
 class Past(Value, frozen=True):
-    """A request of the log, rebuilt. `verified` means that its digest is the one recorded when it left."""
+    """A request of the log, rebuilt. `verified` means that its digest is the one recorded when it left.
+
+    `missing` is what the log does not have of it: the file of another program may keep neither its instructions nor its tools.
+    """
 
     request: Request
     seq: int
     recorded_digest: str = ""
     verified: bool = False
+    missing: tuple[str, ...] = ()
 
 
 def calls_of(log: Log) -> Iterator[Event]:
@@ -89,7 +93,8 @@ def _rebuild(
     params = _params_of(call.params)
     request = encode(view, spoken, _tools_of(call.tools, fetch), params if same else for_another(params, spoken), fetch)
     recorded = call.digest if same else ""
-    return Past(request, event.seq, recorded, bool(recorded) and recorded == request.digest)
+    missing = (*(() if view.head else ("instructions",)), *(() if call.tools else ("tools",)))
+    return Past(request, event.seq, recorded, bool(recorded) and recorded == request.digest, missing)
 
 
 def _params_of(raw: Raw) -> Params:

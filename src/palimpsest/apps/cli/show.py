@@ -13,7 +13,7 @@ from palimpsest.apps.cli.reading import events_of, print_events, print_view
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.wire.cards import WireName
-from palimpsest.wire.past import next_request, past_request
+from palimpsest.wire.past import Past, next_request, past_request
 
 _DEFAULTS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
 
@@ -78,10 +78,19 @@ def _show_past(home: Home, found: Found, log: Log, number: int, *, wire: WireNam
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:
-        _write(past.request.body, f"as it would be sent: event {past.seq} records no digest of this request")
+        _write(past.request.body, _without_digest(log, past))
     else:
         _write(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
         click.get_current_context().exit(FINDINGS)
+
+
+def _without_digest(log: Log, past: Past) -> str:
+    """What stands behind a request that nobody recorded the bytes of: our own log, or what another program kept."""
+    origin = log.opened.origin
+    if origin == "palimpsest":
+        return f"as it would be sent: event {past.seq} records no digest of this request"
+    lacks = f"; its file does not hold the {' and the '.join(past.missing)}" if past.missing else ""
+    return f"what {origin} showed its model at event {past.seq}, as far as its file tells{lacks}"
 
 
 def _write(body: bytes, state: str) -> None:
