@@ -22,14 +22,7 @@ def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:
         thinking=True,
         cache="marks",
         cache_minimum=1024,
-        prices=Prices(
-            input=3,
-            output=15,
-            cache_read=0.3,
-            cache_write=3.75,
-            cache_write_long=6,
-            long=LongPrices(above=200_000, input=6, output=22.5, cache_read=0.6, cache_write=7.5, cache_write_long=12),
-        ),
+        prices=Prices(input=3, output=15, cache_read=0.3, cache_write=3.75, cache_write_long=6),
         call_ids="claude",
     )
 
@@ -103,7 +96,7 @@ class Case:
 def test_a_dated_name_or_a_variant_finds_its_card_and_is_sent_as_it_was_asked(case: Case) -> None:
     found = card(case.asked)
     assert (found.name, found.api_name or found.name) == (case.name, case.api_name)
-    assert card(found.name).window == found.window
+    assert (card(found.name).window, card(found.name).prices) == (found.window, found.prices)
 
 
 def test_the_long_window_is_a_million_and_is_kept_with_the_name() -> None:
@@ -204,6 +197,11 @@ def test_a_card_file_makes_cards_from_nothing_and_from_others() -> None:
         ),
     )
     assert sonnet.prices.input == 3
+
+
+def test_a_card_may_have_prices_for_long_prompts() -> None:
+    (made,) = parse_cards('[cards.a]\nlike = "gpt-5"\nprices.long = {above = 272000, input = 2.5, output = 15, cache_read = 0.25}')
+    assert made.prices == Prices(1.25, 10, 0.125, long=LongPrices(272_000, 2.5, 15, 0.25))
 
 
 def test_a_card_can_be_like_one_above_it() -> None:

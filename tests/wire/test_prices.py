@@ -14,15 +14,20 @@ usages = st.builds(Usage, counts, counts, counts, counts, counts, counts)
 
 def test_each_part_has_its_price() -> None:
     usage = Usage(input=1_000_000, cache_read=1_000_000, cache_write=1_000_000, cache_write_long=1_000_000, output=1_000_000)
-    assert cost(usage, card("claude-sonnet-4-6")) == Cost(3.0, 0.3, 3.75, 6.0, 15.0)
-    assert cost(usage, card("claude-sonnet-4-6")).total == pytest.approx(28.05)
+    assert cost(usage, card("claude-sonnet-4-5")) == Cost(3.0, 0.3, 3.75, 6.0, 15.0)
+    assert cost(usage, card("claude-sonnet-4-5")).total == pytest.approx(28.05)
 
 
-@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-sonnet-4-5[1m]", "claude-sonnet-4-20250514[1m]"])
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5[1m]", "claude-sonnet-4-20250514[1m]"])
 def test_a_prompt_above_the_step_has_the_prices_of_a_long_one(name: str) -> None:
     short = Usage(input=50_000, cache_read=50_000, cache_write=50_000, cache_write_long=50_000, output=1_000_000)
     assert cost(short, card(name)) == Cost(0.15, 0.015, 0.1875, 0.3, 15.0)
     assert cost(msgspec.structs.replace(short, input=50_001), card(name)) == Cost(0.300006, 0.03, 0.375, 0.6, 22.5)
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-6[1m]", "claude-opus-4-6[1m]", "claude-sonnet-5"])
+def test_the_newer_models_have_one_price_at_any_length(name: str) -> None:
+    assert card(name).prices.long is None
 
 
 def test_output_alone_does_not_make_a_prompt_long() -> None:
@@ -71,5 +76,5 @@ def test_the_parts_are_named_as_in_the_usage() -> None:
 @given(usages, usages)
 def test_the_cost_of_a_sum_is_the_sum_of_the_costs(one: Usage, two: Usage) -> None:
     both = Usage(*(getattr(one, name) + getattr(two, name) for name in Usage.__struct_fields__))
-    sonnet = card("claude-sonnet-4-6")
+    sonnet = card("claude-sonnet-4-5")
     assert (cost(one, sonnet) + cost(two, sonnet)).total == pytest.approx(cost(both, sonnet).total)

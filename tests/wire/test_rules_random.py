@@ -49,24 +49,26 @@ call_ids = st.sampled_from(("a", "b", "a.b", "a_b", "a b", "toolu_01", "call_012
 seals = st.one_of(st.none(), makers.map(lambda maker: Seal(*maker, "c2VhbA==")))
 images = st.builds(
     Image,
-    st.sampled_from(("image/png", "image/svg+xml")),
-    url=st.sampled_from(("https://example.org/a.png", "data:image/png;base64,AAAA")),
+    st.sampled_from(("image/png", "image/PNG", "image/svg+xml")),
+    url=st.sampled_from(("https://example.org/a.png", "data:image/png;base64,AAAA", "data:image/tiff,x", "")),
     ref=refs,
 )
 blobs = st.builds(Image, st.just("image/jpeg"), blob=st.just("f" * 64))
 documents = st.builds(Document, st.sampled_from(("application/pdf", "text/plain", "text/csv")), blob=st.just("f" * 64), name=texts)
 opaques = st.builds(
-    lambda maker, kind, twin: Opaque(
-        maker[0], maker[1], json.dumps({"type": kind, "data": "x", "summary": [], "encrypted_content": "y"}), twin
+    lambda maker, kind, more, space, twin: Opaque(
+        maker[0], maker[1], json.dumps({"type": kind, "data": "x", "summary": [], "encrypted_content": "y", **more}) + space, twin
     ),
     makers,
     st.sampled_from(("redacted_thinking", "server_tool_use", "compaction", "web_search_call", "ghost_snapshot")),
+    st.sampled_from(({}, {"cache_control": {"type": "ephemeral"}}, {"content": [{"type": "text", "text": "x", "cache_control": {}}]})),
+    st.sampled_from(("", " \n")),
     texts,
 ).filter(lambda opaque: (opaque.provider == "anthropic") == ('"redacted' in opaque.data or '"server' in opaque.data))
 roles = st.sampled_from(("user", "assistant", "developer", "system"))
 args = st.sampled_from(("{}", "", '{"path": "a.py"}', "[1]", "{broken", "*** free", '{"type":"exec","command":["ls"],"env":{}}'))
 tools = st.sampled_from(("bash", "apply_patch", "mcp.server:tool", ""))
-parts = st.one_of(st.builds(Text, texts), images, blobs, documents)
+parts = st.one_of(st.builds(Text, texts), images, blobs, documents, opaques)
 contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(Text, texts, roles, st.sampled_from(("", "commentary")), refs),
     st.builds(Thinking, texts, seals, st.sampled_from(("whole", "digest", "sealed")), refs),
@@ -109,12 +111,12 @@ def settings_of(draw: st.DrawFn, view: View) -> Params:
         mark_rule=draw(st.sampled_from(("none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode"))),
         frontier=draw(st.sampled_from(("", *view.ids))),
         dialect=draw(st.sampled_from(("codex", "codex-0.166"))),
-        tool_choice=draw(st.sampled_from(("auto", "none", "required", "bash"))),
+        tool_choice=draw(st.sampled_from(("auto", "none", "required", "bash", "mcp.server:tool"))),
         extra=draw(st.sampled_from((Raw(b"null"), Raw(b'{"max_tokens": 20000, "metadata": {}}')))),
     )
 
 
-TOOLS = (Tool("bash", "Run a command."), Tool("apply_patch", "Change files.", form="free"))
+TOOLS = (Tool("bash", "Run a command."), Tool("apply_patch", "Change files.", form="free"), Tool("mcp.server:tool"))
 
 
 def fetch(address: str) -> bytes:

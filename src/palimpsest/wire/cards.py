@@ -66,7 +66,6 @@ def _claude(
     window: int = 200_000,
     api_name: str = "",
     thinking: bool = True,
-    long: LongPrices | None = None,
 ) -> ModelCard:
     cost_in, cost_out = dollars
     return ModelCard(
@@ -81,7 +80,7 @@ def _claude(
         thinking=thinking,
         cache="marks",
         cache_minimum=minimum,
-        prices=Prices(cost_in, cost_out, *_cache_prices(cost_in), long),
+        prices=Prices(cost_in, cost_out, *_cache_prices(cost_in)),
         call_ids="claude",
     )
 
@@ -121,15 +120,13 @@ def _round(dollars: float) -> float:
 
 
 _MILLION = 1_000_000
-# The one family whose long window cost more: from the models after it on, every token has one price.
-_LONG_SONNET = LongPrices(200_000, 6, 22.5, *_cache_prices(6))
 
 CARDS: tuple[ModelCard, ...] = (
     _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
     _claude("claude-3-5-haiku", (0.8, 4), 8_192, minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
     _claude("claude-3-7-sonnet", (3, 15), 64_000, api_name="claude-3-7-sonnet-20250219"),
-    _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514", long=_LONG_SONNET),
-    _claude("claude-sonnet-4-5", (3, 15), 64_000, long=_LONG_SONNET),
+    _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514"),
+    _claude("claude-sonnet-4-5", (3, 15), 64_000),
     _claude("claude-sonnet-4-6", (3, 15), 64_000),
     _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION),
     _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION),
@@ -167,6 +164,11 @@ CARDS: tuple[ModelCard, ...] = (
     _gpt("gpt-6-sol", (2, 10), write=1.25),
     _gpt("gpt-6-luna", (0.1, 0.5), write=1.25),
 )
+
+
+# The models whose long window costs more; for those after them every token has one price.
+_LONG_SONNET = LongPrices(200_000, 6, 22.5, *_cache_prices(6))
+_LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONNET}
 
 
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
@@ -235,5 +237,8 @@ def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
     found = replace(found, api_name=asked.sent or found.api_name or found.name)
     if not asked.long:
         return found
-    # It has a name of its own, so that a session that is opened again still knows its window.
-    return replace(found, name=long_name(found.name), window=_MILLION) if found.family == "claude" else None
+    if found.family != "claude":
+        return None
+    prices = replace(found.prices, long=found.prices.long or _LONG_PRICES.get(found.name))
+    # It has a name of its own, so that a session that is opened again still knows its window and its prices.
+    return replace(found, name=long_name(found.name), window=_MILLION, prices=prices)

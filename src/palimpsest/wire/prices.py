@@ -42,7 +42,11 @@ FREE = Cost()
 
 
 def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
-    """What one call cost by the prices of its card for a prompt of its length; a cache price left open is that of input."""
+    """What one call cost by the prices of its card; a cache price left open is that of input.
+
+    A card may have other prices for a long prompt. They go by the prompt of a single call, so that a sum of calls is priced by their
+    costs and not by the sum of their tokens.
+    """
     listed = model if isinstance(model, Prices) else model.prices
     prompt = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
     prices = listed.long if listed.long is not None and prompt > listed.long.above else listed
