@@ -90,6 +90,14 @@ def test_a_result_holds_only_what_results_may_hold() -> None:
     assert body["messages"][-1]["content"][0]["content"] == [WORDS, {"type": "tool_reference", "tool_name": "t"}]
 
 
+def test_an_output_of_responses_holds_only_parts() -> None:
+    item = Opaque("openai", "gpt-5.5", '{"type":"compaction","encrypted_content":"x"}', "words")
+    part = Opaque("openai", "gpt-5.5", '{"type":"input_text","text":"x"}', "words")
+    items = (USER, Item("1.0", "call", ToolCall("c", "t", "{}")), Item("2.0", "result", ToolResult("c", (item, part))))
+    body = json.loads(encode(View(items=items), GPT).body)
+    assert body["input"][-1]["output"] == [{"type": "input_text", "text": "words"}, {"type": "input_text", "text": "x"}]
+
+
 @pytest.mark.parametrize(
     ("args", "cover", "action"),
     [

@@ -19,12 +19,13 @@ from palimpsest.core.items import (
     ToolResult,
     text_of,
 )
-from palimpsest.wire.args import is_object
+from palimpsest.wire.args import is_object, type_of
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fragments import dump
 from palimpsest.wire.media import is_inline, media_of
 from palimpsest.wire.names import asked_for
 from palimpsest.wire.opaque import sendable_block
+from palimpsest.wire.vocabulary import RESPONSES_PARTS
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PAPERS = frozenset({"application/pdf", "text/plain"})
@@ -138,9 +139,11 @@ def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part |
 def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool = False) -> Opaque | Text | None:
     # Chat Completions has no items of its own: there every reader gets the twin.
     if card.wire != "chat" and own(content.provider, content.model, card) and is_object(content.data):
-        if card.wire != "anthropic":
-            return content
-        data = sendable_block(content.data, role, within_result=within_result)
+        data: str | None = content.data
+        if card.wire == "anthropic":
+            data = sendable_block(content.data, role, within_result=within_result)
+        elif within_result and type_of(content) not in RESPONSES_PARTS:
+            data = None
         if data is not None:
             return content if data == content.data else replace(content, data=data)
     return Text(content.twin, role, ref=content.ref) if content.twin else None
