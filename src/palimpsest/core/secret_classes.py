@@ -32,16 +32,43 @@ def _alone(kind: str, starts: str, pattern: str, *, folded: bool = False, run: b
 _END: Final = r"(?![A-Za-z0-9_-])"
 _KEY_WORDS: Final = ("api", "access", "private", "secret", "account", "encryption", "auth")
 _BEFORE_KEY: Final = "|".join(rf"(?<={word})|(?<={word}[_-])" for word in _KEY_WORDS)
-# A reference to a secret is none ($NAME, <your token>), and what was redacted stays as it is; an escaped quote ends a value.
-_WORTH: Final = r"(?!\$[A-Z_{(]|<|\[REDACTED:)"
-_VALUE: Final = r"((?:[^\s\"'`\\]|\\(?![\"'])){8,})"
+# A reference to a secret is none ($NAME, <your token>, {{token}}), and what was redacted stays as it is.
+_WORTH: Final = r"(?!\$[A-Z_{(]|<|\{\{|\[REDACTED:)"
+# Nor is code that gets one, where no quote stands before it: a name that is called, looked up in or typed (config.get(…),
+# environ[…], Promise<…>), or a path of names (config.db.password).
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,60}"
+_BARE: Final = (
+    rf"(?!{_NAME}(?:(?:\??\.|::|->){_NAME}){{0,8}}!?(?:[(\[]|<[A-Za-z]))"
+    rf"(?!{_NAME}(?:(?:\??\.|::|->){_NAME}){{1,8}}!?[,;)}}\]]{{0,4}}(?:[\s\"'`\\]|$))"
+)
+# An escaped quote ends a value.
+_LETTER: Final = r"(?:[^\s\"'`\\]|\\(?![\"']))"
+_VALUE: Final = rf"({_LETTER}{{8,}})"
+# What is called a password may be short; a word of a type or a language there is none.
+_NO_WORD: Final = (
+    r"(?!(?:str|string|bool|boolean|int|integer|number|bytes|text|none|null|nil|undefined|true|false|self|this|optional|required|any|"
+    r"object|unknown|never|void|hidden|empty|missing|wrong|invalid|incorrect|redacted|password|passwd|pass|pwd|secret|prompt|input)\b)"
+)
+_SHORT_VALUE: Final = rf"({_LETTER}{{4,}})"
+_IS: Final = r"\\?[\"']?[ \t]{0,20}(?::=|=>|[:=：])\s{0,20}"
+_QUOTED: Final = r"\\?[\"']"
 
 _ASSIGNED: Final = SecretClass(
     "assignment",
     ("key", "token", "secret", "pass", "credential"),
     re.compile(
         rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
-        rf"\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])\s{{0,20}}\\?[\"']?{_WORTH}{_VALUE}"
+        rf"{_IS}(?:{_QUOTED}{_WORTH}|{_WORTH}{_BARE}){_VALUE}"
+    ),
+    folded=True,
+)
+# A name of a password and a value of four letters or more on the same line; bare ones have a digit or a sign in them, as words have not.
+_PASSWORD: Final = SecretClass(
+    "assignment",
+    ("pass", "pwd"),
+    re.compile(
+        rf"(?i:password|passwd|passphrase|(?<![A-Za-z])pass|(?<![A-Za-z])pwd)\b\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])[ \t]{{0,20}}"
+        rf"(?:{_QUOTED}(?![/~.*]){_WORTH}|(?![/~.*]){_WORTH}{_BARE}(?=[A-Za-z]{{0,40}}[0-9!#%&*?@^])){_NO_WORD}{_SHORT_VALUE}"
     ),
     folded=True,
 )
@@ -53,16 +80,48 @@ _FLAG: Final = SecretClass(
         rf"[ \t]{{1,8}}[\"']?(?!-){_WORTH}{_VALUE}"
     ),
 )
+# A name and a password for curl or wget, and the password that the clients of databases take glued to its letter.
+_USER: Final = SecretClass(
+    "assignment",
+    (" -u", " --user", " --proxy-user"),
+    re.compile(
+        r" (?:-u[ \t]{0,4}|--(?:proxy-)?user[ \t=]{1,4})[\"']?[^\s:\"'`/$<]{1,100}:"
+        rf"(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_WORTH}([^\s\"'`]{{3,}})"
+    ),
+)
+_GLUED: Final = SecretClass(
+    "assignment",
+    ("mysql", "mariadb", "sshpass"),
+    re.compile(
+        r"(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass)(?:[ \t]{1,4}[^\s|;&]{1,80}){0,12}?"
+        rf"[ \t]{{1,4}}-p[\"']?{_WORTH}([^\s\"'`|;&]{{3,}})"
+    ),
+)
+_SAYS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
 _SAID: Final = SecretClass(
     "assignment",
-    ("密码", "密钥", "口令", "令牌"),
-    re.compile(rf"(?:密码|密钥|口令|令牌)[ \t]{{0,8}}(?:[:=：]|是|为)[ \t]{{0,8}}[\"'“]?{_WORTH}{_VALUE}"),
+    ("密码", "密碼", "密钥", "密鑰", "口令", "令牌"),
+    re.compile(rf"(?:密码|密碼|密钥|密鑰|口令|令牌){_SAYS}{_WORTH}{_BARE}{_VALUE}"),
 )
-_URL: Final = SecretClass("url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/@\"'`<>]{3,200})@"))
+_SAID_PASSWORD: Final = SecretClass(
+    "assignment",
+    ("密码", "密碼", "口令"),
+    re.compile(rf"(?:密码|密碼|口令){_SAYS}{_WORTH}{_BARE}([!#-&(-\[\]-_a-~]{{4,}})"),
+)
+# A password may hold the sign that ends it: the last one before the path counts.
+_URL: Final = SecretClass(
+    "url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])")
+)
 
 CLASSES: Final[tuple[SecretClass, ...]] = (
     _alone("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}([A-Za-z0-9._~+/-]{16,}=*)", folded=True),
     _alone("basic", "authorization", r"(?i:Authorization[\"']?:[ \t]{0,8}[\"']?Basic)[ \t]{1,8}([A-Za-z0-9+/]{8,}={0,2})", folded=True),
+    _alone(
+        "token",
+        "authorization",
+        r"(?i:Authorization[\"']?:[ \t]{0,8}[\"']?(?:Token|ApiKey))[ \t]{1,8}([A-Za-z0-9._~+/=:-]{8,})",
+        folded=True,
+    ),
     _alone("anthropic", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{16,}"),
     _alone("openrouter", "sk-or-", r"sk-or-[A-Za-z0-9_-]{16,}"),
     _alone("openai", "sk-", r"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,})"),
@@ -102,6 +161,10 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _alone("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _URL,
     _ASSIGNED,
+    _PASSWORD,
     _FLAG,
+    _USER,
+    _GLUED,
     _SAID,
+    _SAID_PASSWORD,
 )
