@@ -14,13 +14,11 @@ OPENCODE_RESERVED = 20_000
 def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None) -> Budget:
     """Ours: fold at the latest a fifth before the end of the room, or 40,000 tokens where that is less.
 
-    Earlier where the reply would not fit behind that, because a request whose prompt and reply are more than the window is refused.
-    A reply claims a quarter of the window at most: some cards allow replies of more than half of it, which nobody waits for, so whoever
-    sends a request asks for no longer reply than there is room for. An `input_limit` is for the prompt alone: the reply has its own room.
+    Some cards allow replies longer than that, which hardly any call needs: whoever sends a request asks for no longer reply than
+    there is room for. An `input_limit` is for the prompt alone: the reply has its own room.
     """
     room = min(window, input_limit or window)
-    reserved = 0 if input_limit else min(reply, window // 4)
-    compact_at = room - max(min(40_000, room // 5), reserved)
+    compact_at = room - min(40_000, room // 5)
     return Budget(
         window=room,
         reply=reply,
