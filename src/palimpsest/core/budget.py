@@ -55,8 +55,10 @@ def used(
     """
     if view.reported is None:
         return unreported(scale.total(view)) + tools_tokens
-    appended = sum(scale.item(item) for item in view.since(view.reported.seq))
-    return view.reported.tokens + appended + (old_seals_size(view, scale) if old_seals else 0)
+    total = view.reported.tokens
+    for item in view.since(view.reported.seq):
+        total += scale.item(item)
+    return total + old_seals_size(view, scale) if old_seals else total
 
 
 def old_seals_size(view: View, scale: Scale) -> int:

@@ -23,7 +23,7 @@ from palimpsest.core.resuming import NOTHING_YET, Position, State, checkpoint_of
 from palimpsest.core.view import View
 
 # How many events may follow a checkpoint before the next one: resuming reads at most these.
-CHECKPOINT_EVERY = 128
+CHECKPOINT_EVERY = 192
 
 
 class Log:

@@ -77,7 +77,7 @@ class Scale:
         known = self._memo.get(item.id)
         if known is not None and (known[0] is item or (known[0].content is item.content and known[0].mask == item.mask)):
             return known[1]
-        content = shown(item, drops_cached=self.drops_cached)
+        content = item.content if item.mask is None else shown(item, drops_cached=self.drops_cached)
         size = 0 if content is None else self.rule(content)
         self._memo[item.id] = (item, size)
         return size

@@ -46,7 +46,13 @@ def _look_inside(data: str) -> _Sealed:
 
 def palimpsest_size(content: Content) -> int:
     """Our own estimate, unscaled: texts by their bytes, pictures and seals by what they stand for, and a few tokens of frame."""
+    # Results come first, for they are most of what arrives.
     match content:
+        case ToolResult():
+            size = _id_size(content.call_id) + _FRAME
+            for part in content.parts:
+                size += estimate(part.text) + _FRAME if isinstance(part, Text) else palimpsest_size(part)
+            return size
         case Text():
             return estimate(content.text) + _FRAME
         case Thinking():
@@ -54,9 +60,7 @@ def palimpsest_size(content: Content) -> int:
                 return estimate(content.text) + _FRAME
             return _four(sealed_bytes(len(content.seal.data)))
         case ToolCall():
-            return estimate(content.tool) + estimate(content.args) + estimate(content.call_id) + _FRAME
-        case ToolResult():
-            return sum(palimpsest_size(part) for part in content.parts) + estimate(content.call_id) + _FRAME
+            return estimate(content.tool) + estimate(content.args) + _id_size(content.call_id) + _FRAME
         case Image():
             return IMAGE_TOKENS
         case Document():
@@ -64,6 +68,11 @@ def palimpsest_size(content: Content) -> int:
         case Opaque():
             seal = _look_inside(content.data).encrypted_content
             return _four(sealed_bytes(len(seal))) if seal is not None else estimate(content.data)
+
+
+def _id_size(call_id: str) -> int:
+    """Ids are letters and digits without sense: about two of them a token."""
+    return (len(call_id) + 1) // 2
 
 
 def codex_size(content: Content) -> int:

@@ -9,7 +9,7 @@ from palimpsest.core.items import Value
 Family: TypeAlias = Literal["claude", "gpt", "other"]
 
 # Tokens per byte of each class, fitted against o200k; continuation bytes of UTF-8 cost nothing, their lead byte pays.
-_LOWER, _UPPER, _DIGIT, _MARK, _NEWLINE, _SPACE = 0.21, 0.415, 1.121, 0.53, 0.236, 0.069
+_LOWER, _UPPER, _DIGIT, _MARK, _NEWLINE, _SPACE = 0.192, 0.36, 0.898, 0.526, 1.149, 0.059
 # The first lead byte that each weight is for, in order: Latin with accents, Greek, Cyrillic, Hebrew, Arabic, others; Indic and Thai;
 # Georgian and its neighbours; signs; kana; Chinese; Hangul; wide forms; pictures.
 _LEADS: Final = (
@@ -24,18 +24,22 @@ _LEADS: Final = (
     (0xE1, 0.4),
     (0xE2, 1.35),
     (0xE3, 0.707),
-    (0xE4, 0.954),
+    (0xE4, 0.83),
     (0xEA, 0.797),
     (0xEE, 0.231),
     (0xF0, 1.69),
     (0xF5, 0.0),
 )
-# What is looked for only where its lead byte occurs, and how much more or less it costs: lines of boxes, rare Chinese, emoji.
-_SEQUENCES: Final = ((b"\xe2", "──".encode(), -1.8), (b"\xf0", b"\xf0", 2.268), (b"\xf0", b"\xf0\x9f", -2.054))
+# Lines of boxes cost less than the signs in them.
+_SIGN, _LINE, _LINE_COSTS = b"\xe2", "──".encode(), -1.8
 # Digits are read three at a time: four in a row cost that much less than four alone.
-_FOUR_DIGITS: Final = -2.99
-# A weight is kept as a byte, in units of 1/150 token; 256 of the heaviest still sum to less than the modulus of Adler-32.
-_UNIT, _CHUNK = 150, 256
+_FOUR_DIGITS: Final = -2.1
+# Words and code have fewer tokens a byte than this; what is denser is looked at closer.
+_DENSE: Final = 0.37
+# A look at the beginning tells whether to look closer: base64 has hardly any spaces, and tables of numbers are a quarter digits.
+_BEGINNING, _FEW_SPACES, _MANY_DIGITS, _MANY_SIGNS = 512, 40, 4, 16
+# A weight is kept as a byte, in units of 1/73 token; 512 of the heaviest still sum to less than the modulus of Adler-32.
+_UNIT, _CHUNK = 73, 512
 # Base64 is no words: each of its bytes costs that much more than in a word. Only long rows are looked at, and only their beginning.
 _ROW: Final = b"a" * 48
 _SAMPLE, _BASE64 = 256, 0.246
@@ -65,6 +69,8 @@ def _weight_of(byte: int) -> float:
 
 _WEIGHTS: Final = bytes(round(_weight_of(byte) * _UNIT) for byte in range(256))
 _DIGITS: Final = _WEIGHTS[ord("0") : ord("0") + 1] * 4
+_A_DIGIT: Final = _DIGITS[:1]
+_SPACES: Final = _WEIGHTS[ord(" ") : ord(" ") + 1]
 _UPPERS, _LOWERS, _NUMBERS = (bytes(range(ord(first), ord(last) + 1)) for first, last in ("AZ", "az", "09"))
 _IN_ROW: Final = bytes(ord("a") if byte in _UPPERS + _LOWERS + _NUMBERS + b"+/=_-" else ord(" ") for byte in range(256))
 
@@ -72,13 +78,17 @@ _IN_ROW: Final = bytes(ord("a") if byte in _UPPERS + _LOWERS + _NUMBERS + b"+/=_
 def estimate_bytes(data: bytes) -> float:
     """Likely tokens of UTF-8 bytes for the GPT family: the sum of the weights of its bytes, and what some rows of them cost beyond it."""
     weights = data.translate(_WEIGHTS)
-    total = _sum(weights) + weights.count(_DIGITS) * _FOUR_DIGITS
-    if len(data) >= len(_ROW):
-        total += (
-            sum(end - start for start, end in _rows(data.translate(_IN_ROW)) if _mixed(data[start : min(end, start + _SAMPLE)])) * _BASE64
-        )
-    if not data.isascii():
-        total += sum(data.count(sequence) * more for lead, sequence, more in _SEQUENCES if lead in data)
+    total = _sum(weights)
+    if len(data) < len(_ROW) or total < len(data) * _DENSE:
+        return total
+    beginning = weights[:_BEGINNING]
+    if beginning.count(_A_DIGIT) * _MANY_DIGITS > len(beginning):
+        total += weights.count(_DIGITS) * _FOUR_DIGITS
+    if beginning.count(_SPACES) * _FEW_SPACES < len(beginning):
+        rows = _rows(data.translate(_IN_ROW))
+        total += sum(end - start for start, end in rows if _mixed(data[start : min(end, start + _SAMPLE)])) * _BASE64
+    if data.count(_SIGN, 0, _BEGINNING) * _MANY_SIGNS > len(beginning):
+        total += data.count(_LINE) * _LINE_COSTS
     return max(0.0, total)
 
 
@@ -86,7 +96,7 @@ def _sum(weights: bytes) -> float:
     # The low half of Adler-32 is one plus the sum of the bytes: the fastest sum over bytes that the standard library has.
     if len(weights) <= _CHUNK:
         return ((adler32(weights) & 0xFFFF) - 1) / _UNIT
-    total = sum(adler32(weights[start : start + _CHUNK]) & 0xFFFF for start in range(0, len(weights), _CHUNK))
+    total = sum([adler32(weights[start : start + _CHUNK]) & 0xFFFF for start in range(0, len(weights), _CHUNK)])
     return (total - (len(weights) + _CHUNK - 1) // _CHUNK) / _UNIT
 
 

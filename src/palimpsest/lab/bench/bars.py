@@ -29,7 +29,7 @@ GOALS: dict[str, Goal] = {
     "load": Goal("x", 1.3, "read a whole log without its checkpoint, against decoding its lines"),
     "append": Goal("x", 1.5, "append one event durably, against a raw write and fdatasync"),
     "append_cpu_us": Goal("µs", 150, "processor time of one durable append, the slower of 1,000 and 100,000 events"),
-    "group_commit": Goal("x", 1.6, "append ten events and sync once, against one raw write and fdatasync"),
+    "group_commit": Goal("x", 1.6, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "what a fork puts on the disk, all files"),
     "disk_ratio": Goal("x", 1.15, "log and checkpoint, against the same bodies as plain JSONL"),

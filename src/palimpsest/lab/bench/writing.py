@@ -55,7 +55,7 @@ def endless(material: Material) -> Iterator[Body]:
 
 
 def _against_raw(room: Room, group: int) -> tuple[float, float]:
-    """Median seconds of some appends and a sync, and of one write of as many bytes and a sync."""
+    """Median seconds of some appends and a sync, and of as many raw writes of the same sizes and a sync."""
     log, material = room.writer("10k")
     raw = _twin(room)
     bodies = endless(material)
@@ -65,7 +65,7 @@ def _against_raw(room: Room, group: int) -> tuple[float, float]:
         with log, steady():
             for number in range(room.sizes.syncs):
                 some = list(islice(bodies, group))
-                data = b"".join(b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some)
+                data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some]
                 # A disk that has just been written to answers sooner, so neither is always the first.
                 if number % 2:
                     plain.append(_write(raw, data))
@@ -83,9 +83,10 @@ def _append(log: Log, bodies: list[Body]) -> float:
     return time.perf_counter() - begun
 
 
-def _write(file: int, data: bytes) -> float:
+def _write(file: int, lines: list[bytes]) -> float:
     begun = time.perf_counter()
-    os.write(file, data)
+    for line in lines:
+        os.write(file, line)
     sync_file(file)
     return time.perf_counter() - begun
 
