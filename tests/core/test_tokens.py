@@ -133,7 +133,6 @@ def _glyphs() -> dict[str, str]:
         "numbers": " ".join(str(chance.randrange(10**6)) for _ in range(500)),
         "long numbers": "\n".join(str(chance.randrange(10**30)) for _ in range(60)),
         "emoji": "".join(chance.choice("😀😂👍🙏🔥🎉🚀📝📦🐛🔧🔍💡🧪🤖🌍") for _ in range(300)),
-        "signs": "→ ✓ ✗ … — “quoted” • " * 100,
         "hindi": "हम फ़ाइल पढ़ते हैं और फिर बदलाव करते हैं ताकि सब कुछ सही चले। सर्वर बंद हो गया था। " * 20,
         "thai": "เราจะอ่านไฟล์แล้วแก้ไขให้ถูกต้อง ปัญหาอยู่ที่ไหน เซิร์ฟเวอร์หยุดทำงาน " * 20,
         "korean": "파일을 읽고 나서 모든 것이 올바르게 작동하도록 변경합니다. 서버가 중지되어 다시 시작했습니다. " * 20,
@@ -142,6 +141,12 @@ def _glyphs() -> dict[str, str]:
 
 
 GLYPHS = _glyphs()
+
+
+def test_signs_cost_between_lines_of_boxes_and_arrows() -> None:
+    boxes, arrows = "─" * 300, "→ ✓ ✗ … — “quoted” • " * 100
+    assert estimate(boxes) > EXACT.count(boxes)
+    assert 0.45 * EXACT.count(arrows) < estimate(arrows) < EXACT.count(arrows)
 
 
 @pytest.mark.parametrize("name", GLYPHS)

@@ -57,7 +57,7 @@ def test_any_value_in_any_place_can_be_read_and_sent(tmp_path: Path, changes: li
                 break
         else:
             if isinstance(inner, dict) or (isinstance(inner, list) and isinstance(place[-1], int) and place[-1] < len(inner)):
-                inner[place[-1]] = junk
+                inner[place[-1]] = copy.deepcopy(junk)
     path = tmp_path / "export.json"
     path.write_text(json.dumps(value))
     for source in OpencodeFormat().sources(path):

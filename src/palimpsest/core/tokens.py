@@ -22,7 +22,7 @@ _LEADS: Final = (
     (0xDC, 0.513),
     (0xE0, 0.415),
     (0xE1, 0.4),
-    (0xE2, 1.35),
+    (0xE2, 0.42),
     (0xE3, 0.707),
     (0xE4, 0.83),
     (0xEA, 0.797),
@@ -30,14 +30,12 @@ _LEADS: Final = (
     (0xF0, 1.69),
     (0xF5, 0.0),
 )
-# Lines of boxes cost less than the signs in them.
-_SIGN, _LINE, _LINE_COSTS = b"\xe2", "──".encode(), -1.8
 # Digits are read three at a time: four in a row cost that much less than four alone.
 _FOUR_DIGITS: Final = -2.1
 # Words and code have fewer tokens a byte than this; what is denser is looked at closer.
 _DENSE: Final = 0.37
 # A look at the beginning tells whether to look closer: base64 has hardly any spaces, and tables of numbers are a quarter digits.
-_BEGINNING, _FEW_SPACES, _MANY_DIGITS, _MANY_SIGNS = 512, 40, 4, 16
+_BEGINNING, _FEW_SPACES, _MANY_DIGITS = 512, 40, 4
 # A weight is kept as a byte, in units of 1/73 token; 512 of the heaviest still sum to less than the modulus of Adler-32.
 _UNIT, _CHUNK = 73, 512
 # Base64 is no words: each of its bytes costs that much more than in a word. Only long rows are looked at, and only their beginning.
@@ -87,8 +85,6 @@ def estimate_bytes(data: bytes) -> float:
     if beginning.count(_SPACES) * _FEW_SPACES < len(beginning):
         rows = _rows(data.translate(_IN_ROW))
         total += sum(end - start for start, end in rows if _mixed(data[start : min(end, start + _SAMPLE)])) * _BASE64
-    if data.count(_SIGN, 0, _BEGINNING) * _MANY_SIGNS > len(beginning):
-        total += data.count(_LINE) * _LINE_COSTS
     return max(0.0, total)
 
 
