@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
-from palimpsest.core.pairs import parted, waiting
+from palimpsest.core.pairs import lonely, waiting
 from palimpsest.core.project import Find, Projection
 from palimpsest.core.view import View
 
@@ -21,10 +21,11 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
         _check_names(trial.places, edit, find, heads)
         trial.edit(view.seq + 1, index, edit)
     shown = {item.id for item in trial.items if not item.hidden}
-    lost = next((item.id for item in waiting(view.items) if item.id not in shown), None)
+    before = lonely(view.items)
+    lost = next((item.id for item in waiting(view.items, before) if item.id not in shown), None)
     if lost is not None:
         raise BadEdit(f"call {lost} still waits for its result and must show until it comes")
-    torn = sorted(parted(view.items, trial.items))
+    torn = sorted(lonely(trial.items) - before)
     if torn and (torn := sorted(set(torn) - alone())):
         raise BadEdit(f"item {torn[0]} would be parted from its other half; edit call and result together")
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
+_HALVES = (ToolCall, ToolResult)
+
 
 def lonely(items: Iterable[Item]) -> frozenset[str]:
     """The items that show without their other half: calls that no later result answers, results that no earlier call asked for.
@@ -15,7 +17,7 @@ def lonely(items: Iterable[Item]) -> frozenset[str]:
     lone: set[str] = set()
     for item in items:
         content = item.content
-        if item.hidden or not isinstance(content, ToolCall | ToolResult) or not content.call_id:
+        if not isinstance(content, _HALVES) or not content.call_id or (item.mask is not None and item.hidden):
             continue
         queue = waiting.setdefault(content.call_id, deque())
         if isinstance(content, ToolCall):
@@ -42,7 +44,7 @@ def open_calls(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
 
 
-def waiting(items: Sequence[Item]) -> tuple[Item, ...]:
+def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[Item, ...]:
     """The open calls of the newest reply: their results may still come, unless the user has gone on."""
     newest = -1
     for item in reversed(items):
@@ -51,7 +53,8 @@ def waiting(items: Sequence[Item]) -> tuple[Item, ...]:
         if _of_model(item):
             newest = seq_of(item.id)
             break
-    return tuple(item for item in open_calls(items) if seq_of(item.id) == newest)
+    alone = lonely(items) if lone is None else lone
+    return tuple(item for item in items if item.id in alone and isinstance(item.content, ToolCall) and seq_of(item.id) == newest)
 
 
 def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
