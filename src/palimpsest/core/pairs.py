@@ -1,6 +1,5 @@
 """Calls and their results: which belong together, and where a view may be cut without parting them."""
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
@@ -13,19 +12,24 @@ def lonely(items: Iterable[Item]) -> frozenset[str]:
 
     Of several calls with one id each result answers the oldest; results without an id stand alone by right.
     """
-    waiting: dict[str, deque[str]] = {}
+    waiting: dict[str, list[str]] = {}
     lone: set[str] = set()
     for item in items:
         content = item.content
         if not isinstance(content, _HALVES) or not content.call_id or (item.mask is not None and item.hidden):
             continue
-        queue = waiting.setdefault(content.call_id, deque())
+        queue = waiting.get(content.call_id)
         if isinstance(content, ToolCall):
-            queue.append(item.id)
-        elif queue:
-            queue.popleft()
-        else:
+            if queue is None:
+                waiting[content.call_id] = [item.id]
+            else:
+                queue.append(item.id)
+        elif queue is None:
             lone.add(item.id)
+        elif len(queue) > 1:
+            del queue[0]
+        else:
+            del waiting[content.call_id]
     return frozenset(lone.union(*waiting.values()))
 
 
