@@ -27,6 +27,15 @@ def refusal(error: OSError, path: Path, verb: str) -> StoreError:
     return StoreError(f"cannot {verb} it: {reason}", where=str(path))
 
 
+def open_in_folder(path: Path, flags: int) -> int:
+    """A file of the owner's alone, in a folder that is made if it is not there; most of the time it is."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner may read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -7,7 +7,7 @@ from pathlib import Path
 from palimpsest.core.codec import MAX_LINE
 from palimpsest.core.errors import BadInput, BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Lines
-from palimpsest.stores.disk import refusal, sync_file, sync_folder, write_private
+from palimpsest.stores.disk import open_in_folder, refusal, sync_file, sync_folder, write_private
 from palimpsest.stores.locks import Lock
 
 CHUNK = 1024 * 1024
@@ -194,8 +194,7 @@ class JsonlShelf:
         """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         path = self.path_of(session)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.close(open_in_folder(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError as error:
             raise BadInput(f"session {session} exists already", where=str(path)) from error
         except OSError as error:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from palimpsest.core.errors import Locked
-from palimpsest.stores.disk import refusal
+from palimpsest.stores.disk import open_in_folder, refusal
 
 
 class Lock:
@@ -19,8 +19,7 @@ class Lock:
     def take(self) -> None:
         """Hold the lock, or say who does."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = open_in_folder(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise refusal(error, self._path, "lock the session with") from error
         try:
