@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from palimpsest.core.codec import MAX_LINE
@@ -12,6 +13,7 @@ from palimpsest.stores.locks import Lock
 
 CHUNK = 1024 * 1024
 TAIL = 16 * 1024
+WRITING = os.O_RDWR | os.O_APPEND
 SUFFIX = ".jsonl"
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -19,25 +21,28 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 class JsonlLines:
     """The lines of one file. Opened for writing, a torn last line is copied aside and cut; readers just do not see it."""
 
-    def __init__(self, path: Path, *, lock: Lock | None = None, new: bool = False) -> None:
+    def __init__(self, path: Path, *, lock: Lock | None = None, new: int | None = None) -> None:
         self._path = path
         self._lock = lock
-        self._new = new
+        self._new = new is not None
         self._broken = ""
-        flags = os.O_RDWR | os.O_APPEND if lock is not None else os.O_RDONLY
-        try:
-            self._file = os.open(path, flags | os.O_CLOEXEC)
-        except OSError as error:
-            raise refusal(error, path, "open") from error
+        self._file = self._open() if new is None else new
         if lock is not None:
             lock.guard(self._file)
-        self._size = os.fstat(self._file).st_size
+        self._size = 0 if self._new else os.fstat(self._file).st_size
         whole = self._whole()
         self.torn = self._size - whole
         if self.torn and lock is not None:
             self._set_aside(whole)
             self.torn = 0
         self._size = whole
+
+    def _open(self) -> int:
+        flags = os.O_RDONLY if self._lock is None else WRITING
+        try:
+            return os.open(self._path, flags | os.O_CLOEXEC)
+        except OSError as error:
+            raise refusal(error, self._path, "open") from error
 
     @property
     def name(self) -> str:
@@ -94,8 +99,6 @@ class JsonlLines:
         end = self._size if stop is None else min(stop, self._size)
         while start < end:
             data = self._whole_lines(start, end)
-            if not data:
-                raise BadLog("the file became shorter while it was read", where=f"{self.name}, byte {start}")
             yield start, data
             start += len(data)
 
@@ -103,7 +106,7 @@ class JsonlLines:
         length = min(CHUNK, end - start)
         while True:
             data = self.read(start, length)
-            if start + len(data) >= end or len(data) < length:
+            if start + len(data) >= end:
                 return data
             newline = data.rfind(b"\n")
             if newline >= 0:
@@ -113,10 +116,15 @@ class JsonlLines:
             length = min(length * 4, MAX_LINE + 1, end - start)
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end."""
+        """Some bytes; fewer at the end, but never fewer than were there when the file was opened."""
         if self._file < 0:
             raise StoreError("this session was closed", where=self.name)
-        return os.pread(self._file, max(0, min(length, self._size - start)), start)
+        length = max(0, min(length, self._size - start))
+        data = os.pread(self._file, length, start)
+        if len(data) < length:
+            place = f"{self.name}, byte {start + len(data)}"
+            raise BadLog("the file became shorter while it was read; open the session again", where=place)
+        return data
 
     def load_checkpoint(self) -> bytes | None:
         """The sidecar, if there is one."""
@@ -134,7 +142,8 @@ class JsonlLines:
             write_private(fresh, data)
             fresh.replace(self._sidecar)
         except OSError:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file and of the lock."""
@@ -183,6 +192,7 @@ class JsonlShelf:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._locks = folder / ".locks"
 
     def path_of(self, session: str) -> Path:
         """Where a session is kept; an id is a plain name and never leaves the folder."""
@@ -194,13 +204,13 @@ class JsonlShelf:
         """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         path = self.path_of(session)
         try:
-            os.close(open_in_folder(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            file = open_in_folder(path, os.O_CREAT | os.O_EXCL | WRITING)
         except FileExistsError as error:
             raise BadInput(f"session {session} exists already", where=str(path)) from error
         except OSError as error:
             raise refusal(error, path, "create") from error
         try:
-            lines = self._hold(path, session, new=True)
+            lines = self._hold(path, session, file)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -237,9 +247,14 @@ class JsonlShelf:
         except OSError as error:
             raise refusal(error, self.folder, "list") from error
 
-    def _hold(self, path: Path, session: str, *, new: bool = False) -> JsonlLines:
-        lock = Lock(self.folder / ".locks" / session)
-        lock.take()
+    def _hold(self, path: Path, session: str, new: int | None = None) -> JsonlLines:
+        lock = Lock(self._locks / session)
+        try:
+            lock.take()
+        except BaseException:
+            if new is not None:
+                os.close(new)
+            raise
         try:
             return JsonlLines(path, lock=lock, new=new)
         except BaseException:
