@@ -1,5 +1,6 @@
 """Reading the events of a log: one by number, some along a path, through the sessions that it was forked from."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.checkpoint import load_checkpoint
@@ -12,7 +13,7 @@ from palimpsest.core.ports import Lines, Shelf
 from palimpsest.core.project import Skip, item_of, numbers_of
 
 _BLOCK = 16 * 1024
-_SEQ = b'{"seq":'
+_opening_of_line = re.compile(rb'\{"seq":([0-9]{1,18}),').match
 _CLOSE = 16
 
 
@@ -123,8 +124,10 @@ class Reader:
         """The hash chain up to and including an event."""
         if seq < self.first and self.base is not None:
             return self.base.link(seq)
-        line = self.line_at(self.locate(seq))
-        return link_of_line(line, decode_line(line, self.lines.name)) if line else ""
+        start = self.locate(seq)
+        line = self.line_at(start)
+        event = decode_line(line, self.lines.name, start) if line else None
+        return link_of_line(line, event) if event is not None and event.seq == seq else ""
 
     def owner(self, seq: int) -> "Reader":
         """The reader of the file that holds an event."""
@@ -147,8 +150,8 @@ class Reader:
         """Remember where each line of a run of whole lines stands."""
         start = 0
         while (stop := chunk.find(b"\n", start) + 1) > 0:
-            if chunk.startswith(_SEQ, start):
-                self._spans[int(chunk[start + len(_SEQ) : chunk.index(b",", start)])] = (offset + start, offset + stop)
+            if (number := _number(chunk, start)) is not None:
+                self._spans[number] = (offset + start, offset + stop)
             start = stop
 
     def locate(self, seq: int) -> int:
@@ -185,14 +188,18 @@ class Reader:
         return at
 
     def _seq_at(self, start: int) -> int:
-        opening = self.lines.read(start, 64)
-        if opening.startswith(_SEQ):
-            return int(opening[len(_SEQ) : opening.index(b",")])
-        return decode_line(self.line_at(start), self.lines.name, start).seq
+        number = _number(self.lines.read(start, 64), 0)
+        return decode_line(self.line_at(start), self.lines.name, start).seq if number is None else number
 
     def line_at(self, start: int) -> bytes:
         """The whole line that begins at a byte; empty at the end."""
         return self.lines.read(start, self._line_start(start + 1, self.lines.size) - start) if start < self.lines.size else b""
+
+
+def _number(data: bytes, start: int) -> int | None:
+    """The number of the event whose line begins at a byte, if the line begins as we write it."""
+    found = _opening_of_line(data, start)
+    return None if found is None else int(found[1])
 
 
 def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
