@@ -241,8 +241,8 @@ class Refresher:
 
 def forget(connection: sqlite3.Connection, session: str) -> None:
     """Take a session out of the list and out of what is found; its words stay in the file until they are purged."""
-    where = "session = (SELECT num FROM sessions WHERE id = ?1) AND num >= (SELECT first_unit FROM sessions WHERE id = ?1)"
-    gone = connection.execute(f"DELETE FROM units WHERE {where}", (session,)).rowcount  # noqa: S608 - a constant
+    where = "session = (SELECT num FROM sessions WHERE id = :id) AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"
+    gone = connection.execute(f"DELETE FROM units WHERE {where}", {"id": session}).rowcount  # noqa: S608 - a constant
     connection.execute("UPDATE counts SET value = value + ? WHERE name = 'dead'", (gone,))
     connection.execute("DELETE FROM sessions WHERE id = ?", (session,))
 
