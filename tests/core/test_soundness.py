@@ -52,3 +52,19 @@ def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -
 )
 def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
     assert not is_sound(body)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sound"),
+    [
+        (b'{"key":"a","line":[1,{"x":null}]}', True),
+        (b'{"key":', False),
+        (b'1,"steering":7', False),
+        (b'{"a":"\n"}', False),
+        (b"", False),
+    ],
+)
+def test_what_another_program_said_beside_a_body_must_be_one_whole_value(raw: bytes, sound: bool) -> None:
+    body = UserSaid((Text("word"),), foreign=msgspec.Raw(raw))
+    assert is_sound(body) == sound
+    assert not sound or is_readable(body)

@@ -24,6 +24,8 @@ from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, Shelf
 from palimpsest.core.project import pieces_of
+from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.verify import verify
 from palimpsest.foreign.importing import Counts, Foreign, Imported, _Recording, foreign_of, import_session, key_of, put_by, session_id
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
@@ -255,6 +257,17 @@ def test_calls_are_weighed_so_that_usage_teaches_the_estimate(tmp_path: Path) ->
     with Log.open(shelf, "tiny-a", FixedClock()) as log:
         assert log.ledger.calibration.factor(MODEL) == pytest.approx(1.33, rel=0.05)
         assert log.ledger.usage == Usage(input=sum(line["input"] for line in talk if line["kind"] == "reply"), output=9)
+
+
+def test_a_call_weighs_what_the_whole_view_weighs_whatever_was_edited_before(tmp_path: Path) -> None:
+    talk = (*TALK, *(line for number in range(5) for line in (user(f"v{number}", "And now?"), reply(f"s{number}", "Ten.", input=970))))
+    shelf = MemoryShelf()
+    bring(written(tmp_path / "a.tiny", *talk), shelf)
+
+    with Log.open(shelf, "tiny-a", FixedClock()) as log:
+        calls = [(event.seq, event.body.estimate) for event in log.events() if isinstance(event.body, CallStarted) and event.body.estimate]
+        unseen = {estimate - Scale(palimpsest_size).raw(log.state_at(seq).view) for seq, estimate in calls}
+    assert (len(calls), len(unseen)) == (6, 1)
 
 
 def test_a_log_that_somebody_writes_is_refused_and_let_go(tmp_path: Path) -> None:

@@ -3,18 +3,33 @@
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
+import msgspec
+from msgspec import Raw
+
 from palimpsest.core.events import NULL, Body, ModelReplied, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Form, Role, Seal, Text, Thinking, ToolCall, ToolResult
 
 _ROLES = frozenset(get_args(Role))
 _FORMS = frozenset(get_args(Form))
 _SHAPES = frozenset({"whole", "digest", "sealed"})
+_read_raw = msgspec.json.Decoder(Raw).decode
 
 
 def is_sound(body: Body) -> bool:
     """True when a body that carries much text is well made; false only means that it must be looked at closely."""
     look = _BODIES.get(type(body))
-    return look is not None and body.foreign is NULL and look(body)
+    return look is not None and look(body) and (body.foreign is NULL or _is_json(body.foreign))
+
+
+def _is_json(raw: Any) -> bool:
+    """Raw JSON is written as it stands, so that it must be one whole value: going through it is cheap, for nothing is made of it."""
+    if type(raw) is not Raw:
+        return False
+    try:
+        _read_raw(raw)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 # The values come from callers whom no type checker may have seen, so that nothing is taken for granted here.

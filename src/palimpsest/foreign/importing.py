@@ -27,6 +27,7 @@ from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, Clock, Shelf
 from palimpsest.core.view import View
+from palimpsest.foreign.gathering import Gathering
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
 from palimpsest.foreign.weighing import Weighing
 
@@ -87,7 +88,7 @@ def import_session(
 
     The mark is that of an earlier import which left the log at the event `since`; without that event everything is read again.
     """
-    recording = _Recording(shelf, session_id(form.name, source.session), clock)
+    recording = _Recording(Gathering(shelf), session_id(form.name, source.session), clock)
     try:
         for told in _told(form, source, blobs, mark if recording.exists and recording.tip >= since else None):
             match told:
@@ -122,8 +123,8 @@ class _Recording:
         self._session = session
         self._clock = clock
         self._seqs: dict[str, int] = {}
-        # How many items an event brought; an edit is kept, for its items are counted by what it puts.
-        self._brought: dict[int, int | ViewEdited] = {}
+        # How many items an event brought; of an edit the edit, and once somebody asked the items that it put.
+        self._brought: dict[int, int | ViewEdited | tuple[str, ...]] = {}
         self._key = ""
         # The newest event that was imported, and the tip of what was recorded here since, if anything was.
         self._last = self._own = -1
@@ -171,8 +172,8 @@ class _Recording:
         seq = self._seqs.get(key, -1)
         brought = self._brought.get(seq, 0)
         if isinstance(brought, ViewEdited):
-            return put_by(seq, brought)
-        return tuple(f"{seq}.{number}" for number in range(brought))
+            brought = self._brought[seq] = put_by(seq, brought)
+        return tuple(f"{seq}.{number}" for number in range(brought)) if isinstance(brought, int) else brought
 
     def take(self, told: Told) -> None:
         if told.key and told.key in self._seqs:
@@ -207,7 +208,7 @@ class _Recording:
 
     def _go_back(self, log: Log, told: Told) -> None:
         if self._branch is not None:
-            log.append(Rewound(self._branch, foreign=_UNNAMED), at=told.at)
+            self._weighing.took(log.append(Rewound(self._branch, foreign=_UNNAMED), at=told.at))
             self._branch = None
 
     def _record(self, log: Log, body: Body, told: Told) -> None:
@@ -219,6 +220,7 @@ class _Recording:
             case _:
                 pass
         event = log.append(_marked(body, told), at=told.at, foreign=True)
+        self._weighing.took(event)
         self._last = event.seq
         self._remember(event, told.key)
         self._count(event.body)

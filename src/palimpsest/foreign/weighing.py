@@ -2,15 +2,31 @@
 
 from msgspec import structs
 
-from palimpsest.core.events import CallStarted, Event, ModelReplied
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    EditUndone,
+    Event,
+    ModelReplied,
+    Recalled,
+    Rewound,
+    ToolReturned,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Item
 from palimpsest.core.log import Log
+from palimpsest.core.project import pieces_of
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 
+_CHANGES = frozenset({ViewEdited, EditUndone, Rewound})
+_BRINGS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
+
 
 class Weighing:
-    """Weighs the view at each call, unscaled.
+    """Weighs the view at each call, unscaled: item by item as they come, and whole after an edit.
 
     A transcript seldom has the tools and the system prompt that went along. The first call with reported usage shows how much is
     missing; it gets no estimate itself, and all later ones count that much on top. So the same log always gets the same estimates.
@@ -18,6 +34,8 @@ class Weighing:
 
     def __init__(self) -> None:
         self._scale = Scale(palimpsest_size)
+        # What the view weighs; nothing when it must be looked at to know.
+        self._size: int | None = None
         self._unseen: int | None = None
         self._first = self._call = -1
         self._model = ""
@@ -26,7 +44,7 @@ class Weighing:
         """The call with its estimate, unless it has one or is no part of the conversation."""
         if call.estimate or call.purpose != "turn":
             return call
-        raw = self._scale.raw(log.view)
+        raw = self._size = self._scale.raw(log.view) if self._size is None else self._size
         if self._unseen is not None:
             return structs.replace(call, estimate=raw + self._unseen)
         self._first, self._model = raw, call.model
@@ -38,6 +56,16 @@ class Weighing:
         if self._unseen is None and self._first >= 0 and prompt:
             factor = FAMILY_FACTORS[family_of(reply.model or self._model)]
             self._unseen = max(0, round(prompt / factor) - self._first)
+
+    def took(self, event: Event) -> None:
+        """An event was recorded: what it brought weighs on top, unless it changed what was there before."""
+        body = event.body
+        kind = type(body)
+        if kind in _CHANGES or (isinstance(body, ContextStated) and body.head is not None):
+            self._size = None
+        elif self._size is not None and kind in _BRINGS:
+            for number, piece in enumerate(pieces_of(body)):
+                self._size += self._scale.item(Item(f"{event.seq}.{number}", piece.kind, piece.content))
 
     def recall(self, event: Event, log: Log) -> None:
         """Take in an event of an earlier import, as if it were imported now."""
