@@ -16,6 +16,8 @@ _LONGEST_KEY: Final = 20_000
 _STARTS: Final = tuple(
     (each, tuple(start.encode() for start in each.starts) if all(start.isascii() for start in each.starts) else ()) for each in CLASSES
 )
+# One look for the starts of all classes whose secrets are long words: most texts have none of them.
+_ANY_RUN: Final = re.compile(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
 _LONG: Final = b"a" * LONG
 _BEFORE: Final = 8
@@ -34,6 +36,7 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     # One byte for each character, so that every place stays where it was; bytes are searched fast, and fold ASCII letters only.
     plain = text.encode("ascii", "replace")
     folded, words = plain.lower(), _long_words(plain)
+    words = words if _ANY_RUN.search(words) else b""
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
         if not starts:
@@ -51,13 +54,14 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
 def _long_words(plain: bytes) -> bytes:
     """All long words with a little of what stands before them: most secrets can only be there, and that is little of a text."""
     marked = plain.translate(_WORD)
-    words: list[bytes] = []
+    # The same ids and paths occur again and again.
+    words: set[bytes] = set()
     start = marked.find(_LONG)
     while start >= 0:
         end = marked.find(b" ", start + len(_LONG))
         if end < 0:
             end = len(marked)
-        words.append(plain[max(0, start - _BEFORE) : end])
+        words.add(plain[max(0, start - _BEFORE) : end])
         start = marked.find(_LONG, end)
     return b" ".join(words)
 

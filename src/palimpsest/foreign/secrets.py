@@ -28,7 +28,7 @@ def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for chunk in chunks:
         # What a line break or a tab parts must stand apart here too.
-        text = chunk.decode("utf-8", "replace").replace("\\n", "\n").replace("\\t", "\t")
+        text = chunk.replace(b"\\n", b"\n").replace(b"\\t", b"\t").decode("utf-8", "replace")
         for secret in find_secrets(text):
             value = hash(text[secret.start : secret.end])
             if value not in known:
