@@ -10,7 +10,25 @@ from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong
 from palimpsest.core.events import Event, ModelReplied, TurnEnded
 from palimpsest.core.items import Item, Text
-from palimpsest.core.policy import Answer, Ask, Look, Plan, Policy, Save, Span, Steps, Want, ask, begin, look, proceed, run_plan, save, span
+from palimpsest.core.policy import (
+    Answer,
+    Ask,
+    Look,
+    Plan,
+    Policy,
+    Proposal,
+    Save,
+    Span,
+    Steps,
+    Want,
+    ask,
+    look,
+    run_plan,
+    run_steps,
+    save,
+    span,
+    steps_of,
+)
 from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import claude_size
@@ -116,11 +134,11 @@ def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, wor
         run_plan(plan, lambda _: answer)
 
 
-def test_a_plan_can_be_driven_step_by_step_for_an_event_loop() -> None:
-    steps = _retrying()
-    assert begin(steps) == Ask((ITEM, ITEM), "sum up", "summary")
-    assert proceed(steps, PromptTooLong("too long")) == Ask((ITEM,), "sum up", "summary")
-    assert proceed(steps, _said("short")) == _summary(_said("short"))
+def test_a_plan_becomes_steps_with_a_proposal_at_the_end_whichever_way_it_was_made() -> None:
+    proposal = Proposal((MASK,), "too long")
+    assert run_steps(steps_of((MASK,)), lambda _: None) == Proposal((MASK,))
+    assert run_steps(steps_of(proposal), lambda _: None) == proposal
+    assert run_steps(steps_of(_retrying()), lambda _: _said("short")) == Proposal(_summary(_said("short")))
 
 
 def test_a_plan_is_closed_when_its_driver_is_stopped() -> None:

@@ -3,11 +3,11 @@
 from hashlib import sha256
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from palimpsest.core.codec import decode_line, link_of_line
 from palimpsest.core.errors import BadLog
-from palimpsest.core.events import CallStarted, EditUndone
+from palimpsest.core.events import NULL, CallStarted, EditUndone
 from palimpsest.core.health import Health
 from palimpsest.core.items import Cover
 from palimpsest.core.ledger import Ledger
@@ -27,7 +27,8 @@ class Stretch(Struct, frozen=True, array_like=True, gc=False):
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """Projections as of an event; item contents are not copied, only where their events stand.
 
-    `stretches` go by the session whose file they lie in, for a fork reads through others.
+    `stretches` go by the session whose file they lie in, for a fork reads through others. `memo` is what a layer above wants to find
+    again as of this event.
     """
 
     seq: int
@@ -52,6 +53,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     inbox: tuple[int, ...] = ()
     jumps: tuple[tuple[int, int], ...] = ()
     undone: tuple[tuple[int, EditUndone], ...] = ()
+    memo: Raw = NULL
     v: int = 1
 
 

@@ -91,3 +91,15 @@ class PromptTooLong(ProviderError):
     def __init__(self, message: str, *, where: str = "", gap: int | None = None, status: int | None = None) -> None:
         super().__init__(message, where=where, status=status)
         self.gap = gap
+
+
+class NoModel(PalimpsestError):
+    """A plan asked a model and there is none: no key, or work offline."""
+
+    kind = "no_model"
+
+
+class TooFull(PalimpsestError):
+    """What cannot be left out does not fit the window; the message names each part with its tokens."""
+
+    kind = "too_full"

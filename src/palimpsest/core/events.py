@@ -133,12 +133,13 @@ class ContextStated(Happening, frozen=True, tag="context_stated"):
 
 
 class Loss(Value, frozen=True):
-    """What an edit hides, by kind of entity."""
+    """What an edit hides, by kind of entity; `ids` are the items that showed before and do not any more."""
 
     paths: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     numbers: int = 0
     user_messages: int = 0
+    ids: tuple[str, ...] = ()
 
 
 class ViewEdited(Happening, frozen=True, tag="view_edited"):
@@ -262,13 +263,14 @@ class Permitted(Happening, frozen=True, tag="permitted"):
 
 
 class Refused(Happening, frozen=True, tag="refused"):
-    """An action or an edit was not allowed, and why; a refused edit is kept with it."""
+    """An action or an edit was not allowed, and why; a refused edit is kept with it, `of` being who proposed it."""
 
     what: str
     by: str
     why: str
     call_id: str = ""
     edits: tuple[Edit, ...] = ()
+    of: str = ""
 
 
 class ChildOpened(Happening, frozen=True, tag="child_opened"):

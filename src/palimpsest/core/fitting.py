@@ -10,8 +10,8 @@ from palimpsest.core.project import Find, Projection
 from palimpsest.core.view import View
 
 
-def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[], AbstractSet[str]]) -> None:
-    """Raise `BadEdit` if an edit names what is not there, or leaves a call or a result without its other half.
+def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[], AbstractSet[str]]) -> Projection:
+    """The view that edits would leave, in the making; `BadEdit` if one names what is not there, or parts a call from its result.
 
     `alone` are the items that never had another half; it is asked only when it matters.
     """
@@ -28,6 +28,7 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
     torn = sorted(lonely(trial.items) - before)
     if torn and (torn := sorted(set(torn) - alone())):
         raise BadEdit(f"item {torn[0]} would be parted from its other half; edit call and result together")
+    return trial
 
 
 def _check_names(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSet[str]) -> None:

@@ -1,5 +1,7 @@
 """What follows from the events of a log, kept up to date as they come: view, health, ledger and inbox."""
 
+from msgspec import Raw
+
 from palimpsest.core.checkpoint import Checkpoint, load_checkpoint
 from palimpsest.core.codec import GENESIS, decode_chunk, link_of_line
 from palimpsest.core.errors import BadLog
@@ -27,6 +29,7 @@ class Following:
         self._ledger = LedgerTally.of(Ledger())
         self._inbox: dict[int, None] = {}
         self._waiting: list[Event] = []
+        self.memo: tuple[int, Raw] | None = None
 
     @property
     def view(self) -> View:
@@ -125,6 +128,7 @@ class Following:
         self.seq = checkpoint.seq
         self.link = checkpoint.link
         self.last_line = checkpoint.last_line
+        self.memo = (checkpoint.seq, checkpoint.memo)
 
     def _project_again(self) -> None:
         state = project_state(self._reader, self._reader.path(self.seq))

@@ -3,7 +3,7 @@
 from typing import ClassVar, Self
 
 from palimpsest.core.edits import Fold
-from palimpsest.core.events import Event, Failed, ModelReplied, ToolReturned, ToolStarted, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ToolReturned, ToolStarted, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 
 CIRCUIT = 3
@@ -43,7 +43,9 @@ class Health(Value, frozen=True):
 class HealthTally:
     """A health that is being counted, event by event."""
 
-    WATCHES: ClassVar[frozenset[type]] = frozenset({UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, TurnEnded})
+    WATCHES: ClassVar[frozenset[type]] = frozenset(
+        {UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, Refused, TurnEnded}
+    )
 
     __slots__ = ("_called", "_calls", "_failures", "_folds", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
 
@@ -91,6 +93,9 @@ class HealthTally:
             self._edit(body)
         elif isinstance(body, Failed):
             self._fail(body)
+        elif isinstance(body, Refused):
+            if body.of:
+                self._failures[body.of] = self._failures.get(body.of, 0) + 1
         elif isinstance(body, TurnEnded):
             self._folds = 0
         else:

@@ -1,12 +1,13 @@
 """The one mutable object: it stamps events, has them written, and lets the views of them follow."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from palimpsest.core.checkpoint import encode_checkpoint
 from palimpsest.core.codec import END, GENESIS, digest_of, encode_body, encode_checked, encode_line, envelope, link_of
+from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, PalimpsestError, ReadOnly
 from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.fitting import check_fit
@@ -42,6 +43,7 @@ class Log:
         self._writing = False
         self._since_checkpoint = 0
         self._unsynced_base = unsynced_base
+        self.memo: Callable[[], Raw] | None = None
 
     @classmethod
     def create(cls, shelf: Shelf, opened: SessionOpened, clock: Clock) -> Self:
@@ -106,6 +108,11 @@ class Log:
         return self._following.inbox
 
     @property
+    def remembered(self) -> tuple[int, Raw] | None:
+        """The event of the checkpoint that this log was resumed from, and what `memo` gave there."""
+        return self._following.memo
+
+    @property
     def opened(self) -> SessionOpened:
         """How this session began."""
         body = self.reader.opened.body
@@ -144,6 +151,11 @@ class Log:
         elif isinstance(body, Rewound):
             parent = self._known(body.to)
         return self._record((body,), parent, at, checkpoint=not foreign)[0]
+
+    def trial(self, edits: tuple[Edit, ...]) -> View:
+        """The view that edits would leave; an edit that does not fit is refused as `append` would."""
+        trial = check_fit(self.view, edits, self.find, self._alone)
+        return structs.replace(self.view, items=tuple(trial.items), facts=dict(trial.facts), reported=None)
 
     def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
         """Record several facts and make them durable with one sync; those that need no look at the view go in one write."""
@@ -229,6 +241,8 @@ class Log:
         """Leave a checkpoint beside the log, so that the next resume starts here."""
         position = Position(self.tip, self._lines.size, self._following.last_line, self._following.link, self.inbox)
         checkpoint = checkpoint_of(self.reader, self.view, self.health, self.ledger, position)
+        if self.memo is not None:
+            checkpoint = structs.replace(checkpoint, memo=self.memo())
         self._lines.save_checkpoint(encode_checkpoint(checkpoint))
         self._since_checkpoint = 0
 

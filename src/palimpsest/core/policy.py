@@ -1,11 +1,11 @@
 """Who may propose edits, what a plan may want from outside, and how it gets its answers."""
 
 from collections.abc import Callable, Generator
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import Event, ModelReplied
+from palimpsest.core.events import Event, Failed, ModelReplied
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import Moment, Situation
 
@@ -13,7 +13,8 @@ from palimpsest.core.situation import Moment, Situation
 class Ask(Value, frozen=True, tag="ask"):
     """A question to a model about some items: with our head and tools or without, for a purpose, and within limits.
 
-    `grants` names the tools it may use, in at most `turns` turns; `schema` is the JSON schema of the reply.
+    `system` is a head of its own in place of ours. `grants` names the tools it may use, in at most `turns` turns; `schema` is the JSON
+    schema of the reply.
     """
 
     items: tuple[Item, ...]
@@ -26,6 +27,7 @@ class Ask(Value, frozen=True, tag="ask"):
     schema: str = ""
     grants: tuple[str, ...] = ()
     turns: int = 1
+    system: str = ""
 
 
 class Look(Value, frozen=True, tag="look"):
@@ -36,9 +38,13 @@ class Look(Value, frozen=True, tag="look"):
 
 
 class Save(Value, frozen=True, tag="save"):
-    """Bytes to be kept before anything points to them; the answer is their address."""
+    """Bytes to be kept before anything points to them; the answer is their address.
+
+    With a `name` they become a file of this session that other programs can read, never rewritten, and the answer is its path.
+    """
 
     data: bytes
+    name: str = ""
 
 
 class Span(Value, frozen=True, tag="span"):
@@ -51,8 +57,21 @@ class Span(Value, frozen=True, tag="span"):
 Want: TypeAlias = Ask | Look | Save | Span
 Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
-Steps: TypeAlias = Generator[Want, Answer, Edits]
-Plan: TypeAlias = Edits | Steps
+
+
+class Proposal(Value, frozen=True):
+    """Edits with the reason for them; `failed` is what went wrong on the way without stopping it, `notices` are lines for the user."""
+
+    edits: Edits = ()
+    why: str = ""
+    failed: tuple[Failed, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+Outcome: TypeAlias = Edits | Proposal
+Steps: TypeAlias = Generator[Want, Answer, Outcome]
+Plan: TypeAlias = Outcome | Steps
+Result = TypeVar("Result")
 
 
 class Policy(Protocol):
@@ -114,37 +133,35 @@ def _wrong(want: Want, answer: Answer) -> BadInput:
     return BadInput(f"a {type(want).__name__} was answered with a {type(answer).__name__}; check the driver of the plan")
 
 
-def begin(plan: Plan) -> Want | Edits:
-    """The first want of a plan, or its edits when it needs nothing."""
-    return plan if isinstance(plan, tuple) else _moved(lambda: next(plan))
+def proposal_of(outcome: Outcome) -> Proposal:
+    """What was proposed, whichever way it was returned."""
+    return outcome if isinstance(outcome, Proposal) else Proposal(outcome)
 
 
-def proceed(steps: Steps, answer: Answer | PalimpsestError) -> Want | Edits:
-    """The next want after an answer, or the edits; a failure is thrown to where the plan waits."""
-    if isinstance(answer, PalimpsestError):
-        return _moved(lambda: steps.throw(answer))
-    return _moved(lambda: steps.send(answer))
+def steps_of(plan: Plan) -> Generator[Want, Answer, Proposal]:
+    """A plan as steps, for `yield from`, whether or not it wants anything."""
+    if isinstance(plan, tuple | Proposal):
+        return proposal_of(plan)
+    return proposal_of((yield from plan))
 
 
-def _moved(move: Callable[[], Want]) -> Want | Edits:
+def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
+    """Drive a plan to its end; what `answer` raises or returns as a failure reaches the plan's own `except`."""
+    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
+
+
+def run_steps(steps: Generator[Want, Answer, Result], answer: Callable[[Want], Answer | PalimpsestError]) -> Result:
+    """Drive any steps to what they return, one answer after the other."""
     try:
-        return move()
+        want = next(steps)
+        while True:
+            given = _given(want, answer)
+            want = steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
     except StopIteration as stop:
-        edits: Edits = stop.value
-        return edits
-
-
-def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Edits:
-    """Drive a plan to its edits; what `answer` raises or returns as a failure reaches the plan's own `except`."""
-    if isinstance(plan, tuple):
-        return plan
-    try:
-        step = begin(plan)
-        while not isinstance(step, tuple):
-            step = proceed(plan, _given(step, answer))
-        return step
+        result: Result = stop.value
+        return result
     finally:
-        plan.close()
+        steps.close()
 
 
 def _given(want: Want, answer: Callable[[Want], Answer | PalimpsestError]) -> Answer | PalimpsestError:

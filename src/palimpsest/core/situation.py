@@ -144,6 +144,15 @@ class Quote(Value, frozen=True):
     kind: Literal["forbidden", "demanded", "decided"] = "demanded"
 
 
+class Said(Value, frozen=True):
+    """A message of the user: its first item, when it came, its opening words, and its tokens."""
+
+    id: str
+    at: int
+    opening: str
+    tokens: int = 0
+
+
 class Evidence(Value, frozen=True):
     """What the log proves about the work so far, newest last."""
 
@@ -155,11 +164,16 @@ class Evidence(Value, frozen=True):
     quotes: tuple[Quote, ...] = ()
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    said: tuple[Said, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One moment of a session. `used` counts what the next request would carry, `rent` what a fold has earned by waiting."""
+    """One moment of a session. `used` counts what the next request would carry, `rent` what a fold has earned by waiting.
+
+    `asked` is what the user wants a fold to look at, `incoming` the tokens of what was typed and is not said yet, `previous` the model
+    before a switch; a `child` is the session of a sub-agent. Unless it `may_fold` this turn had its folds.
+    """
 
     view: View
     budget: Budget
@@ -176,3 +190,8 @@ class Situation:
     evidence: Evidence = field(default_factory=Evidence)
     asked: str = ""
     tools_tokens: int = 0
+    incoming: int = 0
+    previous: Card | None = None
+    session: str = ""
+    child: bool = False
+    may_fold: bool = True

@@ -91,11 +91,15 @@ class _Writing:
         self._parents = parents
         # The last line at or before each event, by which branches find where they begin.
         self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
+        # The calls that wait for a result after each event, and the lines they stand on: another branch does not wait for them.
+        self._waiting: dict[int, dict[str, str]] = {}
+        self._open: dict[str, str] = {}
         if self._ends:
-            self._ends[max(self._ends)] = text(like, "uuid")
+            last = max(self._ends)
+            self._ends[last] = text(like, "uuid")
+            self._waiting[last] = open_calls(list(kept.lines()))
         chain = {text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line}
         self._compacting = Compacting(log, dict(kept.sources), chain)
-        self._open = open_calls(list(kept.lines()))
         # Results by their calls: one that came too late for the provider is told earlier, and then not again.
         self._results = results
         self._answered: set[int] = set()
@@ -110,15 +114,22 @@ class _Writing:
     def take(self, event: Event) -> Iterator[bytes]:
         """The lines of one event."""
         self._seq, self._number, self._at = event.seq, 0, event.at
-        self._parent = self._before(event.parent)
+        before = self._before(event.parent)
+        self._parent = self._ends.get(before, "")
+        self._open = dict(self._waiting.get(before, {}))
         for line in self._lines(event):
             data = _encoded(line)
             self._since_names += len(data)
             yield data
         self._ends[event.seq] = self._parent
+        if self._open:
+            self._waiting[event.seq] = self._open
 
     def end(self) -> Iterator[bytes]:
-        """What must lie at the end of a file: words that were typed and not yet said, the title and the tags."""
+        """What must lie at the end of a file: answers to the last calls, words that were typed and not yet said, the title and the tags."""
+        if self._wrote:
+            # The program forgets a call that nothing answers.
+            yield from (_encoded(line) for line in self._interrupted())
         for typed in self._typed.values():
             said = "\n".join(text_of(part) for part in typed.parts)
             yield _encoded(
@@ -127,10 +138,17 @@ class _Writing:
         if self._wrote and self._names and self._since_names > TAIL // 2:
             yield from self._named()
 
-    def _before(self, seq: int) -> str:
+    def _before(self, seq: int) -> int:
+        """The newest event at or before this one after which a line is known."""
         while seq >= 0 and seq not in self._ends:
             seq = self._parents.get(seq, -1)
-        return self._ends.get(seq, "")
+        return seq
+
+    def _follows(self, seq: int) -> bool:
+        """Whether an event comes after the present one on the same branch."""
+        while seq > self._seq:
+            seq = self._parents.get(seq, -1)
+        return seq == self._seq
 
     def _lines(self, event: Event) -> Iterator[Json]:
         body = event.body
@@ -170,7 +188,7 @@ class _Writing:
     def _interrupted(self) -> Iterator[Json]:
         """Calls are answered before anybody speaks on, or the provider would refuse the conversation: by what came later, if it came."""
         for call_id, uuid in list(self._open.items()):
-            event = next((event for event in self._results.get(call_id, ()) if event.seq > self._seq), None)
+            event = next((event for event in self._results.get(call_id, ()) if event.seq > self._seq and self._follows(event.seq)), None)
             if event is not None and isinstance(event.body, ToolReturned):
                 self._results[call_id].remove(event)
                 self._answered.add(event.seq)

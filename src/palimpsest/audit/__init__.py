@@ -1,0 +1,1 @@
+"""What an edit keeps, hides and costs."""

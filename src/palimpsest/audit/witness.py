@@ -1,0 +1,110 @@
+"""Everything beside the view that policies look at, kept up to date as events come."""
+
+from typing import Self
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.audit.cached import CacheTally
+from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.rent import rent_of_call
+from palimpsest.audit.uses import UsesTally
+from palimpsest.core.edits import Fold
+from palimpsest.core.events import CallStarted, Event, ViewEdited
+from palimpsest.core.items import Value
+from palimpsest.core.log import Log
+from palimpsest.core.project import Projection
+from palimpsest.core.scale import Scale
+from palimpsest.core.situation import Cache, Card, Evidence, Use
+from palimpsest.core.view import EMPTY, View
+
+VERSION = 1
+
+
+class _Memo(Value, frozen=True):
+    """What a checkpoint keeps of a witness, so that resuming need not look at the whole log again."""
+
+    evidence: Evidence
+    uses: dict[str, Use]
+    cache: Cache
+    rent: float
+    v: int = VERSION
+
+
+_memos = msgspec.json.Decoder(_Memo)
+_encode = msgspec.json.Encoder().encode
+
+
+class Witness:
+    """Sees every event of one session, along its path; `scale` and `card` may change when the model does."""
+
+    def __init__(self, scale: Scale, card: Card) -> None:
+        self.scale = scale
+        self.card = card
+        self.rent = 0.0
+        self._evidence = EvidenceTally()
+        self._uses = UsesTally()
+        self._cache = CacheTally()
+
+    @classmethod
+    def of(cls, log: Log, scale: Scale, card: Card) -> Self:
+        """A witness of all that a log tells; with a memo only what came after it is looked at."""
+        witness = cls(scale, card)
+        start, view = witness._recall(log)
+        path = log.path
+        projection = Projection(view, log.reader.skip(path), log.reader.item)
+        for run in path.runs:
+            for event in log.reader.run(max(run.first, start + 1), run.last) if run.last > start else ():
+                projection.take(event)
+                witness.take(event, projection.view)
+        return witness
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the log proves."""
+        return self._evidence.value()
+
+    @property
+    def uses(self) -> dict[str, Use]:
+        """The life of every result that shows."""
+        return self._uses.value()
+
+    @property
+    def cache(self) -> Cache:
+        """What we believe to be cached."""
+        return self._cache.value()
+
+    def take(self, event: Event, view: View) -> None:
+        """Look at one event and the view after it."""
+        self._evidence.take(event)
+        self._uses.take(event, view)
+        self._cache.take(event, view, self.scale, self.card)
+        body = event.body
+        if isinstance(body, CallStarted) and body.purpose == "turn":
+            self.rent += rent_of_call(view, self.evidence, self.scale, self.card)
+        elif isinstance(body, ViewEdited) and any(isinstance(edit, Fold) for edit in body.edits):
+            self.rent = 0.0
+
+    def memo(self) -> Raw:
+        """What a checkpoint should keep."""
+        return Raw(_encode(_Memo(self.evidence, self.uses, self.cache, self.rent)))
+
+    def _recall(self, log: Log) -> tuple[int, View]:
+        """Go on from the memo of the checkpoint, if there is one of this version and the path did not change its shape since."""
+        remembered = log.remembered
+        if remembered is None or bytes(remembered[1]) == b"null":
+            return -1, EMPTY
+        seq, raw = remembered
+        later = any(at > seq for at, _ in log.reader.jumps) or any(at > seq for at, _ in log.reader.undone)
+        try:
+            memo = _memos.decode(raw)
+        except msgspec.DecodeError:
+            return -1, EMPTY
+        if memo.v != VERSION or later or seq not in log.path:
+            return -1, EMPTY
+        view = log.state_at(seq).view
+        self.rent = memo.rent
+        self._evidence = EvidenceTally.of(memo.evidence)
+        self._uses = UsesTally.of(memo.uses, view)
+        self._cache = CacheTally.of(memo.cache)
+        return seq, view

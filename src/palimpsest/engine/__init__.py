@@ -1,0 +1,1 @@
+"""The only loop: sessions, the moments at which policies look, and calls."""

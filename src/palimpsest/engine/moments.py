@@ -1,0 +1,116 @@
+"""Which policies look when, and what becomes of their proposals."""
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from palimpsest.audit.gate import judge
+from palimpsest.audit.loss import loss_of
+from palimpsest.audit.price import price_of
+from palimpsest.core.edits import Fold
+from palimpsest.core.errors import BadEdit, NoModel, PalimpsestError, TooFull
+from palimpsest.core.events import Event, Failed, Refused, ViewEdited
+from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
+from palimpsest.core.situation import Card, Moment, Situation
+from palimpsest.engine.session import Session
+
+
+class Looked(NamedTuple):
+    """What came of a moment: the events recorded, lines for the user, and the first failure of a policy."""
+
+    events: tuple[Event, ...] = ()
+    notices: tuple[str, ...] = ()
+    failure: PalimpsestError | None = None
+
+    @property
+    def edited(self) -> tuple[Event, ...]:
+        """The edits that were installed."""
+        return tuple(event for event in self.events if isinstance(event.body, ViewEdited))
+
+    @property
+    def folded(self) -> bool:
+        """Whether one of them was a fold."""
+        return any(_folds(event.body.edits) for event in self.events if isinstance(event.body, ViewEdited))
+
+    def then(self, other: "Looked") -> "Looked":
+        """Both, one after the other."""
+        return Looked(self.events + other.events, self.notices + other.notices, self.failure or other.failure)
+
+
+def look(
+    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None
+) -> Generator[Want, Answer, Looked]:
+    """Let each policy of the profile look, in order, at the view that the one before left."""
+    looked = Looked()
+    for policy in session.profile.policies:
+        if moment not in policy.moments or _rests(session, policy, moment):
+            continue
+        situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous)
+        one = yield from _propose(session, policy, situation)
+        rung = session.profile.rung
+        if isinstance(one.failure, NoModel) and rung is not None:
+            one = yield from _propose(session, rung, situation)
+        if one.folded and moment != "folded":
+            one = one.then((yield from look(session, "folded", asked=asked)))
+        looked = looked.then(one)
+    return looked
+
+
+def _rests(session: Session, policy: Policy, moment: Moment) -> bool:
+    """Whether a policy failed so often that only the user may have it tried again."""
+    limit = session.profile.circuit
+    return moment != "asked" and limit > 0 and session.log.health.is_open(policy.name, limit)
+
+
+def _propose(session: Session, policy: Policy, situation: Situation) -> Generator[Want, Answer, Looked]:
+    """Ask one policy for its plan, carry it out and install what the gate lets through."""
+    try:
+        proposal = yield from steps_of(policy.plan(situation))
+    except NoModel as error:
+        return Looked(failure=error)
+    except TooFull:
+        raise
+    except PalimpsestError as error:
+        failed = session.record(Failed("plan", error.kind, error.message, by=policy.name))
+        return Looked((failed,), failure=error)
+    events = tuple([session.record(failed) for failed in proposal.failed])
+    if proposal.edits:
+        events += (install(session, policy, proposal, situation),)
+    return Looked(events, proposal.notices)
+
+
+def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:
+    """Record edits with their reason, price and loss, or why they were refused."""
+    if _folds(proposal.edits) and not situation.may_fold:
+        return _refuse(session, policy, proposal.edits, f"this turn had its {session.profile.folds} folds")
+    before = session.log.view
+    try:
+        after = session.log.trial(proposal.edits)
+        verdict = judge(proposal.edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
+        if verdict.edits != proposal.edits and not verdict.refused:
+            after = session.log.trial(verdict.edits)
+    except BadEdit as error:
+        return _refuse(session, policy, proposal.edits, error.message)
+    if verdict.refused:
+        return _refuse(session, policy, proposal.edits, verdict.refused)
+    price = price_of(before, after, situation)
+    return session.record(
+        ViewEdited(
+            verdict.edits,
+            by=policy.name,
+            why=proposal.why,
+            moment=situation.moment,
+            tokens_before=situation.used,
+            tokens_after=session.scale.total(after) + situation.tools_tokens,
+            price_usd=price.usd,
+            saved_usd_per_call=price.saved_usd_per_call,
+            loss=loss_of(before, after),
+        )
+    )
+
+
+def _refuse(session: Session, policy: Policy, edits: Edits, why: str) -> Event:
+    return session.record(Refused("edit", by="gate", why=why, edits=edits, of=policy.name))
+
+
+def _folds(edits: Edits) -> bool:
+    return any(isinstance(edit, Fold) for edit in edits)

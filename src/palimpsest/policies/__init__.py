@@ -1,0 +1,1 @@
+"""Who edits the view, one file each."""

@@ -1,0 +1,1 @@
+"""Named ways of working: policies with their numbers."""

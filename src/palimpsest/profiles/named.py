@@ -1,0 +1,20 @@
+"""All profiles by name, made from the environment they are used in."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from palimpsest.core.errors import BadInput
+from palimpsest.profiles.profile import Profile
+
+Maker: TypeAlias = Callable[[Mapping[str, str]], Profile]
+
+DEFAULT = "palimpsest"
+PROFILES: Mapping[str, Maker] = {}
+
+
+def profile(name: str = DEFAULT, environment: Mapping[str, str] | None = None) -> Profile:
+    """A profile by its name; `environment` holds the settings that the profile honours."""
+    maker = PROFILES.get(name)
+    if maker is None:
+        raise BadInput(f"there is no profile {name!r}; known are {', '.join(PROFILES)}", where="profile")
+    return maker(environment or {})

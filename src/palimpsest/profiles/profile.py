@@ -1,0 +1,45 @@
+"""What makes a profile: its policies in order, and the numbers that the engine needs beside them."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from palimpsest.audit.gate import Strictness
+from palimpsest.core.budget import Budget, used
+from palimpsest.core.events import ToolReturned
+from palimpsest.core.health import CIRCUIT
+from palimpsest.core.policy import Answer, Policy, Want
+from palimpsest.core.scale import Scale
+from palimpsest.core.view import View
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.request import DEFAULTS, Params
+
+Arrival: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]
+Count: TypeAlias = Callable[[View, Scale, int], int]
+
+
+def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
+    return returned
+    yield
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A way of working. Policies are asked in this order; `rung` folds without a model when one was asked for and there is none.
+
+    `circuit` failures in a row stop a policy from being tried by itself (0: never), `folds` is how many a turn may have (0: any number).
+    `overflow` says what happens when the provider finds a request too long. `arrival` bounds a tool's result before it is recorded.
+    """
+
+    name: str
+    policies: tuple[Policy, ...]
+    budget: Callable[[ModelCard], Budget]
+    rung: Policy | None = None
+    size: str = "palimpsest"
+    count: Count = used
+    strictness: Strictness = "alive"
+    overflow: Literal["stop", "fold"] = "fold"
+    circuit: int = CIRCUIT
+    folds: int = 2
+    arrival: Arrival = _unchanged
+    params: Params = DEFAULTS
