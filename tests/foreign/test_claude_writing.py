@@ -81,6 +81,23 @@ def paired(lines: Iterable[Line]) -> bool:
     return True
 
 
+def ids(lines: Iterable[Line], name: str) -> list[str]:
+    """The ids that blocks have under a name: `id` those of calls, `tool_use_id` those of results."""
+    contents = [line.get("message", {}).get("content") for line in lines]
+    return sorted(block[name] for content in contents if isinstance(content, list) for block in content if name in block)
+
+
+def branch_to(lines: list[Line]) -> list[Line]:
+    """The lines that the program goes on from: the chain up to the last one."""
+    by_uuid = {line["uuid"]: line for line in lines if "uuid" in line}
+    branch: list[Line] = []
+    at = next((line["uuid"] for line in reversed(lines) if "uuid" in line), None)
+    while at is not None:
+        branch.append(by_uuid[at])
+        at = by_uuid[at]["parentUuid"]
+    return branch[::-1]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
 def test_every_line_of_an_imported_session_comes_back_as_it_was(path: Path) -> None:
     home = Home()
@@ -177,6 +194,46 @@ def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_inte
     assert [late["sourceToolAssistantUUID"], interrupted["sourceToolAssistantUUID"]] == [first["uuid"], second["uuid"]]
     assert spoken["message"]["content"] == "stop"
     assert (stray["message"]["content"], stray["isMeta"]) == ("of no call", True)
+
+
+def test_a_call_that_ends_a_session_is_answered_for_the_program_would_forget_it() -> None:
+    asked, called, answer = lines_of(log_with(UserSaid((Text("look"),)), ModelReplied((ToolCall("c1", "bash", "{}"),))))
+    assert [asked["parentUuid"], called["parentUuid"], answer["parentUuid"]] == [None, asked["uuid"], called["uuid"]]
+    assert answer["message"]["content"] == [
+        {"tool_use_id": "c1", "type": "tool_result", "content": "The call was interrupted; there is no result.", "is_error": True}
+    ]
+
+
+def test_a_call_is_answered_on_its_own_branch_alone() -> None:
+    log = log_with(UserSaid((Text("one"),)), ModelReplied((ToolCall("c1", "bash", "{}"),)))
+    rewind(log, 1)
+    log.append(UserSaid((Text("two"),)))
+    rewind(log, 2)
+    log.append(UserSaid((Text("three"),)))
+    rewind(log, 2)
+    log.append(ToolReturned(ToolResult("c1", (Text("late"),))))
+    one, called, two, given_up, three, late = lines_of(log)
+    assert [line["parentUuid"] for line in (called, two, given_up, three, late)] == [
+        one["uuid"],
+        one["uuid"],
+        called["uuid"],
+        given_up["uuid"],
+        called["uuid"],
+    ]
+    assert [line["message"]["content"][0]["content"] for line in (given_up, late)] == [
+        "The call was interrupted; there is no result.",
+        "late",
+    ]
+
+
+def test_a_session_that_went_back_goes_on_from_there() -> None:
+    log = log_with(UserSaid((Text("one"),)), ModelReplied((Text("yes", "assistant"),)), UserSaid((Text("two"),)))
+    rewind(log, 2)
+    lines = lines_of(log)
+    assert [line["type"] for line in lines] == ["user", "assistant", "user", "system"]
+    assert branch_to(lines) == [lines[0], lines[1], lines[3]]
+    log.append(UserSaid((Text("three"),)))
+    assert [line["type"] for line in lines_of(log)] == ["user", "assistant", "user", "user"]
 
 
 def test_pictures_come_back_from_their_blobs() -> None:
@@ -291,8 +348,10 @@ def test_a_generated_session_written_and_read_again_keeps_messages_calls_results
     assert said(theirs) == said(ours)
     assert called(theirs) == called(ours)
     answered = [body.result for body in ours if isinstance(body, ToolReturned)]
+    interrupted = (Text("The call was interrupted; there is no result."),)
     assert [body.result for body in theirs if isinstance(body, ToolReturned)] == [
-        ToolResult(each.call_id, each.parts, each.error) for each in answered
+        *(ToolResult(each.call_id, each.parts, each.error) for each in answered),
+        *(ToolResult(call, interrupted, error=True) for call in called(ours)[-1:] if call not in returned(ours)),
     ]
     spent = [body.usage.total for body in ours if isinstance(body, ModelReplied)]
     assert [body.usage.total for body in theirs if isinstance(body, ModelReplied)] == spent
@@ -308,6 +367,9 @@ def test_any_history_is_written_as_one_chain_in_which_results_answer_calls(told:
     lines = lines_of(log)
     assert chain_faults(lines) == []
     # Lines are told by branches too: only along one branch does a call have one answer.
+    branch = branch_to(lines) if log.view.items else []
+    assert paired(branch)
+    assert ids(branch, "id") == ids(branch, "tool_use_id")
     assert len({line["uuid"] for line in lines if "uuid" in line}) == len([line for line in lines if "uuid" in line])
 
 

@@ -1,6 +1,7 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 from corpus import GOLDEN
 
 from palimpsest.core.events import SessionOpened
@@ -16,12 +17,17 @@ _PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
 _SESSION = "69901b92-81d1-436f-9093-e5364257259e"
 
 
-def _imported(path: Path) -> tuple[Log, list[bytes]]:
-    (source,) = ClaudeFormat().sources(path)
-    assert isinstance(source, Source)
+def _all_imported(path: Path) -> list[tuple[Log, list[bytes]]]:
     shelf, blobs = MemoryShelf(), MemoryBlobs()
-    log = Log.open(shelf, import_session(ClaudeFormat(), source, shelf, blobs, FixedClock(1)).session, FixedClock(1))
-    return log, list(write_claude(log, blobs))
+    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, Source)]
+    sessions = [import_session(ClaudeFormat(), source, shelf, blobs, FixedClock(1)).session for source in sources]
+    logs = [Log.open(shelf, session, FixedClock(1)) for session in sessions]
+    return [(log, list(write_claude(log, blobs))) for log in logs]
+
+
+def _imported(path: Path) -> tuple[Log, list[bytes]]:
+    (one,) = _all_imported(path)
+    return one
 
 
 def test_a_session_goes_back_to_where_it_came_from(tmp_path: Path) -> None:
@@ -46,6 +52,22 @@ def test_a_sub_agent_goes_back_beside_the_session_it_worked_for(tmp_path: Path) 
 
     assert place.path == str(tmp_path / "projects" / "-repo-project" / _SESSION / "subagents" / file.name)
     assert place.command.endswith(_SESSION)
+
+
+def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_session(tmp_path: Path) -> None:
+    session = "0a1b2c3d-0000-4000-8000-000000000001"
+    common = {"sessionId": session, "cwd": "/repo", "version": "1.0.108", "timestamp": "2026-01-01T00:00:00.000Z"}
+    lines = [
+        {**common, "type": "user", "uuid": "u1", "parentUuid": None, "isSidechain": False, "message": {"role": "user", "content": "go"}},
+        {**common, "type": "user", "uuid": "u2", "parentUuid": None, "isSidechain": True, "message": {"role": "user", "content": "look"}},
+    ]
+    file = tmp_path / f"my.backup__{session}.jsonl"
+    file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    found = [claude_place(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo") for log, lines in _all_imported(file)]
+
+    project = tmp_path / "projects" / "-repo"
+    assert [place.path for place in found] == [str(project / f"{session}.jsonl"), str(project / session / "subagents" / "agent-u2.jsonl")]
+    assert {place.command for place in found} == {f"cd /repo && claude --resume {session}"}
 
 
 def test_a_folder_with_spaces_and_quotes_is_written_for_a_shell(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from palimpsest.wire.cards import card
 
 Result = TypeVar("Result")
 START = 1_700_000_000_000
+NOTHING = Usage()
 
 
 def work(profile: Profile, model: str = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
@@ -30,7 +31,7 @@ def say(session: Session, text: str) -> Event:
     return session.record(UserSaid((Text(text),)))
 
 
-def reply(session: Session, *parts: Text | ToolCall, usage: Usage = Usage()) -> Event:
+def reply(session: Session, *parts: Text | ToolCall, usage: Usage = NOTHING) -> Event:
     """A call is made and the model replies."""
     started = session.record(CallStarted(session.card.name, session.card.wire, estimate=session.scale.raw(session.log.view)))
     return session.record(ModelReplied(parts, call=started.seq, usage=usage, stop="end_turn"))

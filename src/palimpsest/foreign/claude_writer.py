@@ -11,6 +11,7 @@ from palimpsest.core.events import (
     Event,
     ModelReplied,
     Recalled,
+    Rewound,
     SessionOpened,
     Titled,
     ToolReturned,
@@ -29,6 +30,7 @@ from palimpsest.wire.lenient import Json, text
 
 VERSION = "2.1.325"
 _INTERRUPTED = "The call was interrupted; there is no result."
+_GONE_BACK = "The conversation goes on from here."
 # The program looks for titles and tags only here, at the end of a file.
 TAIL = 16 * 1024
 
@@ -107,6 +109,8 @@ class _Writing:
         self._names = kept.names
         self._since_names = TAIL
         self._wrote = False
+        # Whether the conversation went back and nothing was said since.
+        self._moved = False
         self._seq = 0
         self._number = 0
         self._at = 0
@@ -127,9 +131,12 @@ class _Writing:
 
     def end(self) -> Iterator[bytes]:
         """What must lie at the end of a file: answers to the last calls, words that were typed and not yet said, the title and the tags."""
-        if self._wrote:
+        if self._wrote or self._moved:
             # The program forgets a call that nothing answers.
             yield from (_encoded(line) for line in self._interrupted())
+        if self._moved and self._parent:
+            # It goes on from the newest line, so going back to an earlier one leaves a line there.
+            yield _encoded(self._chained("system", {"subtype": "informational", "content": _GONE_BACK, "isMeta": False, "level": "info"}))
         for typed in self._typed.values():
             said = "\n".join(text_of(part) for part in typed.parts)
             yield _encoded(
@@ -173,6 +180,8 @@ class _Writing:
                 self._names = list(self._naming(body))
                 yield from self._names
                 self._since_names = 0
+            case Rewound():
+                self._moved = True
             case _:
                 pass
 
@@ -269,7 +278,7 @@ class _Writing:
 
     def _chained(self, kind: str, fields: Json) -> Json:
         """A line with the fields that all have; it follows the line before, and the next one follows it."""
-        self._wrote = True
+        self._wrote, self._moved = True, False
         self._number += 1
         uuid = self._uuid(str(self._number))
         line: Json = {
