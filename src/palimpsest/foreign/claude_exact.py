@@ -1,7 +1,7 @@
 """Lines of Claude Code that were imported, put together again exactly as they were."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -113,6 +113,14 @@ def contents_of(body: Body) -> list[tuple[str, Content]]:
             if isinstance(piece, Put)
         ]
     return [(str(number), piece.content) for number, piece in enumerate(pieces_of(body))]
+
+
+def call_ids(lines: Iterable[Json]) -> Iterator[str]:
+    """The ids of all calls that stand on lines."""
+    for line in lines:
+        if line.get("type") == "assistant":
+            blocks = tables_at(table_at(line, "message"), "content")
+            yield from (text(block, "id") for block in blocks if block.get("type") == "tool_use")
 
 
 def open_calls(lines: list[Json]) -> dict[str, str]:

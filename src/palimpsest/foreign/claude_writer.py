@@ -22,8 +22,9 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.claude_calls import distinct_calls
 from palimpsest.foreign.claude_compacting import Compacting, EditLine
-from palimpsest.foreign.claude_exact import Kept, contents_of, open_calls
+from palimpsest.foreign.claude_exact import Kept, call_ids, contents_of, open_calls
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.importing import key_of
 from palimpsest.wire.lenient import Json, text
@@ -57,8 +58,10 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-            if isinstance(event.body, ToolReturned):
-                results.setdefault(plain_id(event.body.result.call_id), []).append(event)
+    ours = list(distinct_calls(ours, call_ids(kept.lines())))
+    for event in ours:
+        if isinstance(event.body, ToolReturned):
+            results.setdefault(plain_id(event.body.result.call_id), []).append(event)
     writing = _Writing(log, blobs, kept, parents, results)
     for line in kept.lines():
         if not whole and "sessionId" in line:
