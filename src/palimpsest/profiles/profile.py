@@ -19,8 +19,8 @@ Count: TypeAlias = Callable[[View, Scale, int], int]
 
 
 def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
+    yield from ()
     return returned
-    yield
 
 
 @dataclass(frozen=True, slots=True)
