@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.audit.witness import Witness
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Body, Event, ModelSwitched, Pinned, Rewound, SessionOpened
+from palimpsest.core.events import Body, Event, ModelReplied, ModelSwitched, Pinned, Rewound, SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs, Clock, Shelf
@@ -93,12 +93,13 @@ class Session:
             self._witness_again()
         else:
             self.witness.take(event, self.log.view)
+        if isinstance(body, ModelReplied):
+            self.scale.factor = self._factor()
         return event
 
     def situation(self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None) -> Situation:
         """All that a policy may look at, now."""
         log, witness = self.log, self.witness
-        self._calibrate()
         return Situation(
             view=log.view,
             budget=self.budget,
@@ -165,12 +166,11 @@ class Session:
         return card(name, self.around.cards)
 
     def _scale(self) -> Scale:
-        return Scale(SIZE_RULES[self.profile.size], drops_cached=self.card.cache_edits)
+        return Scale(SIZE_RULES[self.profile.size], self._factor(), drops_cached=self.card.cache_edits)
 
-    def _calibrate(self) -> None:
+    def _factor(self) -> float:
         """Only our own estimate learns from what providers report; the others count as their originals do."""
-        if self.profile.size == "palimpsest":
-            self.scale.factor = self.log.ledger.calibration.factor(self.card.name)
+        return self.log.ledger.calibration.factor(self.card.name) if self.profile.size == "palimpsest" else 1.0
 
     def _witness_again(self) -> None:
         self.witness = Witness.of(self.log, self.scale, self.card)

@@ -1,0 +1,108 @@
+"""A session records, resumes, forks, undoes, pins and switches, and what follows from its events follows."""
+
+import pytest
+from workplace import offline, reply, say, use, work
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.edits import Mask
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import ModelSwitched, Pinned, Rewound, SessionOpened, ToolReturned, ViewEdited
+from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.policy import Save, Span, save, span
+from palimpsest.engine.session import Session
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.cards import card
+
+PLAIN = Profile("plain", (), lambda card: Budget(card.window, card.reply, block_at=card.window))
+SMALL = Profile("small", (), lambda _: Budget(400, block_at=400))
+
+
+def worked(profile: Profile = PLAIN) -> Session:
+    session = work(profile)
+    say(session, "look at a.py")
+    use(session, "c1", "Read", '{"file_path":"a.py"}', "line\n" * 400)
+    reply(session, Text("It says line.", "assistant"))
+    return session
+
+
+def again(session: Session, profile: Profile = PLAIN) -> Session:
+    session.close()
+    return Session.resume("s", profile, session.card, session.around)
+
+
+def test_a_session_knows_its_profile_and_model_from_its_first_event() -> None:
+    session = work(PLAIN, "gpt-5.5", "mine")
+    assert session.log.opened == SessionOpened("mine", cwd="/repo", profile="plain", model="gpt-5.5")
+
+
+def test_a_resumed_session_has_the_same_view_and_the_same_witness() -> None:
+    session = worked()
+    view, memo = session.log.view, bytes(session.witness.memo())
+    resumed = again(session)
+    assert resumed.log.view == view
+    assert bytes(resumed.witness.memo()) == memo
+    assert resumed.log.remembered is not None
+
+
+def test_a_call_that_a_crash_left_open_is_answered_when_the_session_is_resumed() -> None:
+    session = work(PLAIN)
+    say(session, "run it")
+    reply(session, ToolCall("c1", "Bash", '{"command":"make"}'))
+    resumed = again(session)
+    last = resumed.log.event(resumed.log.tip).body
+    assert isinstance(last, ToolReturned)
+    assert last.result.call_id == "c1"
+    assert last.result.error
+
+
+def test_going_back_lets_the_witness_forget_what_came_after() -> None:
+    session = worked()
+    session.record(Rewound(1))
+    fresh = work(PLAIN)
+    say(fresh, "look at a.py")
+    assert bytes(session.witness.memo()) == bytes(fresh.witness.memo())
+
+
+def test_an_edit_is_undone_and_the_items_show_again() -> None:
+    session = worked()
+    edited = session.record(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
+    session.undo(edited.seq)
+    assert [item.mask for item in session.log.view.items] == [None] * 4
+
+
+def test_an_undo_after_which_the_view_would_not_fit_is_refused_with_the_numbers() -> None:
+    session = worked(SMALL)
+    edited = session.record(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
+    with pytest.raises(BadInput, match=r"without edit \d+ the view has [\d,]+ tokens and 400 fit"):
+        session.undo(edited.seq)
+
+
+def test_items_and_files_are_pinned_and_unpinned() -> None:
+    session = worked()
+    assert session.pin(ids=("4.0",), paths=("a.py",)).body == Pinned(("4.0",), ("a.py",))
+    assert session.log.view.pins == {"4.0", "a.py"}
+    session.pin(paths=("a.py",), on=False)
+    assert session.log.view.pins == {"4.0"}
+    with pytest.raises(BadInput, match=r"there is no item 9\.9"):
+        session.pin(ids=("9.9",))
+
+
+def test_a_fork_goes_on_from_an_event_and_the_first_session_does_not_notice() -> None:
+    session = worked()
+    fork = session.fork("t", 1)
+    say(fork, "something else")
+    assert [text_of(item.content) for item in fork.log.view.items] == ["look at a.py", "something else"]
+    assert len(session.log.view.items) == 4
+
+
+def test_switching_the_model_changes_the_budget_and_is_recorded() -> None:
+    session = worked()
+    assert session.switch(card("gpt-5.5")).body == ModelSwitched("gpt-5.5", "claude-sonnet-4-5")
+    assert (session.card.name, session.budget.window) == ("gpt-5.5", 272_000)
+
+
+def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
+    session = worked()
+    address = offline(session, save(Save(b"whole")))
+    assert session.around.blobs.get(address) == b"whole"
+    assert [event.seq for event in offline(session, span(Span(1, 2)))] == [1, 2]
