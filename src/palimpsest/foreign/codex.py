@@ -10,6 +10,7 @@ from msgspec import Raw
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Titled
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.codex_copies import Copies
 from palimpsest.foreign.codex_files import begun, is_rollout_name, lines_of, name_of, rollout_of
 from palimpsest.foreign.codex_meta import NAME
 from palimpsest.foreign.codex_rollout import Rollout
@@ -98,6 +99,7 @@ class _Reading:
         self._reached = mark.offset if mark is not None else 0
         self._cuts = _cuts_of(mark)
         self._bad: list[BadLine] = []
+        self._copies: Copies | None = None
 
     def told(self) -> Iterator[Told | BadLine | Mark]:
         rollout, stop, first = self._rollout, 0, True
@@ -132,8 +134,11 @@ class _Reading:
         if table is None:
             self._bad.append(BadLine(f"{self._path}:{number_ + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
             return
+        if self._copies is not None:
+            self._rollout.copied = self._copies.takes(table)
         self._rollout.take(number_, line, table)
         if first:
+            self._copies = Copies(table_at(table, "payload"), self._path)
             self._read_base(table)
 
     def _read_base(self, table: Json) -> None:

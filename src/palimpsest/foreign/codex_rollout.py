@@ -39,6 +39,8 @@ class Rollout:
         self._blobs = blobs
         self._history = History()
         self._children = Children()
+        # Whether the line that is being read was copied from another rollout.
+        self.copied = False
         self._opened = self._paged = self._has_turns = self._in_turn = self._replied = False
         self._mode = ""
         self._newest: Reply | None = None
@@ -240,8 +242,8 @@ class Rollout:
         self.telling.start(Aside(self.telling.key(), self.telling.at, self.telling.model, self._paid(used)))
 
     def _paid(self, used: Usage) -> Usage:
-        """What this session paid: a rollout that it goes on from has paid for its own calls."""
-        return Usage() if self.telling.base else used
+        """What this session paid: a rollout that it goes on from has paid for its own calls, and so has one that it copied."""
+        return Usage() if self.telling.base or self.copied else used
 
     def _take_event(self, payload: Json) -> None:
         taker = self._events.get(text(payload, "type"))
