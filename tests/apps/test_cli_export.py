@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from corpus import GOLDEN
 from msgspec import Raw
 from pal_runs import SMALL, Pal, edited, long, small
 
@@ -308,3 +309,22 @@ def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path
 
     assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
     assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told
+
+
+def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_the_other_is_there(pal: Pal, tmp_path: Path) -> None:
+    folder = GOLDEN / "codex" / "0.166.0-app-server" / "sessions"
+    source, _, fork = sorted(folder.rglob("*.jsonl"))
+    assert pal("import", str(folder)).exit_code == 0
+    words = ("export", "codex-01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8", "--to", "codex", "--install", "--force", "--json")
+    alone = Path(msgspec.json.decode(pal(*words, **_homes(tmp_path)).stdout)["path"]).read_bytes()
+
+    assert (b"history_base" in alone, alone.count(b'"user_message"')) == (False, 11)
+    beside = tmp_path / "codex" / "sessions" / "2026" / "11" / "15" / source.name
+    beside.write_bytes(source.read_bytes())
+    pal(*words, **_homes(tmp_path))
+    (path,) = (tmp_path / "codex").rglob("*4c8.jsonl")
+    # What was cut from the fixture makes its source too short; at its true length the fork needs no more than its own lines.
+    assert path.read_bytes() == alone
+    beside.write_bytes(source.read_bytes().ljust(330_418, b"\n"))
+    pal(*words, **_homes(tmp_path))
+    assert path.read_bytes() == fork.read_bytes()

@@ -30,9 +30,9 @@ def thread_id(log: Log) -> str:
     return thread_of(log.session, log.reader.opened.at)
 
 
-def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex") -> Iterator[bytes]:
-    """The lines of a rollout, each with its newline."""
-    if log.opened.origin == NAME and log.opened.base is None:
+def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bool = False) -> Iterator[bytes]:
+    """The lines of a rollout, each with its newline; `alone` leaves no other rollout to be read before it."""
+    if log.opened.origin == NAME and log.opened.base is None and not alone:
         yield from _returned(log, blobs, variant)
         return
     fresh = Fresh(log, blobs, variant, thread_id(log), ordinal=0 if variant == "codex-0.166" else None)

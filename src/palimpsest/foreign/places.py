@@ -18,6 +18,8 @@ _NO_LETTER = re.compile(r"[^A-Za-z0-9]")
 # An id comes from a file that anybody may have written, and must not lead out of the folder.
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 _PROPER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Rollouts that go on from each other in a circle come to an end too.
+_SOURCES = 100
 
 
 class Place(Value, frozen=True):
@@ -25,6 +27,19 @@ class Place(Value, frozen=True):
 
     path: str
     command: str
+
+
+class _Source(Struct):
+    thread_id: str = ""
+    end_byte_offset: int = 0
+
+
+class _Meta(Struct):
+    history_base: _Source | None = None
+
+
+class _Opening(Struct):
+    payload: _Meta = msgspec.field(default_factory=_Meta)
 
 
 class _Named(Struct):
@@ -53,6 +68,31 @@ def codex_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mappi
     thread = _UNSAFE.sub("-", thread_id(log))
     path = _standing(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or sessions / rollout_name(log).replace(thread_id(log), thread)
     return Place(str(path), f"cd {quote(folder)} && codex resume {quote(thread)}")
+
+
+def stands_alone(line: bytes, place: Place) -> bool:
+    """Whether Codex can read a rollout that begins with this line there: one that goes on from another needs that one, whole, beside it."""
+    sessions = Path(place.path).parents[3]
+    for _ in range(_SOURCES):
+        source = _source_in(line)
+        if source is None:
+            return True
+        path = _standing(sessions, f"*/*/*/rollout-*-{escape(_UNSAFE.sub('-', source.thread_id))}.jsonl")
+        try:
+            if path is None or path.stat().st_size < source.end_byte_offset:
+                return False
+            with path.open("rb") as file:
+                line = file.readline()
+        except OSError:
+            return False
+    return False
+
+
+def _source_in(line: bytes) -> _Source | None:
+    try:
+        return msgspec.json.decode(line, type=_Opening).payload.history_base
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _standing(folder: Path, pattern: str) -> Path | None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from palimpsest.apps.cli.home import expanded, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.log import Log
-from palimpsest.foreign.places import Place, claude_place, codex_place
+from palimpsest.foreign.places import Place, claude_place, codex_place, stands_alone
 from palimpsest.stores.disk import refusal
 from palimpsest.stores.whole import gathered, write_whole
 
@@ -73,6 +74,8 @@ def export(
         chunks = bytes_of(told, found, cards_of(home), wanted)
         first = list(islice(chunks, _OPENING))
         place = _place(form, told, first, cwd)
+        if install and form == "codex" and place is not None and first and not stands_alone(first[0], place):
+            first, chunks = [], bytes_of(told, found, cards_of(home), replace(wanted, alone=True))
         chunks = chain(first, chunks)
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:

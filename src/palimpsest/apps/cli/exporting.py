@@ -35,6 +35,7 @@ class Wanted:
     pretty: bool = False
     full: bool = False
     model: str = ""
+    alone: bool = False
 
 
 def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
@@ -80,7 +81,7 @@ def _page(log: Log, found: Found, path: Path, cards: tuple[ModelCard, ...], want
 
 
 def _agent(log: Log, wanted: Wanted, blobs: Blobs) -> Iterator[bytes]:
-    lines = write_claude(log, blobs) if wanted.form == "claude" else write_codex(log, blobs)
+    lines = write_claude(log, blobs) if wanted.form == "claude" else write_codex(log, blobs, alone=wanted.alone)
     return (clean_line(line, redact) for line in lines) if wanted.redact else lines
 
 
