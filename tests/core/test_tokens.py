@@ -55,7 +55,7 @@ MIXED = """
 
 
 def _records() -> str:
-    chance = random.Random(7)  # noqa: S311 - sample data, the same in every run
+    chance = random.Random(7)
     rows = [
         {
             "id": number,
@@ -70,7 +70,7 @@ def _records() -> str:
 
 
 def _log() -> str:
-    chance = random.Random(11)  # noqa: S311 - the same
+    chance = random.Random(11)
     levels = ("INFO", "WARNING", "ERROR")
     words = ("connection reset by peer", "retrying request", "cache miss for key session", "worker finished job")
     return "\n".join(
@@ -125,7 +125,7 @@ def _mean_error(texts: dict[str, str]) -> float:
 
 
 def _glyphs() -> dict[str, str]:
-    chance = random.Random(5)  # noqa: S311 - the same in every run
+    chance = random.Random(5)
     return {
         "base64": base64.b64encode(chance.randbytes(6_000)).decode(),
         "base64 within": "\n".join(f"key {number}: {base64.b64encode(chance.randbytes(90)).decode()}" for number in range(20)),

@@ -45,7 +45,7 @@ def test_whatever_a_file_holds_its_session_is_read_the_same_twice_and_encodes(na
     form = format_named(name)
     target = tmp_path / path.name
     for seed in range(12):
-        target.write_text(rewritten(path, random.Random(seed)), encoding="utf-8")  # noqa: S311 - the same damage in every run
+        target.write_text(rewritten(path, random.Random(seed)), encoding="utf-8")
         home = Home()
         if not sources(form, target):
             continue

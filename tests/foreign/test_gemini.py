@@ -111,7 +111,11 @@ def test_a_recording_as_lines_tells_rewinds_and_rewritten_histories() -> None:
         (Fold("2.0", "22.0", instead),),
         (Mask(("26.0",), "(output is in a file)"),),
     ]
-    assert shown(home, session)[:3] == [instead[0].content.text, "Understood.", 'read_file {"file_path":"/repo/a.txt"}']  # type: ignore[union-attr]  # both are texts
+    assert shown(home, session)[:3] == [
+        "<state_snapshot>One file, a.txt.</state_snapshot>",
+        "Understood.",
+        'read_file {"file_path":"/repo/a.txt"}',
+    ]
     assert faults(home, session) == []
 
 

@@ -18,7 +18,7 @@ from palimpsest.stores.jsonl import JsonlShelf
 
 def write_until_killed(folder: Path, acknowledge: int, seed: int) -> None:
     """Append events of many sizes, some one by one and some in groups, and report each number that a sync has confirmed."""
-    chance = random.Random(seed)  # noqa: S311 sizes, not secrets
+    chance = random.Random(seed)
     shelf, clock = JsonlShelf(folder), FixedClock(1, 1)
     try:
         log = Log.open(shelf, "s", clock, write=True)
@@ -33,7 +33,7 @@ def write_until_killed(folder: Path, acknowledge: int, seed: int) -> None:
 
 def one_round(folder: Path, seed: int) -> int:
     """Start a writer, kill it after some acknowledged events, and return the last of them."""
-    chance = random.Random(seed)  # noqa: S311 moments, not secrets
+    chance = random.Random(seed)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

