@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from palimpsest.core.events import Place, SessionOpened, Titled
+from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_graph import Held
 from palimpsest.foreign.claude_reading import Reading
 from palimpsest.foreign.files import changed, decoded, files_below, head_of, object_on, reason, whole_lines
-from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.importing import opener_in
 from palimpsest.foreign.parts import milliseconds
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
@@ -140,11 +140,10 @@ def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
     at = next((each.at for each in held if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
     known = (("version", "version"), ("branch", "gitBranch"))
     meta = {name: found for name, key in known if (found := _first(lines, key))}
-    opener = None
     if source.parent:
-        opener = Place(session_id("claude", source.parent), 0)
         meta |= _agent_meta(path, side)
     model = next((found for line in lines if (found := text(table_at(line, "message"), "model")) and found != "<synthetic>"), "")
+    opener = opener_in("claude", source.parent)
     opened = SessionOpened(source.session, cwd=_first(lines, "cwd"), origin="claude-code", model=model, opener=opener, meta=meta)
     yield Told(opened, at, source.session)
     title = "" if source.parent else _index_title(path)

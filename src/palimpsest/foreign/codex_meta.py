@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from palimpsest.core.events import ContextStated, Place, SessionOpened, Statement
+from palimpsest.core.events import ContextStated, SessionOpened, Statement
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_items import ITEM_TYPES
 from palimpsest.foreign.codex_lines import kept_lines
-from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.importing import opener_in
 from palimpsest.foreign.transcript import Told
 from palimpsest.wire.lenient import Json, dump, is_json, table_at, text
 
@@ -69,7 +69,6 @@ def opened_by(meta: Json) -> SessionOpened:
     """How the session began."""
     git, source = table_at(meta, "git"), meta.get("source")
     spawned = table_at(table_at(source, "subagent"), "thread_spawn") if is_json(source) else {}
-    parent = parent_of(meta)
     kept = {
         "id": text(meta, "id"),
         "version": text(meta, "cli_version"),
@@ -83,9 +82,8 @@ def opened_by(meta: Json) -> SessionOpened:
         "role": text(meta, "agent_role") or text(meta, "agent_type") or text(spawned, "agent_role"),
     }
     model = text(table_at(table_at(meta, "base_instructions"), "provenance"), "model")
-    opener = Place(session_id(NAME, parent), 0) if parent else None
     told = {name: value for name, value in kept.items() if value}
-    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=opener, meta=told)
+    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=opener_in(NAME, parent_of(meta)), meta=told)
 
 
 def parent_of(meta: Json) -> str:

@@ -18,7 +18,6 @@ from palimpsest.core.events import (
     ModeChanged,
     ModelReplied,
     ModelSwitched,
-    Place,
     SessionOpened,
     Statement,
     Titled,
@@ -32,7 +31,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.files import Line, digest_of, object_on, still_there, whole_lines
-from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.importing import opener_in, session_id
 from palimpsest.foreign.parts import blob_part, call_of, milliseconds
 from palimpsest.foreign.transcript import BadLine, Desk, Mark, Source, Told
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
@@ -140,14 +139,13 @@ class EventReader:
         data = table_at(event, "data")
         where = table_at(data, "context")
         facts = {"version": text(data, "copilotVersion"), "branch": text(where, "branch"), "commit": text(where, "headCommit")}
-        parent = session_id("copilot", self._source.parent) if self._source.parent else ""
         yield Told(
             SessionOpened(
                 self._source.session,
                 text(where, "cwd"),
                 "copilot",
                 model=text(data, "selectedModel") or text(data, "model"),
-                opener=Place(parent, 0) if parent else None,
+                opener=opener_in("copilot", self._source.parent),
                 meta={name: value for name, value in facts.items() if value},
             ),
             milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]),

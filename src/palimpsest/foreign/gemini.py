@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from palimpsest.core.events import Place, SessionOpened
+from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.documents import Growing, begins, document_in, unread
 from palimpsest.foreign.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
 from palimpsest.foreign.gemini_contents import Contents, contents_in
 from palimpsest.foreign.gemini_records import Records
-from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.importing import opener_in
 from palimpsest.foreign.parts import milliseconds
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
 from palimpsest.wire.lenient import Json, is_json, text
@@ -109,12 +109,11 @@ def _folder(path: Path, header: Json) -> str:
 
 
 def _opened(source: Source, path: Path, header: Json) -> Told:
-    parent = session_id("gemini", source.parent) if source.parent else ""
     opened = SessionOpened(
         source.session,
         _folder(path, header),
         "gemini",
-        opener=Place(parent, 0) if parent else None,
+        opener=opener_in("gemini", source.parent),
         meta={"project": text(header, "projectHash")} if text(header, "projectHash") else {},
     )
     # What changes while a session goes on must not change how it began.

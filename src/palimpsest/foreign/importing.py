@@ -16,6 +16,7 @@ from palimpsest.core.events import (
     ContextStated,
     Event,
     ModelReplied,
+    Place,
     Recalled,
     Rewound,
     SessionOpened,
@@ -79,6 +80,15 @@ def session_id(format_name: str, session: str) -> str:
         return f"{format_name}-{plain}"
     # Two names that differ only in what an id cannot hold stay apart.
     return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def opener_in(format_name: str, parent: str) -> Place | None:
+    """Who opened a session: the imported parent, if the other program names one, and no event of it.
+
+    The first line of a child is written once, and is the same in whatever order files are read and however far the parent's has
+    grown by then. Which call it was stands in the parent: its `ChildOpened` names the child.
+    """
+    return Place(session_id(format_name, parent), 0) if parent else None
 
 
 def import_session(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from palimpsest.core.events import Body, ForeignNoted, Place, SessionOpened, TaskChanged, Titled
+from palimpsest.core.events import Body, ForeignNoted, SessionOpened, TaskChanged, Titled
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.importing import session_id
+from palimpsest.foreign.importing import opener_in
 from palimpsest.foreign.opencode_facts import FORMAT, Course
 from palimpsest.foreign.opencode_folds import cleared, went_back
 from palimpsest.foreign.opencode_parts import model_of, raw
@@ -78,8 +78,7 @@ def _opened(session: Session) -> Told:
     model = text(table_at(info, "model"), "id") or next((name for each in session.messages if (name := model_of(each))), "")
     names = {"version": "version", "agent": "agent", "projectID": "project", "slug": "slug"}
     meta = {word: text(info, name) for name, word in names.items() if text(info, name)}
-    opener = Place(session_id(FORMAT, session.parent), 0) if session.parent else None
-    body = SessionOpened(session.id, text(info, "directory"), FORMAT, model=model, opener=opener, meta=meta)
+    body = SessionOpened(session.id, text(info, "directory"), FORMAT, model=model, opener=opener_in(FORMAT, session.parent), meta=meta)
     return Told(body, number(table_at(info, "time"), "created"), session.id, line=raw(info))
 
 
