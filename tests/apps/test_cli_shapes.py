@@ -23,6 +23,8 @@ def documented(command: str) -> list[str]:
         ("search", "timeout"),
         ("fork", SMALL),
         ("rewind", SMALL, "3"),
+        ("audit", SMALL),
+        ("pin", SMALL, "2.0"),
         ("undo", SMALL, "--yes"),
         ("delete", SMALL, "--yes"),
         ("verify", SMALL),

@@ -63,7 +63,7 @@ def next_request(
 ) -> Request:
     """The request that would show this view, with the tools and parameters of the call before it."""
     call = view.call
-    tools = _tools_of(call.tools, fetch) if call is not None else ()
+    tools = tools_of(call.tools, fetch) if call is not None else ()
     name = model or view.model
     if not name:
         raise BadInput("the session names no model, so name one with --model", where="model")
@@ -91,7 +91,7 @@ def _rebuild(
     view = log.state_at(event.parent).view
     same = not model and (wire is None or wire == sent)
     params = _params_of(call.params)
-    request = encode(view, spoken, _tools_of(call.tools, fetch), params if same else for_another(params, spoken), fetch)
+    request = encode(view, spoken, tools_of(call.tools, fetch), params if same else for_another(params, spoken), fetch)
     recorded = call.digest if same else ""
     missing = (*(() if view.head else ("instructions",)), *(() if call.tools else ("tools",)))
     return Past(request, event.seq, recorded, bool(recorded) and recorded == request.digest, missing)
@@ -104,7 +104,8 @@ def _params_of(raw: Raw) -> Params:
         raise BadLog(f"the parameters of a request cannot be read ({error})", where="params") from error
 
 
-def _tools_of(address: str, fetch: Fetch) -> tuple[Tool, ...]:
+def tools_of(address: str, fetch: Fetch) -> tuple[Tool, ...]:
+    """The tools of a call, from the blob that holds them."""
     if not address:
         return ()
     try:

@@ -1,0 +1,176 @@
+"""Every edit of a session with what it hides and what it costs: as values, as JSON, as a table, and one as a comparison."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.text import Text
+
+from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
+from palimpsest.audit.loss import loss_of
+from palimpsest.core.events import Loss, ViewEdited
+from palimpsest.core.items import Item, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.project import Projection
+from palimpsest.core.scale import Scale, shown
+from palimpsest.core.view import View
+from palimpsest.wire.cards import ModelCard
+
+_LISTED = 12
+_PER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One edit with the views before and after it."""
+
+    event: int
+    at: int
+    body: ViewEdited
+    before: View
+    after: View
+    tokens_before: int
+    tokens_after: int
+    price_usd: float | None
+    saved_usd_per_call: float
+    loss: Loss
+    undone: bool
+
+
+def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]:
+    """The edits of this branch, oldest first; what an edit did not record of itself is worked out from the views around it."""
+    path = log.path
+    skip = log.reader.skip(path)
+    projection = Projection(find=log.reader.item)
+    for event in log.events():
+        body = event.body
+        if not isinstance(body, ViewEdited):
+            projection.take(event)
+            continue
+        undone = skip.get(event.seq) == frozenset()
+        before = projection.view
+        projection.take(event)
+        after = projection.view
+        if undone:
+            projection = Projection(before, find=log.reader.item)
+        sizes = (body.tokens_before or scale.total(before), body.tokens_after or scale.total(after))
+        yield Audited(
+            event.seq,
+            event.at,
+            body,
+            before,
+            after,
+            *sizes,
+            body.price_usd,
+            body.saved_usd_per_call if body.saved_usd_per_call is not None else _saved(sizes[0] - sizes[1], model),
+            body.loss if body.loss is not None else loss_of(before, after),
+            undone,
+        )
+
+
+def _saved(tokens: int, model: ModelCard) -> float:
+    """What the tokens would have cost on every later call, read from the cache where there is one."""
+    prices = model.prices
+    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _PER
+
+
+def shape_of(edit: Audited) -> dict[str, object]:
+    """An edit as `--json` prints it."""
+    loss = edit.loss
+    return {
+        "edit": edit.event,
+        "event": edit.event,
+        "at": datetime.fromtimestamp(edit.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "policy": edit.body.by,
+        "why": edit.body.why,
+        "moment": edit.body.moment,
+        "tokens_before": edit.tokens_before,
+        "tokens_after": edit.tokens_after,
+        "price_usd": edit.price_usd,
+        "saved_usd_per_call": edit.saved_usd_per_call,
+        "hidden": {
+            "paths": loss.paths,
+            "commands": loss.commands,
+            "numbers": loss.numbers,
+            "user_messages": loss.user_messages,
+            "items": loss.ids,
+        },
+        "undone": edit.undone,
+    }
+
+
+def print_edits(screen: Console, edits: list[Audited]) -> None:
+    """A row for each edit."""
+    rows = table("edit", "when", "policy", "tokens", "price", "saves/call", "hides", "why", right=("edit", "price", "saves/call"))
+    for edit in edits:
+        sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
+        price = "?" if edit.price_usd is None else _signed(edit.price_usd)
+        why = f"(undone) {edit.body.why}" if edit.undone else edit.body.why
+        cells = (lately(edit.at), one_line(edit.body.by, 16), sizes, price, _signed(edit.saved_usd_per_call), _hides(edit.loss))
+        rows.add_row(str(edit.event), *cells, one_line(why, 60), style="dim" if edit.undone else "")
+    screen.print(rows)
+
+
+def _signed(cost: float) -> str:
+    return f"-{dollars(-cost)}" if cost < 0 else dollars(cost)
+
+
+def _hides(loss: Loss) -> str:
+    counts = {"item": len(loss.ids), "path": len(loss.paths), "command": len(loss.commands), "message": loss.user_messages}
+    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count) or "nothing"
+
+
+def print_edit(screen: Console, edit: Audited, scale: Scale) -> None:
+    """One edit in full: what it hides by kind, and the view before and after as a comparison."""
+    for name, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)):
+        if values:
+            screen.print(Text(f"{name} no longer shown ({len(values)}):", style="bold"))
+            for value in values[:_LISTED]:
+                screen.print(Text(f"  {one_line(value, screen.width - 2)}"))
+            if len(values) > _LISTED:
+                screen.print(Text(f"  … and {len(values) - _LISTED} more", style="dim"))
+    screen.print(Text("the view, - before and + after:", style="bold"))
+    for mark, text, style in _compared(edit.before, edit.after, scale):
+        screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
+
+
+def _compared(before: View, after: View, scale: Scale) -> Iterator[tuple[str, str, str]]:
+    """Lines of both views in order; runs that did not change are one line."""
+    old = {item.id: item for item in before.items}
+    new = {item.id: item for item in after.items}
+    unchanged = 0
+    position = 0
+    order = [*before.items]
+    for item in after.items:
+        while position < len(order) and order[position].id not in new:
+            if unchanged:
+                yield _same(unchanged)
+                unchanged = 0
+            yield "-", _line(order[position], scale), "red"
+            position += 1
+        if item.id in old and old[item.id].mask == item.mask:
+            unchanged += 1
+        else:
+            if unchanged:
+                yield _same(unchanged)
+                unchanged = 0
+            if item.id in old:
+                yield "-", _line(old[item.id], scale), "red"
+            yield "+", _line(item, scale), "green"
+        position += position < len(order) and order[position].id == item.id
+    if unchanged:
+        yield _same(unchanged)
+    for item in order[position:]:
+        if item.id not in new:
+            yield "-", _line(item, scale), "red"
+
+
+def _same(count: int) -> tuple[str, str, str]:
+    return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
+
+
+def _line(item: Item, scale: Scale) -> str:
+    content = shown(item)
+    words = "" if content is None else text_of(content)
+    return f"{item.id}  {item.kind}  {scale.item(item):,} tokens  {' '.join(words[:400].split())}"
