@@ -13,16 +13,17 @@ from palimpsest.foreign.cleaning import Clean, as_is
 from palimpsest.foreign.html_style import STYLE
 from palimpsest.foreign.showing import (
     arguments_of,
+    aside_line,
+    by_line,
     bytes_of,
+    call_line,
     cut,
     edit_line,
     facts_of,
-    fate_of,
     fenced,
-    gist_of,
+    heading_of,
     headline,
-    moment,
-    outcome_of,
+    is_aside,
     size_of,
     title_of,
     turn_line,
@@ -56,8 +57,7 @@ def write_html(
     yield _opening(cover)
     page = _Page(blobs, limit)
     for turn in turns_of(log, path, cards=cards, clean=clean):
-        heading = headline(cover.messages[turn.number - 1]) if turn.number else "Before the first message"
-        yield f'<section id="turn-{turn.number}">\n<h2 dir="auto">{turn.number}. {escape(heading)}</h2>\n'
+        yield f'<section id="turn-{turn.number}">\n<h2 dir="auto">{turn.number}. {escape(heading_of(cover, turn))}</h2>\n'
         for entry in turn.entries:
             yield page.entry(entry)
         yield f"{_sum(turn)}</section>\n"
@@ -128,16 +128,13 @@ class _Page:
                 return f'<div class="note" id="event-{entry.seq}">{line}{text}</div>\n'
 
     def _spoken(self, entry: Said | Answered, before: tuple[str, int, bool] | None) -> str:
-        text = text_of(entry.part)
         name = who(entry)
-        if isinstance(entry.part, Thinking) or (isinstance(entry, Said) and entry.kind == "context"):
+        if is_aside(entry):
+            text = text_of(entry.part)
             inner = mono(cut(text, self._limit)) if text else ""
-            size = size_of(text) if text else "sealed"
-            summary = f"<b>{escape(name)}</b>, event {entry.seq}: {size}{fate_of(entry)}"
-            return folded(summary, inner, "hidden" if entry.hidden else "")
+            return folded(f"<b>{escape(name)}</b>{aside_line(entry)}", inner, "hidden" if entry.hidden else "")
         self._before = (name, entry.seq, entry.hidden)
-        model = f" · {escape(headline(entry.model, 60))}" if isinstance(entry, Answered) and entry.model else ""
-        by = f'<p class="by"><b>{escape(name)}</b> · event {entry.seq} · {moment(entry.at)}{model}{fate_of(entry)}</p>\n'
+        by = f'<p class="by"><b>{escape(name)}</b>{escape(by_line(entry))}</p>\n'
         kind = entry.kind if isinstance(entry, Said) else "assistant"
         look = ("answered" if isinstance(entry, Answered) else "said", kind, *(("hidden",) if entry.hidden else ()))
         opening = f'<article class="{" ".join(look)}">'
@@ -172,16 +169,13 @@ class _Page:
 
     def _used(self, used: Used) -> str:
         call, returned = used.call, used.returned
-        name = call.tool if call is not None else (returned.tool if returned is not None else "")
-        gist = escape(gist_of(call)) if call is not None else "the result of an earlier call"
-        summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}{fate_of(used)}"
         arguments = arguments_of(call) if call is not None else ""
         inner = mono(cut(arguments, self._limit)) if arguments.strip() else ""
         failed = returned is not None and (returned.result.error or bool(returned.exit))
         for part in returned.result.parts if returned is not None else ():
             text = text_of(part) if isinstance(part, Text | Opaque) else ""
             inner += mono(cut(text, self._limit)) if text else self._part(part)
-        return folded(summary, inner, " ".join(name for name, on in (("failed", failed), ("hidden", used.hidden)) if on))
+        return folded(call_line(used), inner, " ".join(name for name, on in (("failed", failed), ("hidden", used.hidden)) if on))
 
     def _edited(self, edit: Edited) -> str:
         undone = " undone" if edit.undone else ""

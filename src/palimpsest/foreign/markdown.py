@@ -10,16 +10,16 @@ from palimpsest.core.path import Path
 from palimpsest.foreign.cleaning import Clean, as_is
 from palimpsest.foreign.showing import (
     arguments_of,
+    aside_line,
+    by_line,
+    call_line,
     cut,
     edit_line,
     facts_of,
-    fate_of,
     fenced,
-    gist_of,
+    heading_of,
     headline,
-    moment,
-    outcome_of,
-    size_of,
+    is_aside,
     title_of,
     turn_line,
     visible,
@@ -50,8 +50,7 @@ def write_markdown(
     yield f"# {words(title_of(cover))}\n\n"
     yield "".join(f"- {name}: {words(value)}\n" for name, value in facts_of(cover, len(cover.messages)))
     for turn in turns_of(log, path, cards=cards, clean=clean):
-        heading = headline(cover.messages[turn.number - 1]) if turn.number else "Before the first message"
-        yield f"\n## {turn.number}\\. {words(heading) or '(no words)'}\n"
+        yield f"\n## {turn.number}\\. {words(heading_of(cover, turn)) or '(no words)'}\n"
         yield from (f"\n{block}\n" for block in _turn(turn, limit))
 
 
@@ -94,12 +93,11 @@ def _folded(summary: str, *blocks: str) -> str:
 def _turn(turn: Turn, limit: int | None) -> Iterator[str]:
     before: tuple[str, int, bool] | None = None
     for entry in turn.entries:
-        if isinstance(entry, Said | Answered) and not _aside(entry):
+        if isinstance(entry, Said | Answered) and not is_aside(entry):
             # What one message brought in several parts has its name above the first.
             name = (who(entry), entry.seq, entry.hidden)
             if name != before:
-                model = f" · {words(headline(entry.model, 60))}" if isinstance(entry, Answered) and entry.model else ""
-                yield f"**{words(name[0])}** · event {entry.seq} · {moment(entry.at)}{model}{fate_of(entry)}"
+                yield f"**{words(name[0])}**{words(by_line(entry))}"
             before = name
             yield _part(entry.part)
         else:
@@ -110,17 +108,11 @@ def _turn(turn: Turn, limit: int | None) -> Iterator[str]:
         yield f"*Turn {turn.number}: {words(line)}*"
 
 
-def _aside(entry: Said | Answered) -> bool:
-    """Whether something is folded away: thoughts, and what is told to the model by nobody."""
-    return isinstance(entry.part, Thinking) or (isinstance(entry, Said) and entry.kind == "context")
-
-
 def _entry(entry: Entry, limit: int | None) -> str:
     match entry:
         case Said() | Answered():
             text = text_of(entry.part)
-            size = size_of(text) if text else "sealed"
-            return _folded(f"{escape(who(entry))}, event {entry.seq}: {size}{fate_of(entry)}", fence(cut(text, limit)) if text else "")
+            return _folded(f"{escape(who(entry))}{aside_line(entry)}", fence(cut(text, limit)) if text else "")
         case Used():
             return _used(entry, limit)
         case Edited():
@@ -140,12 +132,9 @@ def _part(part: Part | Thinking) -> str:
 
 def _used(used: Used, limit: int | None) -> str:
     call, returned = used.call, used.returned
-    name = call.tool if call is not None else (returned.tool if returned is not None else "")
-    gist = escape(gist_of(call)) if call is not None else "the result of an earlier call"
-    summary = f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}{fate_of(used)}"
     text = text_of(returned.result) if returned is not None else ""
     arguments = arguments_of(call) if call is not None else ""
-    return _folded(summary, fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
+    return _folded(call_line(used), fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
 
 
 def _edited(edit: Edited, limit: int | None) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from html import escape
 
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.story import Answered, Cover, Edited, Said, Turn, Used
@@ -149,6 +150,36 @@ def who(entry: Said | Answered) -> str:
     names = {"user": "User", "steering": "User, while the turn ran", "context": "Context", "recalled": "Recalled"}
     name = names.get(entry.kind, entry.kind.capitalize())
     return f"{name} ({headline(entry.source, 60)})" if entry.source else name
+
+
+def is_aside(entry: Said | Answered) -> bool:
+    """Whether something is folded away: thoughts, and what is told to the model by nobody."""
+    return isinstance(entry.part, Thinking) or (isinstance(entry, Said) and entry.kind == "context")
+
+
+def aside_line(entry: Said | Answered) -> str:
+    """What stands after the name of something that is folded away: where it is and how long."""
+    text = text_of(entry.part)
+    return f", event {entry.seq}: {size_of(text) if text else 'sealed'}{fate_of(entry)}"
+
+
+def by_line(entry: Said | Answered) -> str:
+    """What stands after the name of whoever speaks: where, when, and by which model."""
+    model = f" · {headline(entry.model, 60)}" if isinstance(entry, Answered) and entry.model else ""
+    return f" · event {entry.seq} · {moment(entry.at)}{model}{fate_of(entry)}"
+
+
+def call_line(used: Used) -> str:
+    """A call and what came of it on one line of markup, as HTML and Markdown both have it."""
+    call, returned = used.call, used.returned
+    name = call.tool if call is not None else (returned.tool if returned is not None else "")
+    gist = escape(gist_of(call)) if call is not None else "the result of an earlier call"
+    return f"<b>{escape(headline(name, 60) or 'tool')}</b> {gist}".rstrip() + f" → {outcome_of(used)}{fate_of(used)}"
+
+
+def heading_of(cover: Cover, turn: Turn) -> str:
+    """What a turn is called: how the user's message begins."""
+    return headline(cover.messages[turn.number - 1]) if turn.number else "Before the first message"
 
 
 def facts_of(cover: Cover, turns: int) -> tuple[tuple[str, str], ...]:
