@@ -1,10 +1,7 @@
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-
 import pytest
+from index_logs import found, log_of, said, write
 
-from palimpsest.core.codec import digest_of, encode_body, encode_line, link_of
-from palimpsest.core.events import Body, ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
+from palimpsest.core.events import ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
 from palimpsest.stores.refresh import RefreshReport
@@ -12,38 +9,6 @@ from palimpsest.stores.sqlite import Hit, Index
 from palimpsest.stores.units import SessionRow
 
 DAY = 86_400_000
-
-
-def log_of(bodies: Iterable[Body], *, at: int = 0, seq: int = 0, prev: str = "") -> bytes:
-    lines = []
-    for number, body in enumerate(bodies, seq):
-        data = encode_body(body)
-        lines.append(encode_line(number, number - 1, at + number, prev, data))
-        prev = link_of(prev, number, number - 1, at + number, digest_of(data))
-    return b"".join(lines)
-
-
-def said(*texts: str) -> tuple[Body, ...]:
-    return tuple(UserSaid((Text(text),)) for text in texts)
-
-
-def write(shelf: MemoryShelf, session: str, *texts: str, at: int = 0) -> None:
-    shelf.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
-
-
-@pytest.fixture
-def shelf() -> MemoryShelf:
-    return MemoryShelf(run=200)
-
-
-@pytest.fixture
-def index(shelf: MemoryShelf, tmp_path: Path) -> Iterator[Index]:
-    with Index(tmp_path / "index.sqlite", shelf) as index:
-        yield index
-
-
-def found(index: Index, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
-    return [(hit.session, hit.seq) for hit in index.search(query, **options)]  # type: ignore[arg-type]  # each test names its own
 
 
 def test_every_readable_piece_is_found(shelf: MemoryShelf, index: Index) -> None:

@@ -1,14 +1,14 @@
 import errno
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from index_logs import found, log_of, said, write
 
-from palimpsest.core.codec import digest_of, encode_body, encode_line, link_of
 from palimpsest.core.errors import Locked, StoreError
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.items import Text
@@ -16,40 +16,6 @@ from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
 from palimpsest.stores.jsonl import JsonlShelf
 from palimpsest.stores.refresh import RefreshReport
 from palimpsest.stores.sqlite import Hit, Index, selection
-
-DAY = 86_400_000
-
-
-def log_of(bodies: Iterable[Body], *, at: int = 0, seq: int = 0, prev: str = "") -> bytes:
-    lines = []
-    for number, body in enumerate(bodies, seq):
-        data = encode_body(body)
-        lines.append(encode_line(number, number - 1, at + number, prev, data))
-        prev = link_of(prev, number, number - 1, at + number, digest_of(data))
-    return b"".join(lines)
-
-
-def said(*texts: str) -> tuple[Body, ...]:
-    return tuple(UserSaid((Text(text),)) for text in texts)
-
-
-def write(shelf: MemoryShelf, session: str, *texts: str, at: int = 0) -> None:
-    shelf.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
-
-
-@pytest.fixture
-def shelf() -> MemoryShelf:
-    return MemoryShelf(run=200)
-
-
-@pytest.fixture
-def index(shelf: MemoryShelf, tmp_path: Path) -> Iterator[Index]:
-    with Index(tmp_path / "index.sqlite", shelf) as index:
-        yield index
-
-
-def found(index: Index, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
-    return [(hit.session, hit.seq) for hit in index.search(query, **options)]  # type: ignore[arg-type]  # each test names its own
 
 
 def test_the_index_is_kept_and_only_its_owner_may_read_it(shelf: MemoryShelf, tmp_path: Path) -> None:

@@ -29,6 +29,6 @@ def write(shelf: MemoryShelf, session: str, *texts: str, at: int = 0) -> None:
     shelf.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
 
 
-def found(index: Index, query: str) -> list[tuple[str, int]]:
+def found(index: Index, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
     """Session and event of each hit."""
-    return [(hit.session, hit.seq) for hit in index.search(query)]
+    return [(hit.session, hit.seq) for hit in index.search(query, **options)]  # type: ignore[arg-type]  # each test names its own
