@@ -4,10 +4,11 @@ from pathlib import Path
 import msgspec
 from corpus import GOLDEN
 
+from palimpsest.core.events import Place as Origin
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.foreign.claude import ClaudeFormat
-from palimpsest.foreign.claude_writer import write_claude
+from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.places import Place, claude_place, codex_place
 from palimpsest.foreign.transcript import Source
@@ -68,6 +69,14 @@ def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_s
     project = tmp_path / "projects" / "-repo"
     assert [place.path for place in found] == [str(project / f"{session}.jsonl"), str(project / session / "subagents" / "agent-u2.jsonl")]
     assert {place.command for place in found} == {f"cd /repo && claude --resume {session}"}
+
+
+def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: Path) -> None:
+    log = Log.create(MemoryShelf(), SessionOpened("child", origin="codex", opener=Origin("parent", 3)), FixedClock(0))
+    place = claude_place(log, write_claude(log, MemoryBlobs()), tmp_path, {}, "/repo")
+
+    assert place.path == str(tmp_path / ".claude" / "projects" / "-repo" / f"{claude_session(log)}.jsonl")
+    assert place.command == f"cd /repo && claude --resume {claude_session(log)}"
 
 
 def test_a_folder_with_spaces_and_quotes_is_written_for_a_shell(tmp_path: Path) -> None:

@@ -50,10 +50,12 @@ def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
     """Claude Code keeps the sessions of each folder apart that it is started in; `folder` is the one to go on in."""
     projects = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
     project = projects / _NO_LETTER.sub("-", folder)
-    session, _, agent = claude_session(log).rpartition(".") if log.opened.opener is not None else (claude_session(log), "", "")
+    session, agent = claude_session(log), ""
+    if log.opened.opener is not None and "." in session:
+        session, _, agent = session.rpartition(".")
     if not _PROPER.fullmatch(session):
         # A file that was renamed has its true name in its lines, and so has a sub-agent that of the session it worked for.
-        session = _session_in(lines) or _UNSAFE.sub("-", session or agent)
+        session = _session_in(lines) or _UNSAFE.sub("-", session)
     if agent:
         # A sub-agent is no session that one could resume; its file lies beside that of the session it worked for.
         path = project / session / "subagents" / f"agent-{_UNSAFE.sub('-', agent)}.jsonl"
