@@ -64,10 +64,18 @@ class _GatheredLines:
         if self._held:
             try:
                 self._lines.append(b"".join(self._held))
+            except PalimpsestError:
+                self._write_each()
+            self._held.clear()
+
+    def _write_each(self) -> None:
+        """A disk that has no room for all lines may have room for some."""
+        for line in self._held:
+            try:
+                self._lines.append(line)
             except PalimpsestError as error:
                 self._failed = error
                 raise
-            self._held.clear()
 
     def sync(self) -> None:
         self._write()
