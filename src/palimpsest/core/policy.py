@@ -14,7 +14,7 @@ class Ask(Value, frozen=True, tag="ask"):
     """A question to a model about some items: with our head and tools or without, for a purpose, and within limits.
 
     `system` is a head of its own in place of ours. `grants` names the tools it may use, in at most `turns` turns; `schema` is the JSON
-    schema of the reply.
+    schema of the reply. An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
     """
 
     items: tuple[Item, ...]
@@ -28,6 +28,7 @@ class Ask(Value, frozen=True, tag="ask"):
     grants: tuple[str, ...] = ()
     turns: int = 1
     system: str = ""
+    endpoint: str = ""
 
 
 class Look(Value, frozen=True, tag="look"):

@@ -53,6 +53,16 @@ class Card(Protocol):
         ...
 
     @property
+    def provider(self) -> str:
+        """Who serves it."""
+        ...
+
+    @property
+    def wire(self) -> str:
+        """The shape of its requests."""
+        ...
+
+    @property
     def window(self) -> int:
         """How many tokens fit."""
         ...

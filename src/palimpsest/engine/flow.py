@@ -70,7 +70,8 @@ def request_of(session: Session, want: Ask, model: ModelCard) -> Request:
         head = (Item(f"{view.seq + 1}.0", "context", Text(want.system, "system"), "summariser"),)
     last = (Item(f"{view.seq + 1}.1", "user", Text(want.prompt)),) if want.prompt else ()
     asked = View(head=head, items=(*want.items, *last), call=view.call, model=model.name)
-    params = session.params
+    # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
+    params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and want.tools)
     if want.reply:
         params = replace(params, max_tokens=min(want.reply, model.reply))
     if want.schema:

@@ -37,14 +37,18 @@ class Looked(NamedTuple):
 
 
 def look(
-    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None
+    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
 ) -> Generator[Want, Answer, Looked]:
-    """Let each policy of the profile look, in order, at the view that the one before left."""
+    """Let each policy of the profile look, in order, at the view that the one before left.
+
+    `used` is what the view is known to carry before anything is edited, where that is not what it says itself.
+    """
     looked = Looked()
     for policy in session.profile.policies:
         if moment not in policy.moments or _rests(session, policy, moment):
             continue
-        situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous)
+        known = None if looked.edited else used
+        situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous, used=known)
         one = yield from _propose(session, policy, situation)
         rung = session.profile.rung
         if isinstance(one.failure, NoModel) and rung is not None:

@@ -97,8 +97,10 @@ class Session:
             self.scale.factor = self._factor()
         return event
 
-    def situation(self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None) -> Situation:
-        """All that a policy may look at, now."""
+    def situation(
+        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+    ) -> Situation:
+        """All that a policy may look at, now; `used` is told where it is better known than the view says."""
         log, witness = self.log, self.witness
         return Situation(
             view=log.view,
@@ -106,7 +108,7 @@ class Session:
             card=self.card,
             moment=moment,
             scale=self.scale,
-            used=self.used + incoming,
+            used=(self.used if used is None else used) + incoming,
             now=self.around.clock.now(),
             health=log.health,
             ledger=log.ledger,

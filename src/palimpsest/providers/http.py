@@ -64,9 +64,9 @@ class HttpProvider:
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
 
-    def _url(self, wire: WireName) -> str:
+    def _url(self, wire: WireName, endpoint: str = "") -> str:
         base = self._base.removesuffix("/v1") if wire == "anthropic" else self._base
-        return base + _PATHS[wire]
+        return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
     async def __aenter__(self) -> Self:
         self._client = self._open()
@@ -82,9 +82,10 @@ class HttpProvider:
         import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real call needs it
 
         wire = _known(request.wire, self._card)
+        url = self._url(wire, getattr(request, "endpoint", ""))
         client = self._client or self._open()
         try:
-            async with client.stream("POST", self._url(wire), content=request.body, headers=self._head(wire)) as response:
+            async with client.stream("POST", url, content=request.body, headers=self._head(wire)) as response:
                 async for piece in self._read(wire, response):
                     yield piece
         except Exception as error:

@@ -47,7 +47,7 @@ class Encoder:
         body = assembled.body
         digest = sha256(body).hexdigest()
         name = self._params.model or self._card.api_name or self._card.name
-        return Request(self._card.wire, name, body, digest, assembled.marks, touches + assembled.touches)
+        return Request(self._card.wire, name, body, digest, assembled.marks, touches + assembled.touches, self._params.endpoint)
 
 
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:

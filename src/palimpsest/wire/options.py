@@ -18,6 +18,8 @@ _OURS: Mapping[WireName, frozenset[str]] = {
     "responses": frozenset({"input", "instructions", "tools"}),
     "chat": frozenset({"messages", "tools"}),
 }
+# All that the door for compaction takes beside the items and instructions.
+_COMPACT = ("model", "tools", "parallel_tool_calls", "reasoning", "text")
 
 Fields = dict[str, object]
 
@@ -84,6 +86,8 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
         text["format"] = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": params.schema}
     if text:
         fields["text"] = text
+    if params.endpoint == "compact":
+        fields = {name: fields[name] for name in _COMPACT if fields.get(name) is not None}
     return _unless_given(fields, params, "responses")
 
 

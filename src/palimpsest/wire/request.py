@@ -43,7 +43,8 @@ class Params(Value, frozen=True):
 
     `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
     `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. Record what `resolved`
-    makes of them as `CallStarted.params`, so that the request is the same after its card has changed.
+    makes of them as `CallStarted.params`, so that the request is the same after its card has changed. An `endpoint` is a door beside the
+    usual one: `compact` of Responses, which takes fewer fields.
     """
 
     max_tokens: int | None = None
@@ -68,6 +69,7 @@ class Params(Value, frozen=True):
     extra: Raw = NULL
     model: str = ""
     reasoning: bool | None = None
+    endpoint: str = ""
 
 
 DEFAULTS = Params()
@@ -108,6 +110,7 @@ class Request(Value, frozen=True):
     digest: str
     marks: tuple[str, ...] = ()
     touches: tuple[Touch, ...] = ()
+    endpoint: str = ""
 
 
 def given(raw: Raw) -> bool:

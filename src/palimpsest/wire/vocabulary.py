@@ -60,6 +60,7 @@ RESPONSES_ITEMS = frozenset(
         "program_output",
         "compaction",
         "compaction_summary",
+        "compaction_trigger",
         "context_compaction",
         "agent_message",
         "additional_tools",
