@@ -4,12 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
+from palimpsest.profiles.none import none
+from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 
 Maker: TypeAlias = Callable[[Mapping[str, str]], Profile]
 
 DEFAULT = "palimpsest"
-PROFILES: Mapping[str, Maker] = {}
+PROFILES: Mapping[str, Maker] = {
+    "palimpsest": palimpsest,
+    "none": none,
+}
 
 
 def profile(name: str = DEFAULT, environment: Mapping[str, str] | None = None) -> Profile:

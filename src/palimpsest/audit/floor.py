@@ -1,0 +1,83 @@
+"""What can never be left out of a request: head, tools, pins and the last request, each with its tokens."""
+
+from palimpsest.audit.pins import pinned
+from palimpsest.core.errors import TooFull
+from palimpsest.core.items import Item, Value
+from palimpsest.core.pairs import waiting
+from palimpsest.core.situation import Situation
+from palimpsest.core.view import View
+
+# Sources without which the model would not know what it may do and what is left to do.
+NEEDED = frozenset({"mode", "permissions", "tasks"})
+
+
+class FloorPart(Value, frozen=True):
+    """One part, its tokens, and what could be done to make it smaller."""
+
+    name: str
+    tokens: int
+    advice: str = ""
+
+
+class Floor(Value, frozen=True):
+    """All parts; `ids` are the items of the conversation among them."""
+
+    parts: tuple[FloorPart, ...]
+    ids: frozenset[str] = frozenset()
+
+    @property
+    def tokens(self) -> int:
+        """All of them together."""
+        return sum(part.tokens for part in self.parts)
+
+
+def last_request(view: View) -> tuple[Item, ...]:
+    """What the user asked for last, with all that was said in between since."""
+    said = [item for item in view.items if item.kind in ("user", "steering")]
+    newest = next((item for item in reversed(said) if item.kind == "user"), None)
+    if newest is None:
+        return tuple(said[-1:])
+    start = next(place for place, item in enumerate(said) if _event(item) == _event(newest))
+    return tuple(said[start:])
+
+
+def floor_of(situation: Situation) -> Floor:
+    """The irreducible floor of the view as it is now."""
+    view, scale = situation.view, situation.scale
+    pins, request, open_calls = pinned(view), last_request(view), waiting(view.items)
+    asked = frozenset(item.id for item in request)
+    begun = frozenset(item.id for item in open_calls)
+    kept = [item for item in view.items if item.id in pins and item.id not in asked]
+    loudest = sorted(view.head, key=lambda item: -scale.item(item))[:1]
+    largest = sorted(kept, key=lambda item: -scale.item(item))[:3]
+    parts = [
+        FloorPart("head", _sum(situation, view.head), f"shorten {loudest[0].source or loudest[0].id}" if loudest else ""),
+        FloorPart("tools", situation.tools_tokens, "offer fewer tools"),
+        FloorPart("pins", _sum(situation, kept), f"unpin {', '.join(item.id for item in largest)}" if largest else ""),
+        FloorPart("last request", _sum(situation, request), "put long parts of it into a file"),
+        FloorPart("open calls", _sum(situation, [item for item in open_calls if item.id not in pins]), "let them finish"),
+    ]
+    return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun)
+
+
+def room_of(situation: Situation) -> int | None:
+    """How many tokens may be sent at all; nobody knows when the card has no window."""
+    level = situation.budget.block_at or situation.budget.window
+    return level or None
+
+
+def check_floor(situation: Situation) -> Floor:
+    """The floor, unless it alone does not fit: then the error names each part and what could be dropped."""
+    floor, room = floor_of(situation), room_of(situation)
+    if room is not None and floor.tokens >= room:
+        told = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
+        raise TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {told}", where=situation.session)
+    return floor
+
+
+def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
+    return sum(situation.scale.item(item) for item in items)
+
+
+def _event(item: Item) -> str:
+    return item.id.partition(".")[0]

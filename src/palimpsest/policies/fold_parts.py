@@ -1,0 +1,181 @@
+"""The parts of a fold that is computed from the log: what is kept verbatim, what is told about the rest, in which order."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from palimpsest.audit.floor import NEEDED, Floor
+from palimpsest.core.bound import preview
+from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.pairs import rounds, safe_cuts
+from palimpsest.core.situation import Situation
+from palimpsest.policies.fold_bounds import Bounds
+from palimpsest.policies.fold_texts import NARRATIVE, OURS, STAND_IN, evidence_put, message_head, names_put, older_put
+
+# A message is not cut to less than this: then only its opening is told.
+_SHORTEST_CUT = 200
+
+
+class Folded(NamedTuple):
+    """A fold and the tokens of the request that it leaves."""
+
+    fold: Fold
+    tokens: int
+
+
+class _Message(NamedTuple):
+    """A message of the user as the view shows it: its items, or the piece that stands in for it after an earlier fold."""
+
+    id: str
+    items: tuple[Item, ...]
+    tokens: int
+    whole: bool
+
+
+def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> Folded | None:
+    """The fold within these bounds; nothing when there is nothing to fold."""
+    items = situation.view.items
+    cut = len(items) if bounds.bare else tail_start(situation, bounds.tail)
+    if not cut:
+        return None
+    run, tail = items[:cut], items[cut:]
+    said, told = _messages(situation, run, tail, bounds, floor)
+    into: list[Put | Keep] = [*said, *evidence_put(situation, told, bounds), *names_put(situation, bounds)]
+    into += _narrative(run, bounds, narrative)
+    kept = {piece.id for piece in into if isinstance(piece, Keep)}
+    state = _state(situation, run, bounds)
+    results = _results(situation, run, tail, bounds, floor)
+    into += [Keep(item.id) for item in run if item.id in state and item.id not in kept]
+    into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | state]
+    fold = Fold(run[0].id, run[-1].id, tuple(into))
+    return Folded(fold, _tokens(situation, fold.into, run, tail))
+
+
+def tail_start(situation: Situation, bound: int) -> int:
+    """Where the tail begins: as far back as the bound reaches at a safe place, behind an earlier fold, the last round always."""
+    items, scale = situation.view.items, situation.scale
+    cuts = safe_cuts(items)
+    starts = rounds(items)
+    last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
+    barrier = max((place + 1 for place, item in enumerate(items) if is_ours(item)), default=0)
+    tokens, reach = 0, len(items)
+    for place in range(len(items) - 1, -1, -1):
+        tokens += scale.item(items[place])
+        if tokens > bound or place < barrier:
+            break
+        reach = place
+    return min(next(cut for cut in cuts if cut >= reach), last_round)
+
+
+def is_ours(item: Item) -> bool:
+    """Whether an item was written by a fold of this kind."""
+    return item.kind == "summary" and (item.source in OURS or item.source.startswith(STAND_IN))
+
+
+def _messages(
+    situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor
+) -> tuple[list[Put | Keep], frozenset[str]]:
+    """The user's words: newest first as far as they fit, one cut to what is left, the older ones told; and which are there whole."""
+    whole = {item.id for item in tail if item.kind in ("user", "steering")}
+    kept: list[list[Put | Keep]] = []
+    shown = {message.id for message in _said(situation, tail)}
+    room, full = bounds.messages, False
+    for message in reversed(_said(situation, run)):
+        needed = any(item.id in floor.ids for item in message.items)
+        if needed or (not full and message.tokens <= room):
+            kept.append([Keep(item.id) for item in message.items])
+            room = max(0, room - message.tokens)
+            whole.update(item.id for item in message.items if message.whole)
+        elif not full and message.whole and (piece := _cut(situation, message, room)) is not None:
+            kept.append([piece])
+            full = True
+        else:
+            full = True
+            continue
+        shown.add(message.id)
+    older = older_put(situation, frozenset(shown)) if not bounds.bare else ()
+    return [*older, *(piece for message in reversed(kept) for piece in message)], frozenset(whole)
+
+
+def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
+    """The messages of the user among some items, oldest first."""
+    messages: dict[str, list[Item]] = {}
+    for item in items:
+        if item.kind in ("user", "steering"):
+            messages.setdefault(item.id.rpartition(".")[0], []).append(item)
+        elif item.kind == "summary" and item.source.startswith(STAND_IN):
+            messages[item.source] = [item]
+    return [
+        _Message(
+            name.removeprefix(STAND_IN) if name.startswith(STAND_IN) else parts[0].id,
+            tuple(parts),
+            sum(situation.scale.item(item) for item in parts),
+            not name.startswith(STAND_IN),
+        )
+        for name, parts in messages.items()
+    ]
+
+
+def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
+    """The head and the tail of a message, within what is left of the bound."""
+    if room < _SHORTEST_CUT:
+        return None
+    scale = situation.scale
+    text = "\n".join(text_of(item.content) for item in message.items)
+    room -= _SHORTEST_CUT // 2
+    bounded = preview(text, room, room * 2 // 3, room // 3, scale.factor)
+    if not bounded.cut:
+        return None
+    return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{STAND_IN}{message.id}")
+
+
+def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
+    """What a model or running notes tell, if there is room for it: the newest, new or already there."""
+    if bounds.bare or not bounds.narrative:
+        return []
+    if narrative is not None:
+        return [narrative]
+    there = [item for item in run if item.kind == "summary" and item.source == NARRATIVE]
+    return [Keep(there[-1].id)] if there else []
+
+
+def _state(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
+    """The newest word of each source that lies in the run: all of them, or only what the model cannot do without."""
+    facts = situation.view.facts
+    wanted = {fact.id for source, fact in facts.items() if not bounds.bare or source in NEEDED}
+    return {item.id for item in run if item.id in wanted}
+
+
+def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> set[str]:
+    """Pinned items and open calls, and results that were named lately with their calls, the most recently named first."""
+    scale, calls = situation.scale, situation.health.calls
+    kept = {item.id for item in run if item.id in floor.ids}
+    if not bounds.results:
+        return kept
+    halves: dict[str, list[Item]] = {}
+    for item in (*run, *tail):
+        if isinstance(item.content, ToolCall | ToolResult):
+            halves.setdefault(item.content.call_id, []).append(item)
+    named: list[tuple[int, int, tuple[Item, ...]]] = []
+    for place, item in enumerate(run):
+        use = situation.uses.get(item.id)
+        if use is None or use.last_named is None or use.died is not None or item.mask is not None or item.id in kept:
+            continue
+        pair = halves.get(item.content.call_id, []) if isinstance(item.content, ToolResult) else []
+        if calls - use.last_named <= bounds.recent and len(pair) == 2 and isinstance(pair[0].content, ToolCall):
+            named.append((use.last_named, place, tuple(pair)))
+    room = bounds.results
+    for _, _, both in sorted(named, key=lambda each: each[:2], reverse=True):
+        tokens = sum(scale.item(item) for item in both)
+        if tokens <= room:
+            room -= tokens
+            kept.update(item.id for item in both)
+    return kept
+
+
+def _tokens(situation: Situation, into: Into, run: Sequence[Item], tail: Sequence[Item]) -> int:
+    scale = situation.scale
+    sizes = {item.id: scale.item(item) for item in run}
+    made = sum(sizes[piece.id] if isinstance(piece, Keep) else scale.scaled(scale.rule(piece.content)) for piece in into)
+    rest = sum(scale.item(item) for item in (*situation.view.head, *tail))
+    return made + rest + situation.tools_tokens
