@@ -18,6 +18,9 @@ _STARTS: Final = tuple(
 )
 # One look for the starts of all classes whose secrets are long words: most texts have none of them.
 _ANY_RUN: Final = re.compile(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
+# The same for the others, in small letters; only short texts are worth this look, for long ones have some of them.
+_ANY_OTHER: Final = re.compile(b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
+_SHORT: Final = 4096
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
 _LONG: Final = b"a" * LONG
 _BEFORE: Final = 8
@@ -37,13 +40,16 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     plain = text.encode("ascii", "replace")
     folded, words = plain.lower(), _long_words(plain)
     words = words if _ANY_RUN.search(words) else b""
+    # The dashes before a private key are a start too.
+    if not words and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
+        return ()
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
         if not starts:
             if not any(start[0] in text for start in secret_class.starts):
                 continue
             spans = _spans(secret_class, text, text, secret_class.starts)
-        elif not secret_class.run or any(start in words for start in starts):
+        elif not secret_class.run or (words and any(start in words for start in starts)):
             spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)
         else:
             continue
