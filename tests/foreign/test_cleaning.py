@@ -54,6 +54,10 @@ def test_signed_thinking_with_a_secret_becomes_text_for_its_signature_no_longer_
     assert _clean(blocks) == [{"type": "text", "text": "use [REDACTED:anthropic]"}, blocks[1]]
 
 
+def test_a_type_that_is_no_text_is_no_obstacle() -> None:
+    assert _clean({"type": {"~": 0}, "said": KEY}) == {"type": {"~": 0}, "said": "[REDACTED:anthropic]"}
+
+
 def test_a_line_that_is_no_json_is_cleaned_as_text() -> None:
     assert clean_line(b"\xff key " + KEY.encode(), redact) == b"\xff key [REDACTED:anthropic]"
 

@@ -10,8 +10,10 @@ from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.redact import redact
+from palimpsest.foreign.cleaning import Thing, clean_value
 from palimpsest.foreign.importing import foreign_of, import_session
-from palimpsest.foreign.secrets import Redacting, count_secrets, lines_of, redacted
+from palimpsest.foreign.secrets import Redacting, count_secrets, lines_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -24,6 +26,10 @@ TALK: tuple[dict[str, Any], ...] = (
     {"id": "p1", "kind": "picture", "text": f"a text kept aside: {KEY}"},
     {"id": "f1", "kind": "fold", "first": "u1", "text": f"the token is {TOKEN}"},
 )
+
+
+def redacted(value: Thing) -> Thing:
+    return clean_value(value, redact)
 
 
 def bring(form: Tiny | Redacting, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
@@ -115,3 +121,9 @@ def test_thinking_that_was_redacted_loses_the_seal_that_no_longer_fits() -> None
     seal = Seal("anthropic", "m", "sealed")
     assert redacted(Thinking("nothing to hide", seal)) == Thinking("nothing to hide", seal)
     assert redacted(Thinking("AKIAIOSFODNN7EXAMPLE", seal)).seal is None
+
+
+def test_arguments_of_a_call_stay_json_whatever_is_taken_out_of_them() -> None:
+    args = '{"body":"{\\"password\\":\\"correct-horse\\"}","note":"plain"}'
+    call = redacted(ToolCall("c1", "http", args))
+    assert msgspec.json.decode(call.args) == {"body": '{"password":"[REDACTED:assignment]"}', "note": "plain"}

@@ -1,21 +1,23 @@
-"""Taking secrets out of what is written for others: contents, views, and lines of JSON that stay JSON."""
+"""Taking secrets out of values of ours and out of lines of JSON that stay JSON."""
 
 import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
-from msgspec import structs
+from msgspec import Raw, Struct, structs
 
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Document, Image, Seal, Thinking
 from palimpsest.core.view import View
 
-AnyContent = TypeVar("AnyContent", bound=Content)
+Thing = TypeVar("Thing")
 Clean: TypeAlias = Callable[[str], str]
 
 # What only a machine reads, and what breaks when a letter of it changes: ciphertext and pictures.
 _SEALED = frozenset({"signature", "encrypted_content"})
-_TELLING_NAME = re.compile(r"(?i)key|token|secret|passw|passphrase|credential|authorization")
+_TELLING_NAME = re.compile(r"(?i)key|token|secret|pass|pwd|credential|authorization")
+# Names by which parts find each other: they are no text, and a session falls apart when one changes.
+_NAMES = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
 
 # JSON may stand in a text of JSON, and so on: escapes of escapes.
 _ESCAPED = re.compile(r"\\+([nrtfb\"'/])")
@@ -27,40 +29,42 @@ def as_is(text: str) -> str:
     return text
 
 
-def clean_content(content: AnyContent, clean: Clean) -> AnyContent:
-    """A content with every readable text of it cleaned; thinking that changed loses its seal, which no longer fits it."""
-    return _cleaned(content, clean)  # type: ignore[return-value]  # each arm gives back the type it was given
+def clean_value(value: Thing, clean: Clean) -> Thing:
+    """A value of ours with every text in it cleaned; names by which parts find each other stay as they are."""
+    return cast("Thing", _cleaned(value, clean))
 
 
-def _cleaned(content: Content, clean: Clean) -> Content:
-    match content:
-        case Text():
-            return structs.replace(content, text=clean(content.text))
+def _cleaned(value: object, clean: Clean) -> object:
+    match value:
+        case str():
+            return clean_text(value, clean)
+        case Raw():
+            line = bytes(value)
+            return value if (cleaned := clean_line(line, clean)) == line else Raw(cleaned)
+        case tuple():
+            return tuple(_cleaned(each, clean) for each in value)
+        case dict():
+            return {name: _clean_named(name, each, clean) for name, each in value.items()}
+        case Seal():
+            # Encrypted, so nobody reads anything in it, and worth nothing with a letter changed.
+            return value
+        case Image() | Document() if value.url.startswith("data:"):
+            return value
         case Thinking():
-            text = clean(content.text)
-            return content if text == content.text else structs.replace(content, text=text, seal=None)
-        case ToolCall():
-            return structs.replace(content, args=clean_text(content.args, clean))
-        case ToolResult():
-            return structs.replace(content, parts=tuple(clean_content(part, clean) for part in content.parts))
-        case Image() | Document():
-            return content if content.url.startswith("data:") else structs.replace(content, url=clean(content.url))
-        case Opaque():
-            return structs.replace(content, data=clean_text(content.data, clean), twin=clean(content.twin))
+            text = clean_text(value.text, clean)
+            # A provider refuses thinking that no longer fits its seal.
+            return value if text == value.text else structs.replace(value, text=text, seal=None)
+        case Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _NAMES}
+            changed = {name: after for name, before in fields.items() if (after := _cleaned(before, clean)) != before}
+            return structs.replace(value, **changed) if changed else value
+        case _:
+            return value
 
 
 def clean_view(view: View, clean: Clean) -> View:
     """A view that shows the same without secrets."""
-    return structs.replace(view, head=_clean_items(view.head, clean), items=_clean_items(view.items, clean))
-
-
-def _clean_items(items: tuple[Item, ...], clean: Clean) -> tuple[Item, ...]:
-    return tuple(_clean_item(item, clean) for item in items)
-
-
-def _clean_item(item: Item, clean: Clean) -> Item:
-    mask = None if item.mask is None else structs.replace(item.mask, text=clean(item.mask.text))
-    return structs.replace(item, content=clean_content(item.content, clean), mask=mask)
+    return structs.replace(view, head=clean_value(view.head, clean), items=clean_value(view.items, clean))
 
 
 def clean_line(line: bytes, clean: Clean) -> bytes:
@@ -121,7 +125,8 @@ def _clean_value(value: Any, clean: Clean) -> Any:
 
 
 def _clean_object(value: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    sealed = _SEALED | {"data"} if value.get("type") in {"base64", "redacted_thinking"} else _SEALED
+    # A type may be anything in a line of somebody else.
+    sealed = _SEALED | {"data"} if value.get("type") in ("base64", "redacted_thinking") else _SEALED
     cleaned = {clean(name): each if name in sealed else _clean_named(name, each, clean) for name, each in value.items()}
     thought = value.get("thinking")
     if value.get("type") == "thinking" and cleaned.get("thinking") != thought:
@@ -132,10 +137,10 @@ def _clean_object(value: dict[str, Any], clean: Clean) -> dict[str, Any]:
 
 def _clean_named(name: str, value: Any, clean: Clean) -> Any:
     if isinstance(value, str) and _TELLING_NAME.search(name):
-        opening = f"{name}: "
-        whole = clean(opening + value)
-        if whole.startswith(opening):
-            value = whole[len(opening) :]
+        opening = f'{name}="'
+        whole = clean(f'{opening}{value}"')
+        if whole.startswith(opening) and whole.endswith('"'):
+            value = whole[len(opening) : -1]
     return _clean_value(value, clean)
 
 

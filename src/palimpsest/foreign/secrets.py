@@ -4,22 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Struct, structs
 
-from palimpsest.core.events import NULL, Body
-from palimpsest.core.items import Seal, Thinking
+from palimpsest.core.events import Body
 from palimpsest.core.ports import Blobs
 from palimpsest.core.redact import find_secrets, redact
+from palimpsest.foreign.cleaning import clean_value
 from palimpsest.foreign.transcript import BadLine, Desk, Format, Mark, Source, Told
 
-Thing = TypeVar("Thing")
-
 _ENOUGH = 64 * 1024
-# Names by which parts find each other: they are no text, and a session falls apart when one changes.
-_NAMES = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
 
 
 def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
@@ -79,65 +73,19 @@ class Redacting:
                 case BadLine():
                     yield BadLine(told.where, redact(told.why))
                 case Mark():
-                    yield structs.replace(told, state=_redacted_raw(told.state))
+                    yield structs.replace(told, state=clean_value(told.state, redact))
 
 
 def _redacted_told(told: Told) -> Told:
     made = told.body
     if isinstance(made, Struct):
-        return structs.replace(told, body=redacted(made), line=_redacted_raw(told.line))
+        return structs.replace(told, body=clean_value(made, redact), line=clean_value(told.line, redact))
 
     def made_without(desk: Desk) -> Body | None:
         body = made(desk)
-        return None if body is None else redacted(body)
+        return None if body is None else clean_value(body, redact)
 
-    return structs.replace(told, body=made_without, line=_redacted_raw(told.line))
-
-
-def redacted(value: Thing) -> Thing:
-    """A value of ours with every secret replaced in every text of it; names by which parts find each other stay as they are."""
-    return cast("Thing", _redacted(value))
-
-
-def _redacted(value: object) -> object:
-    match value:
-        case str():
-            return redact(value)
-        case Raw():
-            return _redacted_raw(value)
-        case tuple() | list():
-            return type(value)(_redacted(each) for each in value)
-        case dict():
-            return {name: _named(name, each) if isinstance(each, str) else _redacted(each) for name, each in value.items()}
-        case Seal():
-            # Encrypted, so nobody reads anything in it, and worth nothing with a letter changed.
-            return value
-        case Thinking():
-            text = redact(value.text)
-            # A provider refuses thinking that no longer fits its seal.
-            return value if text == value.text else structs.replace(value, text=text, seal=None)
-        case Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _NAMES}
-            changed = {name: after for name, before in fields.items() if (after := _redacted(before)) != before}
-            return structs.replace(value, **changed) if changed else value
-        case _:
-            return value
-
-
-def _named(name: str, text: str) -> str:
-    """A text of JSON whose name may be what tells that it is a secret."""
-    opening = f'{name}="'
-    whole = redact(f'{opening}{text}"')
-    return whole[len(opening) : -1] if whole.startswith(opening) and whole.endswith('"') else redact(text)
-
-
-def _redacted_raw(raw: Raw) -> Raw:
-    """Raw JSON with its texts redacted; byte for byte the same where there is nothing to replace."""
-    if bytes(raw) == bytes(NULL):
-        return raw
-    before: object = msgspec.json.decode(raw)
-    after = _redacted(before)
-    return raw if after == before else Raw(msgspec.json.encode(after))
+    return structs.replace(told, body=made_without, line=clean_value(told.line, redact))
 
 
 class _RedactingBlobs:

@@ -36,7 +36,7 @@ from palimpsest.core.ledger import total_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
 from palimpsest.core.project import Projection, pieces_of
-from palimpsest.foreign.cleaning import AnyContent, Clean, as_is, clean_content
+from palimpsest.foreign.cleaning import Clean, Thing, as_is, clean_value
 from palimpsest.foreign.showing import counted, headline
 from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
 from palimpsest.wire.cards import CARDS, ModelCard, card
@@ -245,5 +245,5 @@ class _Teller:
             case _:
                 return None
 
-    def _cleaned(self, content: AnyContent) -> AnyContent:
-        return content if self._clean is as_is else clean_content(content, self._clean)
+    def _cleaned(self, content: Thing) -> Thing:
+        return content if self._clean is as_is else clean_value(content, self._clean)
