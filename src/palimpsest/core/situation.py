@@ -111,10 +111,31 @@ class CachedPrefix(Value, frozen=True):
         return now - self.at < self.ttl
 
 
+class Watch(Value, frozen=True):
+    """The cache reads of the last call, whether a drop is expected, and how many tokens the last one dropped that was not."""
+
+    read: int | None = None
+    expected: bool = False
+    dropped: int = 0
+
+
 class Cache(Value, frozen=True):
-    """What we believe to be cached, from the marks that were sent and the reads that were reported."""
+    """What we believe to be cached, from the marks that were sent and the reads that were reported.
+
+    An `automatic` cache can be read up to any item. `frontier` is the item before the oldest place that the newest edit changed, and
+    `edited` says that no call was made since.
+    """
 
     prefixes: tuple[CachedPrefix, ...] = ()
+    frontier: str = ""
+    automatic: bool = False
+    edited: bool = False
+    watch: Watch = Watch()
+
+    def best(self, now: int) -> str:
+        """The item that ends the longest live prefix, if there is one."""
+        live = [prefix for prefix in self.prefixes if prefix.live(now)]
+        return max(live, key=lambda prefix: prefix.tokens).last if live else ""
 
     def longest(self, now: int) -> int:
         """Tokens of the longest live prefix; 0 when the cache is cold."""
@@ -131,11 +152,17 @@ class Cache(Value, frozen=True):
 
 
 class Use(Value, frozen=True):
-    """The life of one item in model calls: when it arrived, was last named, and died."""
+    """The life of one tool result in model calls: when it arrived, was last named, superseded, and died; `died` is `None` while it lives.
+
+    `failed` is an error that no success of the same command has followed.
+    """
 
     arrived: int
     last_named: int | None = None
     died: int | None = None
+    superseded: int | None = None
+    kind: Literal["acknowledgement", "read", "report", "recalled", "other"] = "other"
+    failed: bool = False
 
 
 class Ran(Value, frozen=True):

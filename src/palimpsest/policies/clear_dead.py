@@ -1,0 +1,82 @@
+"""Clears dead tool results when the rent they paid covers twice the price of breaking the cached prefix, or at once when it is cold."""
+
+from dataclasses import dataclass
+
+from palimpsest.audit.dead import Dead, dead_of, masks_of
+from palimpsest.audit.rates import Rates, rates_of
+from palimpsest.audit.warm import Warm, places_of, warm_of
+from palimpsest.core.items import Value
+from palimpsest.core.policy import Outcome, Proposal
+from palimpsest.core.situation import Moment, Situation
+
+_ALWAYS: frozenset[Moment] = frozenset({"before_call", "overflow"})
+
+
+class Clearing(Value, frozen=True):
+    """The newest `count` dead results cleared: tokens gained, rent they paid, and the price of it in input tokens."""
+
+    count: int
+    gain: int
+    rent: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClearDead:
+    """Rent or buy: a suffix of the dead results is cleared once its rent is `cover` times its price and it frees `gain` tokens.
+
+    Under pressure, that is on overflow or from `compact_at` on, all that is dead goes, and what an undo brought back with it.
+    """
+
+    name: str = "clear_dead"
+    moments: frozenset[Moment] = _ALWAYS
+    shrinks: bool = True
+    cover: float = 2.0
+    gain: int = 2_000
+
+    def plan(self, situation: Situation) -> Outcome:
+        """The dead results to clear now, in one edit; nothing when an edit was made and no call since."""
+        level = situation.budget.compact_at
+        if situation.moment == "overflow" or (level is not None and situation.used >= level):
+            return clear_all(situation)
+        if situation.cache.edited:
+            return ()
+        warm = warm_of(situation)
+        dead = dead_of(situation, dict(warm.places))
+        best = best_clearing(clearings(dead, situation.used, warm, rates_of(situation.card, situation.cache)), self.cover, self.gain)
+        if best is None:
+            return ()
+        return Proposal(masks_of(dead[: best.count]), _why(best))
+
+
+def clear_all(situation: Situation) -> Outcome:
+    """Everything dead in one edit, whatever it costs; what an undo brought back goes too."""
+    dead = dead_of(situation, places_of(situation.view), held=True)
+    gain = sum(each.gain for each in dead)
+    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short") if dead else ()
+
+
+def clearings(dead: list[Dead], total: int, warm: Warm, rates: Rates) -> list[Clearing]:
+    """Every suffix of the dead results, newest first, with its gain, rent and price."""
+    found: list[Clearing] = []
+    gain, rent = 0, 0.0
+    hot = min(warm.all, total)
+    for count, each in enumerate(dead, 1):
+        gain += each.gain
+        rent += rates.read * each.gain * each.calls
+        before = min(warm.before(each.place), hot)
+        price = rates.write * (total - gain - before) - rates.read * (hot - before) - rates.write * (total - hot)
+        found.append(Clearing(count, gain, rent, price))
+    return found
+
+
+def best_clearing(found: list[Clearing], cover: float = 2.0, gain: int = 2_000) -> Clearing | None:
+    """The suffix that is worth most of those that are worth it; one that is free is always worth it."""
+    worth = [each for each in found if each.price <= 0 or (each.gain >= gain and each.rent >= cover * each.price)]
+    return max(worth, key=lambda each: each.rent - cover * each.price, default=None)
+
+
+def _why(best: Clearing) -> str:
+    if best.price <= 0:
+        return f"{best.count} dead results, {best.gain} tokens, and clearing them is free now"
+    return f"{best.count} dead results, {best.gain} tokens, paid {best.rent:.0f} in rent against a price of {best.price:.0f}"
