@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Answer, Want, run_steps
+from palimpsest.core.policy import Answer, Ask, Policy, Save, Want, run_steps, steps_of
 from palimpsest.core.ports import Provider
+from palimpsest.core.situation import Situation
 from palimpsest.engine.flow import answer_without_model, carry_out
 from palimpsest.engine.moments import Looked
 from palimpsest.engine.session import Session, Surroundings
@@ -42,6 +43,15 @@ def use(session: Session, call_id: str, tool: str, args: str, output: str, *, ex
     asked = reply(session, ToolCall(call_id, tool, args))
     returned = session.record(ToolReturned(ToolResult(call_id, (Text(output),)), tool=tool, exit=exit_code))
     return asked, returned
+
+
+def first_ask(policy: Policy, situation: Situation) -> Ask:
+    """What a plan asks a model first; files are not there and everything is kept."""
+    steps = steps_of(policy.plan(situation))
+    want = next(steps)
+    while not isinstance(want, Ask):
+        want = steps.send("kept" if isinstance(want, Save) else None)
+    return want
 
 
 def offline(session: Session, steps: Generator[Want, Answer, Result]) -> Result:

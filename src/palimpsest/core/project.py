@@ -234,7 +234,7 @@ def _take_replied(view: Projection, seq: int, body: ModelReplied) -> None:
         items.append(Item(f"{seq}.{number}", kind_of(part), part))
     total = body.usage.total
     if total:
-        view.reported = Reported(total, seq)
+        view.reported = Reported(total, seq, body.usage.cache_write + body.usage.cache_write_long)
 
 
 def _take_returned(view: Projection, seq: int, body: ToolReturned) -> None:

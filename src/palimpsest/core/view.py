@@ -14,10 +14,14 @@ class Fact(Value, frozen=True):
 
 
 class Reported(Value, frozen=True):
-    """How many tokens the view had when it was last counted: by the provider with a reply, or by whoever edited it since."""
+    """How many tokens the view had when it was last counted: by the provider with a reply, or by whoever edited it since.
+
+    `written` of them went into the provider's cache, which one program does not count.
+    """
 
     tokens: int
     seq: int
+    written: int = 0
 
 
 class RunningNotes(Value, frozen=True):

@@ -22,7 +22,10 @@ _SHORTEST = 1_024
 
 async def call(session: Session, provider: Provider, *, tell: Callable[[str], None] = lambda _: None) -> ModelReplied:
     """The model's reply to the view as policies leave it; what a request is too long for, the profile decides."""
-    _tell(await carry_out(look(session, "before_call"), session, provider), tell)
+    looked = await carry_out(look(session, "before_call"), session, provider)
+    _tell(looked, tell)
+    if looked.failure is not None and session.profile.insists:
+        raise looked.failure
     check_room(session)
     try:
         reply = await _send(session, provider)

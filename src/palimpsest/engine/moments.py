@@ -3,15 +3,25 @@
 from collections.abc import Generator
 from typing import NamedTuple
 
+import msgspec
+
 from palimpsest.audit.gate import judge
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.price import price_of
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import BadEdit, NoModel, PalimpsestError, TooFull
-from palimpsest.core.events import Event, Failed, Refused, ViewEdited
+from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ViewEdited
+from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.engine.session import Session
+
+
+class _Focus(Value, frozen=True):
+    focus: str = ""
+
+
+_focus = msgspec.json.Decoder(_Focus)
 
 
 class Looked(NamedTuple):
@@ -59,6 +69,17 @@ def look(
     return looked
 
 
+def asked_in(reply: ModelReplied) -> str | None:
+    """What the model itself asked a fold to look at by calling `compact`, however often; nothing if it did not."""
+    calls = [part for part in reply.parts if isinstance(part, ToolCall) and part.tool == "compact"]
+    if not calls:
+        return None
+    try:
+        return _focus.decode(calls[0].args or "{}").focus
+    except msgspec.DecodeError:
+        return ""
+
+
 def _rests(session: Session, policy: Policy, moment: Moment) -> bool:
     """Whether a policy failed so often that only the user may have it tried again."""
     limit = session.profile.circuit
@@ -90,8 +111,10 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
     try:
         after = session.log.trial(proposal.edits)
         verdict = judge(proposal.edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
+        removed = verdict.removed
         if verdict.edits != proposal.edits and not verdict.refused:
             after = session.log.trial(verdict.edits)
+            verdict = judge(verdict.edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
     except BadEdit as error:
         return _refuse(session, policy, proposal.edits, error.message)
     if verdict.refused:
@@ -101,7 +124,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=proposal.why,
+            why=f"{proposal.why}; {len(removed)} lines that nothing supports were left out" if removed else proposal.why,
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=session.scale.total(after) + situation.tools_tokens,

@@ -1,9 +1,12 @@
 """The prompts that ship with the package: one Markdown file each, with places for values."""
 
 import pkgutil
+import re
 from functools import cache
 
 from palimpsest.core.errors import BadInput
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @cache
@@ -15,12 +18,10 @@ def _text(name: str) -> str:
 
 
 def prompt(name: str, **values: str) -> str:
-    """The text of a prompt; `{{name}}` in it is the place of a value, and a line that holds only places without values is left out."""
+    """The text of a prompt; `{{name}}` in it is the place of a value, and a line with a place for which there is none is left out."""
     lines: list[str] = []
     for line in _text(name).split("\n"):
-        filled = line
-        for key, value in values.items():
-            filled = filled.replace(f"{{{{{key}}}}}", value)
-        if filled.strip() or not line.strip():
-            lines.append(filled)
+        places = _PLACE.findall(line)
+        if all(values.get(place) for place in places):
+            lines.append(_PLACE.sub(lambda found: values[found[1]], line))
     return "\n".join(lines).strip()

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
+from palimpsest.profiles.classroom import classroom
 from palimpsest.profiles.none import none
+from palimpsest.profiles.opencode import opencode, opencode_1_18
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 
@@ -13,6 +15,9 @@ Maker: TypeAlias = Callable[[Mapping[str, str]], Profile]
 DEFAULT = "palimpsest"
 PROFILES: Mapping[str, Maker] = {
     "palimpsest": palimpsest,
+    "opencode": opencode,
+    "opencode-1.18": opencode_1_18,
+    "classroom": classroom,
     "none": none,
 }
 

@@ -28,7 +28,8 @@ class Profile:
     """A way of working. Policies are asked in this order; `rung` folds without a model when one was asked for and there is none.
 
     `circuit` failures in a row stop a policy from being tried by itself (0: never), `folds` is how many a turn may have (0: any number).
-    `overflow` says what happens when the provider finds a request too long. `arrival` bounds a tool's result before it is recorded.
+    `overflow` says what happens when the provider finds a request too long, `insists` that no call is made after a fold that failed.
+    `arrival` bounds a tool's result before it is recorded.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Profile:
     count: Count = used
     strictness: Strictness = "alive"
     overflow: Literal["stop", "fold"] = "fold"
+    insists: bool = False
     circuit: int = CIRCUIT
     folds: int = 2
     arrival: Arrival = _unchanged

@@ -1,0 +1,107 @@
+"""Folds a conversation into a marker and an anchored summary, as OpenCode does, with or without a verbatim tail."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.core.errors import BadInput, WireError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Document, Image, Item, Text, ToolCall, seq_of, text_of
+from palimpsest.core.pairs import waiting
+from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.flatten import attached, flatten
+from palimpsest.policies.prompt import prompt
+from palimpsest.policies.tail import tail_start
+
+MARKER = "What did we do so far?"
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """`told` says how the model is shown the conversation: every item as it is, or what lies before the tail as one text.
+
+    `model` may be another one than that of the session. With `auto` off only the user can ask for it.
+    """
+
+    told: Literal["items", "text"] = "items"
+    auto: bool = True
+    model: str = ""
+    preserve: int | None = None
+    tail_turns: int | None = None
+    name: str = "anchor"
+    moments: frozenset[Moment] = frozenset({"before_call", "after_call", "asked"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Rest, or ask for a summary and fold."""
+        budget = situation.budget
+        due = self.auto and budget.compact_at is not None and situation.used >= budget.compact_at
+        forced = situation.moment in {"asked", "overflow"}
+        if not (due or forced) or not situation.may_fold or waiting(situation.view.items):
+            return ()
+        items = situation.view.items
+        replay = _rejected(items) if situation.moment == "overflow" else ()
+        told = items[: -len(replay)] if replay else items
+        if self.told == "text" and not replay:
+            told = items[: tail_start(items, self.tail_budget(situation), situation.scale, self.tail_turns)]
+        if not any(item.kind != "context" for item in told):
+            return ()
+        return self._steps(situation, told, replay)
+
+    def tail_budget(self, situation: Situation) -> int:
+        """How many tokens at the end stay as they are."""
+        usable = situation.budget.compact_at or situation.budget.window - situation.budget.buffer
+        return self.preserve if self.preserve is not None else min(15_000, max(2_000, usable // 4))
+
+    def _steps(self, situation: Situation, told: tuple[Item, ...], replay: tuple[Item, ...]) -> Steps:
+        summary = _checked((yield from ask(self._ask(situation, told))), strict=self.told == "text")
+        last = replay[-1] if replay else told[-1]
+        into: Into = (Put("reminder", Text(MARKER)), Put("summary", Text(summary, "assistant")))
+        into += tuple(Keep(item.id) for item in told if item.id in situation.view.pins)
+        into += tuple(_again(item) for item in replay)
+        if situation.moment != "asked" and not replay:
+            into += (Put("reminder", Text(prompt("opencode_continue"))),)
+        why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are used"
+        return Proposal((Fold(told[0].id, last.id, into),), why)
+
+    def _ask(self, situation: Situation, told: tuple[Item, ...]) -> Ask:
+        focus = situation.asked
+        if self.told == "items":
+            request = prompt("opencode_request", focus=focus)
+            return Ask(told, request, "summary", head=False, tools=False, model=self.model, system=prompt("opencode_summariser"))
+        prior = "\n\n".join(text_of(item.content) for item in told if item.kind == "summary")
+        spoken = flatten(item for item in told if item.kind != "summary")
+        block = f"<prior-summary>\n{prior}\n</prior-summary>" if prior else ""
+        request = prompt("opencode_template", focus=focus, prior=block, conversation=f"<conversation>\n{spoken}\n</conversation>")
+        return Ask((), request, "summary", head=False, tools=False, model=self.model, system=prompt("opencode_head"))
+
+
+def _checked(reply: ModelReplied, *, strict: bool) -> str:
+    """The text of a summary that counts: finished, without a tool call, not empty, and where it matters without an error."""
+    if any(isinstance(part, ToolCall) for part in reply.parts):
+        raise WireError("the summary is a tool call")
+    if not reply.stop or (strict and reply.error):
+        raise WireError(f"the summary did not finish{f' ({reply.error})' if reply.error else ''}")
+    text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
+    if not text:
+        raise BadInput("the summary is empty")
+    return text
+
+
+def _rejected(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """The items of the last message of the user, if nothing came after it and something before it."""
+    if not items or items[-1].kind != "user":
+        return ()
+    seq = seq_of(items[-1].id)
+    start = len(items)
+    while start and items[start - 1].kind == "user" and seq_of(items[start - 1].id) == seq:
+        start -= 1
+    return items[start:] if start else ()
+
+
+def _again(item: Item) -> Keep | Put:
+    """A piece of a message that is sent once more: words as they were, files only by name."""
+    if isinstance(item.content, Image | Document):
+        return Put("user", Text(attached(item.content)))
+    return Keep(item.id)

@@ -1,0 +1,80 @@
+"""Above a fixed size the transcript is saved and the whole conversation becomes one short summary."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.core.errors import BadInput, WireError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Item, Text, ToolCall, text_of
+from palimpsest.core.pairs import waiting
+from palimpsest.core.policy import Ask, Look, Plan, Proposal, Save, Steps, ask, look, save
+from palimpsest.core.responses_shape import shape_of
+from palimpsest.core.scale import shown
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.prompt import prompt
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """Folds above `above` tokens, and when asked. The model is told `told` characters from one end of the transcript."""
+
+    above: int = 50_000
+    told: int = 80_000
+    told_from: Literal["start", "end"] = "start"
+    reply: int = 2_000
+    name: str = "compress"
+    moments: frozenset[Moment] = frozenset({"before_call", "asked", "overflow"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Rest, or save, ask and fold."""
+        forced = situation.moment in {"asked", "overflow"}
+        items = situation.view.items
+        if not items or waiting(items) or not (forced or (situation.used > self.above and situation.may_fold)):
+            return ()
+        return self._steps(situation)
+
+    def _steps(self, situation: Situation) -> Steps:
+        view = situation.view
+        lines = [_line(item) for item in view.items]
+        yield from self._save(situation, b"".join(line + b"\n" for line in lines if line))
+        text = "[" + ",".join(line.decode() for line in lines if line) + "]"
+        part = text[: self.told] if self.told_from == "start" else text[-self.told :]
+        request = prompt("classroom_summary", focus=situation.asked, conversation=part)
+        reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
+        summary = Put("summary", Text(f"[Compressed]\n\n{_text(reply)}"))
+        stated = {fact.id for fact in view.facts.values()} | view.pins
+        kept = tuple(Keep(item.id) for item in view.items if item.id in stated)
+        into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
+        why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"
+        return Proposal((Fold(view.items[0].id, view.items[-1].id, into),), why)
+
+    def _save(self, situation: Situation, data: bytes) -> Steps:
+        """Write the transcript first, under a name that no other has."""
+        stem = f".transcripts/transcript_{situation.now // 1000}"
+        name, number = f"{stem}.jsonl", 1
+        while (yield from look(Look(name))) is not None:
+            number += 1
+            name = f"{stem}-{number}.jsonl"
+        yield from save(Save(data, name))
+        return ()
+
+
+def _line(item: Item) -> bytes:
+    """An item as one message of the wire."""
+    content = shown(item)
+    return b"" if content is None else _encode(shape_of(content).json)
+
+
+def _text(reply: ModelReplied) -> str:
+    if any(isinstance(part, ToolCall) for part in reply.parts):
+        raise WireError("the summary is a tool call")
+    text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
+    if not text:
+        raise BadInput("the summary is empty")
+    return text

@@ -1,0 +1,36 @@
+"""Before every call all tool results but the newest few are replaced by the name of their tool."""
+
+from dataclasses import dataclass
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
+from palimpsest.core.policy import Plan, Proposal
+from palimpsest.core.situation import Moment, Situation
+
+
+@dataclass(frozen=True, slots=True)
+class MaskOld:
+    """Keeps the newest `keep` results, and all of at most `shortest` characters."""
+
+    keep: int = 3
+    shortest: int = 100
+    name: str = "mask_old"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """One mask for each tool whose results are old."""
+        view = situation.view
+        tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
+        results = [item for item in view.items if isinstance(item.content, ToolResult)]
+        old: dict[str, list[str]] = {}
+        for item in results[: -self.keep] if self.keep else results:
+            if self._counts(item) and item.id not in view.pins and item.id not in view.held:
+                content = item.content
+                tool = tools.get(content.call_id, "unknown") if isinstance(content, ToolResult) else "unknown"
+                old.setdefault(tool, []).append(item.id)
+        edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
+        return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()
+
+    def _counts(self, item: Item) -> bool:
+        return item.mask is None and len(text_of(item.content)) > self.shortest

@@ -1,0 +1,35 @@
+"""The profile `classroom`: the smallest design that works, for reading and teaching."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.scale import Scale
+from palimpsest.core.view import View
+from palimpsest.policies.compress import Compress
+from palimpsest.policies.mask_old import MaskOld
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.cards import ModelCard
+
+_ABOVE = 50_000
+
+
+def classroom(environment: Mapping[str, str]) -> Profile:
+    """Masks old results before every call, and compresses everything above 50,000 tokens; `told_from` may be `end`."""
+    told_from: Literal["start", "end"] = "end" if environment.get("told_from") == "end" else "start"
+    return Profile(
+        name="classroom",
+        policies=(MaskOld(), Compress(above=_ABOVE, told_from=told_from)),
+        budget=_budget,
+        size="classroom",
+        count=_count,
+    )
+
+
+def _budget(card: ModelCard) -> Budget:
+    return Budget(card.window, card.reply, compact_at=min(_ABOVE + 1, card.window), block_at=card.window)
+
+
+def _count(view: View, scale: Scale, tools_tokens: int) -> int:
+    """The estimate of everything that shows, whatever a provider reported."""
+    return scale.total(view)

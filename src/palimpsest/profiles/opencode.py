@@ -1,0 +1,81 @@
+"""The profiles `opencode`, as documented, and `opencode-1.18`, as measured, with the settings of the original under their own names."""
+
+from collections.abc import Mapping
+
+from palimpsest.core.bound import OPENCODE_BYTES, OPENCODE_LINES
+from palimpsest.core.budget_rules import opencode_budget, opencode_measured_budget
+from palimpsest.core.scale import Scale
+from palimpsest.core.view import View
+from palimpsest.policies.anchor import Anchor
+from palimpsest.policies.offload_opencode import Spill
+from palimpsest.policies.prune_results import PruneResults
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.request import Params
+
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+def opencode(environment: Mapping[str, str]) -> Profile:
+    """Prunes at the end of a turn and sums up everything that shows."""
+    auto = _auto(environment) and "OPENCODE_DISABLE_AUTOCOMPACT" not in environment
+    prune = environment.get("compaction.prune", "true").lower() not in _FALSE and "OPENCODE_DISABLE_PRUNE" not in environment
+    anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
+    return Profile(
+        name="opencode",
+        policies=(*((PruneResults(),) if prune else ()), anchor),
+        budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
+        size="opencode",
+        count=_count_without_writes,
+        overflow="stop",
+        insists=True,
+        folds=0,
+        arrival=Spill(),
+        params=Params(mark_rule="opencode"),
+    )
+
+
+def opencode_1_18(environment: Mapping[str, str]) -> Profile:
+    """Keeps a verbatim tail, sums up what lies before it as one text, and folds when a request was too long."""
+    auto = _auto(environment)
+    reserved = _number(environment, "compaction.reserved")
+    anchor = Anchor(
+        told="text",
+        auto=auto,
+        model=environment.get("agent.compaction.model", ""),
+        preserve=_number(environment, "compaction.preserve_recent_tokens"),
+        tail_turns=_number(environment, "compaction.tail_turns"),
+        moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
+    )
+    pruning = environment.get("compaction.prune", "false").lower() not in _FALSE
+    lines, size = _number(environment, "tool_output.max_lines"), _number(environment, "tool_output.max_bytes")
+    return Profile(
+        name="opencode-1.18",
+        policies=(*((PruneResults(),) if pruning else ()), anchor),
+        budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
+        size="opencode-1.18",
+        count=_count_reported,
+        overflow="fold",
+        insists=True,
+        folds=0,
+        arrival=Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True),
+        params=Params(mark_rule="opencode"),
+    )
+
+
+def _auto(environment: Mapping[str, str]) -> bool:
+    return environment.get("compaction.auto", "true").lower() not in _FALSE
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    value = environment.get(name, "")
+    return int(value) if value.isdecimal() else None
+
+
+def _count_without_writes(view: View, scale: Scale, tools_tokens: int) -> int:
+    """What the provider reported last, without what it wrote into its cache; an estimate where it reported nothing."""
+    return scale.total(view) + tools_tokens if view.reported is None else view.reported.tokens - view.reported.written
+
+
+def _count_reported(view: View, scale: Scale, tools_tokens: int) -> int:
+    """What the provider reported last; an estimate where it reported nothing."""
+    return scale.total(view) + tools_tokens if view.reported is None else view.reported.tokens

@@ -1,0 +1,258 @@
+"""The profile `classroom`, statement by statement."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from workplace import NOTHING, first_ask, offline, online, reply, say, use, work
+
+from palimpsest.core.edits import Unmask
+from palimpsest.core.errors import ProviderError, StoreError
+from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Statement, ToolReturned, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
+from palimpsest.core.policy import Ask, Look
+from palimpsest.engine.moments import asked_in, look
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.profiles import classroom as profile_file
+from palimpsest.profiles.named import profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+
+SECOND = 1_700_000_000
+
+
+class Folder:
+    """A folder that remembers what was kept in it, and may be full."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.files: dict[str, bytes] = {}
+        self.full = full
+
+    def keep(self, name: str, data: bytes) -> str:
+        if self.full:
+            raise StoreError("the disk is full")
+        self.files[name] = data
+        return name
+
+    def look(self, want: Look) -> str | None:
+        return self.files[want.name].decode() if want.name in self.files else None
+
+
+def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
+    session = work(profile("classroom", {"told_from": told_from}))
+    place = folder or Folder()
+    session.around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look)
+    return session
+
+
+def results(session: Session, *lengths: int, tool: str = "bash", error: bool = False) -> Session:
+    for number, length in enumerate(lengths):
+        reply(session, ToolCall(f"c{number}", tool, "{}"))
+        session.record(ToolReturned(ToolResult(f"c{number}", (Text("x" * length),), error=error), tool=tool))
+    return session
+
+
+def shown(session: Session) -> list[str]:
+    items = [item for item in session.log.view.items if item.kind == "result"]
+    return [item.mask.text if item.mask is not None else f"{len(text_of(item.content))}" for item in items]
+
+
+def before_call(session: Session, *answers: str | Exception) -> Scripted:
+    provider = Scripted(*answers)
+    online(session, look(session, "before_call"), provider)
+    return provider
+
+
+def used_exactly(tokens: int) -> Session:
+    for extra in range(400):
+        session = at_work()
+        say(session, "y" * (4 * tokens - 400 + extra))
+        if session.used == tokens:
+            return session
+    raise AssertionError(tokens)
+
+
+def test_cl_01_before_every_call_all_results_but_the_newest_three_are_masked() -> None:
+    session = results(at_work(), 500, 600, 700, 800, 900)
+    before_call(session)
+    assert shown(session) == ["[Previous: used bash]", "[Previous: used bash]", "700", "800", "900"]
+
+
+def test_cl_02_a_result_of_100_characters_is_never_masked_and_one_of_101_is() -> None:
+    session = results(at_work(), 100, 101, 500, 500, 500)
+    before_call(session)
+    assert shown(session) == ["100", "[Previous: used bash]", "500", "500", "500"]
+
+
+def test_cl_03_with_three_results_nothing_is_masked_however_long() -> None:
+    session = results(at_work(), 9_000, 9_000, 9_000)
+    before_call(session)
+    assert shown(session) == ["9000", "9000", "9000"]
+
+
+def test_cl_04_the_mask_names_the_tool_of_the_call_with_the_same_id() -> None:
+    session = at_work()
+    for number, tool in enumerate(("read", "bash", "read", "grep", "edit")):
+        use(session, f"c{number}", tool, "{}", "x" * 300)
+    before_call(session)
+    assert shown(session) == ["[Previous: used read]", "[Previous: used bash]", "300", "300", "300"]
+
+
+def test_cl_05_error_results_count_and_are_masked_like_others() -> None:
+    session = results(at_work(), 400, 400, 400, 400, error=True)
+    before_call(session)
+    assert shown(session) == ["[Previous: used bash]", "400", "400", "400"]
+
+
+def test_cl_06_calls_and_texts_are_unchanged_and_a_second_run_proposes_nothing() -> None:
+    session = results(at_work(), 500, 500, 500, 500)
+    before = [item for item in session.log.view.items if item.kind != "result"]
+    before_call(session)
+    assert [item for item in session.log.view.items if item.kind != "result"] == before
+    assert offline(session, look(session, "before_call")).events == ()
+
+
+def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None:
+    session = results(at_work(), 500, 500, 500, 500)
+    view, event = session.log.view, session.log.event(3)
+    before_call(session)
+    assert (session.log.event(3), view.items[1].mask) == (event, None)
+    session.record(ViewEdited((Unmask(("3.0",)),), by="test"))
+    assert session.log.view.items == view.items
+
+
+def test_cl_08_an_estimate_of_50_000_does_not_compact_and_50_001_does() -> None:
+    assert before_call(used_exactly(50_000), "short").left == 1
+    assert before_call(used_exactly(50_001), "short").left == 0
+
+
+def test_cl_09_if_masking_makes_enough_room_no_summary_is_asked_for() -> None:
+    session = results(at_work(), 160_000, 10_000, 10_000, 40_000)
+    assert session.used > 50_000
+    assert before_call(session, "short").left == 1
+    assert session.used <= 50_000
+
+
+def test_cl_10_the_transcript_is_complete_before_the_fold_and_each_line_is_one_message() -> None:
+    folder = Folder()
+    session = at_work(folder)
+    say(session, "hello")
+    use(session, "c1", "bash", '{"command":"ls"}', "a.py")
+    seen: list[int] = []
+
+    def answer(_: object) -> str:
+        seen.append(len(folder.files))
+        return "short"
+
+    online(session, look(session, "asked"), Scripted(answer))
+    assert seen == [1]
+    lines = [msgspec.json.decode(line) for line in folder.files[f".transcripts/transcript_{SECOND}.jsonl"].splitlines()]
+    assert [line["type"] for line in lines] == ["message", "function_call", "function_call_output"]
+
+
+def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
+    session = at_work(Folder(full=True))
+    say(session, "y" * 300_000)
+    provider = before_call(session, "short")
+    assert provider.left == 1
+    last = session.log.event(session.log.tip).body
+    assert last == Failed("plan", "store", "the disk is full", by="compress")
+
+
+def test_cl_12_two_compactions_in_the_same_second_leave_two_transcripts() -> None:
+    folder = Folder()
+    session = at_work(folder)
+    for _ in range(2):
+        say(session, "y" * 300_000)
+        before_call(session, "short")
+    assert sorted(folder.files) == [f".transcripts/transcript_{SECOND}-2.jsonl", f".transcripts/transcript_{SECOND}.jsonl"]
+
+
+def asked(session: Session) -> Ask:
+    return first_ask(session.profile.policies[1], session.situation("asked"))
+
+
+@pytest.mark.parametrize(("told_from", "first"), [("", True), ("end", False)])
+def test_cl_13_the_model_is_told_80_000_characters_from_one_end(told_from: str, first: bool) -> None:
+    session = at_work(told_from=told_from)
+    say(session, "FIRST" + "y" * 120_000)
+    say(session, "LAST")
+    told = asked(session).prompt
+    assert ("FIRST" in told, "LAST" in told) == (first, not first)
+    assert told.count("y" * 100) > 700
+    assert 80_000 < len(told) < 81_000
+
+
+def test_cl_14_the_reply_is_limited_to_2_000_tokens_and_no_tools_are_sent() -> None:
+    session = at_work()
+    say(session, "hello")
+    want = asked(session)
+    assert (want.reply, want.tools, want.head, want.items) == (2_000, False, False, ())
+
+
+def test_cl_15_after_the_fold_there_are_two_items() -> None:
+    session = at_work()
+    say(session, "y" * 300_000)
+    before_call(session, "the summary")
+    items = [(item.content.role, item.content.text) for item in session.log.view.items if isinstance(item.content, Text)]
+    assert items == [("user", "[Compressed]\n\nthe summary"), ("assistant", "Understood. Continuing.")]
+    assert len(session.log.view.items) == 2
+
+
+def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold() -> None:
+    session = at_work()
+    session.record(ContextStated((Statement("tasks", "ready: #3"),), head=(Statement("base", "You teach.", "system"),)))
+    session.record(ContextStated((Statement("skills", "skills: pdf"), Statement("state", "balance 7"))))
+    say(session, "y" * 300_000)
+    before_call(session, "short")
+    assert [item.source for item in session.log.view.head] == ["base"]
+    assert [text_of(item.content) for item in session.log.view.items[:3]] == ["ready: #3", "skills: pdf", "balance 7"]
+
+
+def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_made() -> None:
+    session = at_work()
+    say(session, "y" * 300_000)
+    before = session.log.view.items
+    for expected in (1, 1, 1, 2):
+        provider = Scripted(ProviderError("down"), ProviderError("down"))
+        online(session, look(session, "before_call"), provider)
+        assert provider.left == expected
+    assert session.log.view.items == before
+
+
+def compacting(*calls: ToolCall) -> Session:
+    session = at_work()
+    say(session, "y" * 2_000)
+    started = session.record(CallStarted("m", "anthropic"))
+    session.record(ModelReplied(calls, call=started.seq, usage=NOTHING))
+    return session
+
+
+def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_once() -> None:
+    first = ToolCall("c1", "compact", '{"focus":"the parser"}')
+    session = compacting(first, ToolCall("c2", "compact", ""))
+    assert asked_in(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
+    assert asked_in(ModelReplied((Text("no", "assistant"),))) is None
+    assert asked_in(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
+    provider = Scripted("short", "again")
+    assert not online(session, look(session, "asked", asked="the parser"), provider).edited
+    for name in ("c1", "c2"):
+        session.record(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))
+    assert online(session, look(session, "asked", asked="the parser"), provider).folded
+    assert (provider.left, b"the parser" in provider.requests[0].body) == (1, True)
+
+
+def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:
+    session = compacting(ToolCall("c1", "compact", ""))
+    session.record(ToolReturned(ToolResult("c1", (Text("ok"),)), tool="compact"))
+    online(session, look(session, "asked"), Scripted("short"))
+    bodies = [event.body for event in session.log.events()]
+    assert [body.result.call_id for body in bodies if isinstance(body, ToolReturned)] == ["c1"]
+    assert session.log.health.open_calls == ()
+
+
+def test_cl_50_the_profile_and_its_policies_are_short() -> None:
+    source = Path(profile_file.__file__)
+    policies = source.parents[1] / "policies"
+    files = [source, policies / "mask_old.py", policies / "compress.py"]
+    assert sum(len(file.read_text().splitlines()) for file in files) < 400

@@ -1,0 +1,442 @@
+"""The profiles `opencode` and `opencode-1.18`, statement by statement."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+from workplace import first_ask, offline, online, reply, say, use, work
+
+from palimpsest.core.edits import Fold, Insert, Mask, Put
+from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
+from palimpsest.core.events import Failed, ModelReplied, ToolReturned, TurnEnded, Usage, UserSaid, ViewEdited
+from palimpsest.core.items import Document, Image, Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.policy import Ask, Proposal
+from palimpsest.core.ports import Sendable
+from palimpsest.core.scale import Scale
+from palimpsest.core.situation import Moment
+from palimpsest.core.sizes import json_size, opencode_size
+from palimpsest.engine.call import call
+from palimpsest.engine.flow import request_of
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.policies.anchor import MARKER, Anchor
+from palimpsest.policies.prompt import prompt
+from palimpsest.policies.prune_results import CLEARED, PruneResults
+from palimpsest.policies.tail import tail_start
+from palimpsest.profiles.named import profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.failures import refused
+
+BOTH = ("opencode", "opencode-1.18")
+
+
+def model(window: int = 200_000, reply: int = 32_000, input_limit: int | None = None) -> ModelCard:
+    return ModelCard("model", "anthropic", "anthropic", window, reply, input_limit=input_limit, cache="marks")
+
+
+NO_SETTINGS: Mapping[str, str] = {}
+
+
+def at_work(name: str, card: ModelCard | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Session:
+    session = work(profile(name, settings))
+    session.card = card or model()
+    return session
+
+
+def filled(session: Session, tokens: int, text: str = "Done so far.") -> Session:
+    """A turn after which the provider reported that many tokens."""
+    say(session, "please fix the parser")
+    use(session, "c1", "read", '{"filePath":"parser.py"}', "def parse(): ...\n" * 200)
+    reply(session, Text(text, "assistant"), usage=Usage(input=tokens - 10, output=10))
+    return session
+
+
+def compacts(session: Session) -> bool:
+    return online(session, look(session, "before_call"), Scripted("## Objective\nfix it")).folded
+
+
+def level(name: str, card: ModelCard, **settings: str) -> int | None:
+    return profile(name, settings).budget(card).compact_at
+
+
+def texts(session: Session) -> list[str]:
+    return [text_of(item.content) for item in session.log.view.items]
+
+
+def test_oc_01_as_documented_168_000_used_of_200_000_does_not_compact_and_168_001_does() -> None:
+    assert not compacts(filled(at_work("opencode"), 168_000))
+    assert compacts(filled(at_work("opencode"), 168_001))
+
+
+def test_oc_02_as_measured_the_same_card_compacts_at_168_000_and_not_at_167_999() -> None:
+    assert not compacts(filled(at_work("opencode-1.18"), 167_999))
+    assert compacts(filled(at_work("opencode-1.18"), 168_000))
+
+
+def test_oc_03_the_reply_limit_moves_the_level_and_is_capped_at_32_000() -> None:
+    assert (level("opencode-1.18", model(reply=8_000)), level("opencode", model(reply=8_000))) == (192_000, 192_001)
+    assert (level("opencode-1.18", model(400_000, 128_000)), level("opencode", model(400_000, 128_000))) == (368_000, 368_001)
+
+
+def test_oc_04_an_input_limit_is_used_as_it_is_or_less_a_reserve() -> None:
+    limited = model(400_000, 128_000, 272_000)
+    assert level("opencode-1.18", limited) == 252_000
+    assert level("opencode-1.18", limited, **{"compaction.reserved": "50000"}) == 222_000
+    assert level("opencode", limited) == level("opencode", limited, **{"compaction.reserved": "50000"}) == 272_001
+    assert level("opencode-1.18", model(), **{"compaction.reserved": "50000"}) == 168_000
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_05_a_window_of_0_or_auto_off_never_folds_by_itself(name: str) -> None:
+    assert not compacts(filled(at_work(name, model(window=0)), 900_000))
+    switched_off = filled(at_work(name, settings={"compaction.auto": "false"}), 900_000)
+    assert not compacts(switched_off)
+    assert online(switched_off, look(switched_off, "asked"), Scripted("short")).folded
+
+
+def test_oc_05_the_documented_variable_switches_it_off_too() -> None:
+    assert not compacts(filled(at_work("opencode", settings={"OPENCODE_DISABLE_AUTOCOMPACT": "1"}), 900_000))
+
+
+def test_oc_06_one_counts_no_cache_writes_and_the_other_everything_reported() -> None:
+    def used(name: str) -> int:
+        session = at_work(name)
+        say(session, "hello")
+        reply(session, Text("hi", "assistant"), usage=Usage(input=1_000, cache_read=20_000, cache_write=7_000, output=500))
+        return session.used
+
+    assert (used("opencode"), used("opencode-1.18")) == (21_500, 28_500)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_07_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(name: str) -> None:
+    session = filled(at_work(name), 190_000)
+    provider = Scripted(ModelReplied((Text("short", "assistant"),), usage=Usage(input=199_000, output=1_000), stop="end_turn"), "again")
+    assert online(session, look(session, "before_call"), provider).folded
+    assert not online(session, look(session, "before_call"), provider).edited
+    assert provider.left == 1
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_08_the_check_runs_before_and_after_a_call(name: str) -> None:
+    after = filled(at_work(name), 190_000)
+    assert online(after, look(after, "after_call"), Scripted("short")).folded
+    huge = at_work(name)
+    say(huge, "read it all")
+    reply(huge, ToolCall("c1", "read", "{}"), usage=Usage(input=189_000, output=1_000))
+    assert not online(huge, look(huge, "after_call"), Scripted()).events
+    huge.record(ToolReturned(ToolResult("c1", (Text("x" * 9_000),)), tool="read"))
+    assert online(huge, look(huge, "before_call"), Scripted("short")).folded
+
+
+def turns(session: Session, sizes: list[int], tool: str = "bash", *, error: bool = False) -> list[tuple[str, ...]]:
+    """One turn with one result of so many tokens each; what was masked at the end of each."""
+    masked: list[tuple[str, ...]] = []
+    for number, size in enumerate(sizes):
+        say(session, "next")
+        reply(session, ToolCall(f"c{number}", tool, "{}"))
+        session.record(ToolReturned(ToolResult(f"c{number}", (Text("x" * (4 * size)),), error=error), tool=tool))
+        reply(session, Text("ok", "assistant"))
+        looked = offline(session, look(session, "turn_ends"))
+        masked.append(tuple(name for event in looked.edited for edit in _masks(event.body) for name in edit.ids))
+        session.record(TurnEnded())
+    return masked
+
+
+def _masks(body: object) -> list[Mask]:
+    return [edit for edit in body.edits if isinstance(edit, Mask)] if isinstance(body, ViewEdited) else []
+
+
+def test_oc_09_nothing_is_pruned_before_two_messages_of_the_user_lie_behind_it() -> None:
+    session = at_work("opencode")
+    say(session, "one")
+    for number in range(5):
+        use(session, f"c{number}", "bash", "{}", "x" * 80_000)
+    assert offline(session, look(session, "turn_ends")).events == ()
+    say(session, "two")
+    assert offline(session, look(session, "turn_ends")).events == ()
+
+
+def test_oc_10_candidates_of_exactly_20_000_mask_nothing_and_20_001_masks_all_in_one_edit() -> None:
+    def masked(oldest: int) -> tuple[str, ...]:
+        return turns(at_work("opencode"), [10_000, oldest, 40_000, 1, 1])[-1]
+
+    assert masked(10_000) == ()
+    assert len(masked(10_001)) == 2
+
+
+def test_oc_11_skills_errors_and_what_lies_before_a_summary_or_a_masked_result_are_never_masked() -> None:
+    big = [50_000, 50_000, 50_000, 1, 1]
+    assert not any(turns(at_work("opencode"), big, "skill"))
+    assert not any(turns(at_work("opencode"), big, "bash", error=True))
+    assert any(turns(at_work("opencode"), [50_000, 30_000, 1, 1]))
+    session = at_work("opencode")
+    say(session, "one")
+    use(session, "a", "bash", "{}", "x" * 200_000)
+    session.record(ViewEdited((Insert((Put("summary", Text("so far", "assistant")),)),), by="test"))
+    assert not any(turns(session, [30_000, 1, 1]))
+
+
+def test_oc_12_the_mask_says_that_content_was_cleared_and_arguments_stay() -> None:
+    session = at_work("opencode")
+    turns(session, [50_000, 50_000, 1, 1])
+    results = [item for item in session.log.view.items if item.kind == "result"]
+    assert results[0].mask is not None
+    assert results[0].mask.text == CLEARED == "[Old tool result content cleared]"
+    assert [item.mask for item in session.log.view.items if item.kind == "call"] == [None] * 4
+
+
+def test_oc_13_pruning_is_on_as_documented_and_off_as_measured_and_only_at_the_end_of_a_turn() -> None:
+    def prunes(name: str, **settings: str) -> bool:
+        return any(isinstance(policy, PruneResults) for policy in profile(name, settings).policies)
+
+    assert (prunes("opencode"), prunes("opencode-1.18")) == (True, False)
+    assert (prunes("opencode", OPENCODE_DISABLE_PRUNE="1"), prunes("opencode", **{"compaction.prune": "false"})) == (False, False)
+    assert prunes("opencode-1.18", **{"compaction.prune": "true"})
+    assert PruneResults().moments == {"turn_ends"}
+
+
+def test_oc_14_seven_results_of_10_100_mask_the_two_oldest_at_the_seventh_turn_and_nothing_at_the_eighth() -> None:
+    masked = turns(at_work("opencode"), [10_100] * 8)
+    assert [len(names) for names in masked] == [0, 0, 0, 0, 0, 0, 2, 0]
+
+
+def asked(session: Session, moment: Moment = "asked") -> Ask:
+    """What the summary asks the model."""
+    anchor = next(policy for policy in session.profile.policies if isinstance(policy, Anchor))
+    return first_ask(anchor, session.situation(moment))
+
+
+def test_oc_15_as_documented_the_summary_is_asked_of_every_visible_item_without_tools() -> None:
+    session = filled(at_work("opencode"), 1_000)
+    want = asked(session)
+    assert want.items == session.log.view.items
+    assert (want.tools, want.head, want.prompt) == (False, False, prompt("opencode_request"))
+    body = request_of(session, want, session.card).body
+    assert b'"tools"' not in body
+    assert body.index(b"Write the opening message") > body.index(b"please fix the parser")
+
+
+def test_oc_16_as_measured_it_is_one_text_in_which_long_results_are_cut() -> None:
+    session = filled(at_work("opencode-1.18"), 1_000)
+    want = asked(session)
+    assert (want.items, want.tools) == ((), False)
+    inside = want.prompt.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
+    cut = ("def parse(): ...\n" * 200)[:2_000]
+    assert inside == (
+        "[User]: please fix the parser\n\n"
+        '[Assistant tool call]: read({"filePath":"parser.py"})\n\n'
+        f"[Tool result]: {cut}\n[truncated]\n\n"
+        "[Assistant]: Done so far."
+    )
+
+
+def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_demanded_in_order() -> None:
+    session = filled(at_work("opencode-1.18"), 190_000)
+    online(session, look(session, "before_call"), Scripted("the first summary"))
+    say(session, "go on")
+    reply(session, Text("I go on.", "assistant"))
+    text = asked(session).prompt
+    assert "<prior-summary>\nthe first summary\n</prior-summary>" in text
+    assert "the first summary" not in text.partition("<conversation>")[2]
+    places = [text.index(f"## {name}") for name in ("Objective", "Important Details", "Work State", "Next Move", "Relevant Files")]
+    assert places == sorted(places)
+    assert [name in text for name in ("### Completed", "### Active", "### Blocked")] == [True] * 3
+
+
+@pytest.mark.parametrize(("usable", "budget"), [(168_000, 15_000), (4_000, 2_000), (10_000, 2_500)])
+def test_oc_18_the_tail_may_have_a_quarter_of_the_room_within_bounds(usable: int, budget: int) -> None:
+    session = at_work("opencode-1.18", model(usable + 1_000, 1_000))
+    assert Anchor(told="text").tail_budget(session.situation("asked")) == budget
+
+
+def conversation(*turn_sizes: tuple[int, ...]) -> list[Item]:
+    """Turns of a user item and replies, each of so many characters of JSON text."""
+    items: list[Item] = []
+    for sizes in turn_sizes:
+        for place, size in enumerate(sizes):
+            number = f"{len(items)}.0"
+            content = Text("u" * size) if place == 0 else Text("a" * size, "assistant")
+            items.append(Item(number, "user" if place == 0 else "assistant", content))
+    return items
+
+
+def test_oc_18_the_number_of_turns_can_be_capped_and_none_keeps_no_tail() -> None:
+    items = conversation((40, 40), (40, 40), (40, 40))
+    scale = Scale(opencode_size)
+    assert tail_start(items, 1_000, scale, 0) == 6
+    assert tail_start(items, 1_000, scale, 1) == 4
+    assert tail_start(items, 1_000, scale, 2) == 2
+
+
+def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and_pairs_stay_whole() -> None:
+    scale = Scale(opencode_size)
+    assert tail_start(conversation((40, 40), (40, 400, 40, 40)), 25, scale) == 4
+    items = [
+        *conversation((40, 40)),
+        Item("7.0", "user", Text("go")),
+        Item("8.0", "call", ToolCall("c", "bash", "x" * 400)),
+        Item("9.0", "result", ToolResult("c", (Text("y" * 40),))),
+        Item("10.0", "assistant", Text("z" * 40, "assistant")),
+    ]
+    assert tail_start(items, 25, scale) == 5
+
+
+def test_oc_20_when_the_tail_would_reach_the_first_item_none_is_kept() -> None:
+    assert tail_start(conversation((40, 40), (40, 40)), 1_000, Scale(opencode_size)) == 4
+
+
+def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
+    session = filled(at_work("opencode"), 1_000)
+    online(session, look(session, "asked"), Scripted("we fixed it"))
+    say(session, "thanks")
+    assert texts(session) == [MARKER, "we fixed it", "thanks"]
+    assert MARKER == "What did we do so far?"
+    roles = [item.content.role for item in session.log.view.items if isinstance(item.content, Text)]
+    assert roles == ["user", "assistant", "user"]
+    measured = filled(at_work("opencode-1.18"), 1_000)
+    say(measured, "and the lexer")
+    reply(measured, Text("The lexer too.", "assistant"))
+    measured.profile = profile("opencode-1.18", {"compaction.tail_turns": "1"})
+    online(measured, look(measured, "asked"), Scripted("we fixed it"))
+    assert texts(measured) == [MARKER, "we fixed it", "and the lexer", "The lexer too."]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
+    automatic = filled(at_work(name), 190_000)
+    online(automatic, look(automatic, "before_call"), Scripted("short"))
+    assert texts(automatic) == [MARKER, "short", prompt("opencode_continue")]
+    manual = filled(at_work(name), 190_000)
+    online(manual, look(manual, "asked"), Scripted("short"))
+    assert texts(manual) == [MARKER, "short"]
+
+
+def raw_reply(stop: str, error: str = "") -> ModelReplied:
+    return ModelReplied((Text("half", "assistant"),), stop=stop, error=error)
+
+
+class Plain:
+    """A provider that gives its reply as it is, finished or not."""
+
+    def __init__(self, answer: ModelReplied) -> None:
+        self.answer = answer
+
+    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+        yield self.answer
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "folds"),
+    [
+        ("opencode", raw_reply(""), False),
+        ("opencode", raw_reply("end_turn", "overloaded"), True),
+        ("opencode-1.18", raw_reply(""), False),
+        ("opencode-1.18", raw_reply("end_turn", "overloaded"), False),
+    ],
+)
+def test_oc_23_a_summary_that_did_not_finish_folds_nothing(name: str, answer: ModelReplied, folds: bool) -> None:
+    session = filled(at_work(name), 1_000)
+    provider = Plain(answer)
+    looked = online(session, look(session, "asked"), provider)
+    assert looked.folded is folds
+    assert isinstance(looked.failure, WireError) is not folds
+
+
+def rejected(session: Session) -> Session:
+    filled(session, 1_000)
+    session.record(UserSaid((Text("look at this"), Image("image/png", url="shot.png"), Document("application/pdf", "b", name="plan.pdf"))))
+    return session
+
+
+def test_oc_24_after_an_overflow_the_refused_message_is_not_summed_up_and_comes_once_after_the_summary() -> None:
+    session = rejected(at_work("opencode-1.18"))
+    assert "look at this" not in asked(session, "overflow").prompt
+    online(session, look(session, "overflow"), Scripted("short"))
+    assert texts(session) == [MARKER, "short", "look at this", "[Attached image/png: shot.png]", "[Attached application/pdf: plan.pdf]"]
+
+
+def test_oc_24_as_documented_the_error_ends_the_turn() -> None:
+    session = rejected(at_work("opencode"))
+    with pytest.raises(PromptTooLong):
+        asyncio.run(call(session, Scripted(PromptTooLong("too long"))))
+    assert not any(isinstance(event.body, ViewEdited) for event in session.log.events())
+
+
+def test_oc_25_media_of_a_repeated_message_become_text_and_an_only_message_is_not_repeated() -> None:
+    session = at_work("opencode-1.18")
+    say(session, "much too long " * 100)
+    online(session, look(session, "overflow"), Scripted("short"))
+    assert texts(session) == [MARKER, "short", prompt("opencode_continue")]
+
+
+def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a_network_error() -> None:
+    too_long = (
+        (400, b'{"error":{"message":"prompt is too long: 214000 tokens > 200000 maximum"}}'),
+        (400, b'{"error":{"code":"context_length_exceeded","message":"maximum context length"}}'),
+        (413, b""),
+    )
+    assert [type(refused(status, body, "anthropic")) for status, body in too_long] == [PromptTooLong] * 3
+    limits = (
+        (429, b'{"error":{"message":"Rate limit reached: too many tokens per minute, input is too long for your tier"}}'),
+        (400, b'{"error":{"message":"ThrottlingException: Too many tokens, please wait before trying again."}}'),
+    )
+    assert [type(refused(status, body, "anthropic")) for status, body in limits] == [ProviderError] * 2
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_27_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stays(name: str) -> None:
+    session = filled(at_work(name), 190_000)
+    before = session.log.view.items
+    provider = Scripted(PromptTooLong("Conversation history too large"), "never asked")
+    with pytest.raises(PromptTooLong, match="history too large"):
+        asyncio.run(call(session, provider))
+    assert session.log.view.items == before
+    assert provider.left == 1
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
+    session = filled(at_work(name), 190_000)
+    provider = Scripted(*[ProviderError("down")] * 4)
+    for _ in range(5):
+        online(session, look(session, "before_call"), provider)
+    assert provider.left == 1
+    assert sum(isinstance(event.body, Failed) for event in session.log.events()) == 3
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(("text", "notice"), [("x\n" * 2_000 + "x", "...1 lines truncated..."), ("x" * 51_201, "bytes truncated...")])
+def test_oc_29_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str, text: str, notice: str) -> None:
+    session = at_work(name)
+    arrived = offline(session, session.profile.arrival(ToolReturned(ToolResult("c1", (Text(text),)), tool="read")))
+    shown = text_of(arrived.result)
+    assert session.around.blobs.get(arrived.result.blob) == text.encode()
+    assert notice in shown
+    assert arrived.result.blob in shown
+    small = ToolReturned(ToolResult("c1", (Text("x\n" * 1_999 + "x"),)), tool="read")
+    assert offline(session, session.profile.arrival(small)) == small
+
+
+def test_oc_29_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
+    text = "\n".join(str(number) for number in range(3_000))
+    returned = ToolReturned(ToolResult("c1", (Text(text),)), tool="bash")
+    measured = at_work("opencode-1.18")
+    assert text_of(offline(measured, measured.profile.arrival(returned)).result).endswith("\n2999")
+    documented = at_work("opencode")
+    assert text_of(offline(documented, documented.profile.arrival(returned)).result).startswith("0\n1\n")
+
+
+def test_the_estimators_are_those_of_the_variants() -> None:
+    assert (at_work("opencode").scale.rule, at_work("opencode-1.18").scale.rule) == (opencode_size, json_size)
+
+
+def test_a_fold_keeps_what_is_pinned() -> None:
+    session = filled(at_work("opencode"), 1_000)
+    session.pin(ids=("1.0",))
+    body = online(session, look(session, "asked"), Scripted("short")).edited[0].body
+    assert isinstance(body, ViewEdited)
+    assert isinstance(body.edits[0], Fold)
+    assert texts(session) == [MARKER, "short", "please fix the parser"]
+    assert isinstance(Anchor().plan(at_work("opencode").situation("before_call")), tuple | Proposal)
