@@ -1,0 +1,59 @@
+"""A model that forgets a tool is reminded of it."""
+
+from workplace import offline, say, use, work
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.items import text_of
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.policies.remind import Remind
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.cards import card
+from palimpsest.wire.encode import encode
+from palimpsest.wire.rules import check_request
+
+PROFILE = Profile("test", (Remind(),), lambda card: Budget(card.window))
+TEXT = "<reminder>Update your todos.</reminder>"
+
+
+def rounds(session: Session, *tools: str) -> list[int]:
+    """How many reminders show after each round."""
+    counts: list[int] = []
+    for number, tool in enumerate(tools):
+        use(session, f"{tool}{number}", tool, "{}", "done")
+        offline(session, look(session, "before_call"))
+        counts.append(sum(item.kind == "reminder" for item in session.log.view.items))
+    return counts
+
+
+def started() -> Session:
+    session = work(PROFILE)
+    say(session, "build it")
+    return session
+
+
+def test_after_three_rounds_without_the_tool_a_reminder_stands_before_the_results_and_again_after_the_fourth() -> None:
+    session = started()
+    assert rounds(session, "bash", "bash", "bash", "bash") == [0, 0, 1, 2]
+    items = session.log.view.items
+    assert [item.kind for item in items[-3:]] == ["call", "reminder", "result"]
+    assert text_of(items[-2].content) == TEXT
+
+
+def test_a_round_with_the_tool_starts_the_count_anew() -> None:
+    assert rounds(started(), "bash", "bash", "todo", "bash", "bash", "bash") == [0, 0, 0, 0, 0, 1]
+
+
+def test_a_second_look_at_the_same_round_says_nothing_more() -> None:
+    session = started()
+    rounds(session, "bash", "bash", "bash")
+    assert offline(session, look(session, "before_call")).events == ()
+
+
+def test_a_reminder_between_call_and_result_is_sent_as_every_provider_wants_it() -> None:
+    session = started()
+    rounds(session, "bash", "bash", "bash")
+    for model in ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x"):
+        request = encode(session.log.view, card(model))
+        assert check_request(request.wire, request.body) == ()
+        assert TEXT.encode() in request.body
