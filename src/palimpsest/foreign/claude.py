@@ -16,6 +16,7 @@ from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 
 # The opening of a session says which model it began with; it is looked for in this many lines.
 _OPENING_LINES = 200
+_HEAD_LINES = 40
 _SIDE = re.compile(rb'"isSidechain"\s*:\s*true')
 _VERSION = re.compile(rb'"version"\s*:\s*"(\d+)\.(\d+)\.')
 _OWN_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
@@ -106,16 +107,19 @@ class ClaudeFormat:
 
 def _is_claude(head: bytes) -> bool:
     """Whether a file begins like a session: an object with a type and a field that only these files have."""
-    lines = head.split(b"\n")
-    for data in lines[:40]:
+    for data in _first_lines(head):
         value = decoded(data) if data.lstrip().startswith(b"{") else None
         if is_json(value) and text(value, "type") and "payload" not in value and any(key in value for key in _OWN_FIELDS):
             return True
     return b'"parentUuid"' in head and b'"sessionId"' in head
 
 
+def _first_lines(head: bytes) -> list[bytes]:
+    return head.split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
+
+
 def _first_text(head: bytes, key: str) -> str:
-    values = (decoded(data) for data in head.split(b"\n")[:40] if data.lstrip().startswith(b"{"))
+    values = (decoded(data) for data in _first_lines(head) if data.lstrip().startswith(b"{"))
     return next((found for value in values if is_json(value) and (found := text(value, key))), "")
 
 

@@ -97,7 +97,7 @@ def begun(path: Path) -> Begun | None:
         head = file.read(_SNIFF)
     finally:
         file.close()
-    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20]:
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 20)[:20]:
         table = decoded(line) if line.lstrip().startswith(b"{") else None
         if not is_json(table):
             continue

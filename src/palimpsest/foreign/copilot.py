@@ -40,7 +40,7 @@ class CopilotFormat:
 
 
 def _sources(path: Path) -> Iterator[Source]:
-    first = next((value for line in head_of(path).splitlines()[:16] if is_event(value := decoded(line))), None)
+    first = next((value for line in head_of(path).split(b"\n", 16)[:16] if is_event(value := decoded(line))), None)
     if not is_json(first):
         return
     own = path.parent.name if path.name == "events.jsonl" else path.stem

@@ -75,8 +75,8 @@ def head_of(path: Path, size: int = HEAD) -> bytes:
 
 def first_object(head: bytes) -> Json:
     """The JSON object on the first line that is not empty; an empty one if that is something else."""
-    line = next((line for line in head.splitlines() if line.strip()), b"")
-    found = decoded(line) if line.lstrip().startswith(b"{") else None
+    line = head.lstrip().partition(b"\n")[0]
+    found = decoded(line) if line.startswith(b"{") else None
     return found if is_json(found) else {}
 
 
