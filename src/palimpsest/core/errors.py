@@ -103,3 +103,13 @@ class TooFull(PalimpsestError):
     """What cannot be left out does not fit the window; the message names each part with its tokens."""
 
     kind = "too_full"
+
+
+class CannotFold(PalimpsestError):
+    """A fold that was due or asked for could not be made; `kind` is the reason as the profile calls it."""
+
+    kind = "fold"
+
+    def __init__(self, message: str, *, kind: str = "fold", where: str = "") -> None:
+        super().__init__(message, where=where)
+        self.kind = kind

@@ -54,7 +54,8 @@ async def _send(session: Session, provider: Provider) -> ModelReplied:
     view, model = session.log.view, session.card
     room = model.window - session.used
     limit = min(session.params.max_tokens or model.reply, model.reply)
-    params = resolved(session.params if room >= limit else replace(session.params, max_tokens=max(_SHORTEST, room)), model)
+    fits = room >= limit and (session.params.max_tokens or 0) <= model.reply
+    params = resolved(session.params if fits else replace(session.params, max_tokens=max(_SHORTEST, min(room, limit))), model)
     request = encode(view, model, session.tools, params, session.around.blobs.get)
     tools = session.around.blobs.put(_encode(session.tools)) if session.tools else ""
     started = session.record(

@@ -72,8 +72,8 @@ def request_of(session: Session, want: Ask, model: ModelCard) -> Request:
     asked = View(head=head, items=(*want.items, *last), call=view.call, model=model.name)
     # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and want.tools)
-    if want.reply:
-        params = replace(params, max_tokens=min(want.reply, model.reply))
+    if want.reply or params.max_tokens:
+        params = replace(params, max_tokens=min(want.reply or params.max_tokens or model.reply, model.reply))
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
     return encode(asked, model, session.tools if want.tools else (), params, session.around.blobs.get)

@@ -14,6 +14,7 @@ from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ViewEdi
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
+from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 
 
@@ -66,6 +67,9 @@ def look(
         if one.folded and moment != "folded":
             one = one.then((yield from look(session, "folded", asked=asked)))
         looked = looked.then(one)
+        if one.folded and moment == "asked":
+            # The user asked for one fold: those that would come after it are the other ways to make it.
+            break
     return looked
 
 
@@ -99,7 +103,8 @@ def _propose(session: Session, policy: Policy, situation: Situation) -> Generato
         return Looked((failed,), failure=error)
     events = tuple([session.record(failed) for failed in proposal.failed])
     if proposal.edits:
-        events += (install(session, policy, proposal, situation),)
+        installed = install(session, policy, proposal, situation)
+        return Looked((*events, installed), proposal.notices if isinstance(installed.body, ViewEdited) else ())
     return Looked(events, proposal.notices)
 
 
@@ -127,12 +132,20 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             why=f"{proposal.why}; {len(removed)} lines that nothing supports were left out" if removed else proposal.why,
             moment=situation.moment,
             tokens_before=situation.used,
-            tokens_after=session.scale.total(after) + situation.tools_tokens,
+            tokens_after=_left(verdict.edits, after, situation),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
             loss=loss_of(before, after),
         )
     )
+
+
+def _left(edits: Edits, after: View, situation: Situation) -> int:
+    """What is used after edits: a fold leaves what can be weighed, everything else adds to what was reported or takes from it."""
+    weighed = situation.scale.total(after)
+    if _folds(edits) or situation.view.reported is None:
+        return weighed + situation.tools_tokens
+    return max(1, situation.used - situation.incoming + weighed - situation.scale.total(situation.view))
 
 
 def _refuse(session: Session, policy: Policy, edits: Edits, why: str) -> Event:

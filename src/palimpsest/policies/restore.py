@@ -1,0 +1,151 @@
+"""After a fold: brings back the files read last, the plan, the skills, the agents, the tools and the context of the session's start."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from palimpsest.audit.pins import same_path
+from palimpsest.core.edits import Edit, Insert, Put
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.items import Text
+from palimpsest.core.policy import Answer, Look, Plan, Proposal, Steps, Want, look
+from palimpsest.core.situation import Evidence, Moment, Situation
+from palimpsest.core.view import View
+from palimpsest.policies.read_state import read_paths
+
+FACTS = (
+    ("plan", "The plan that is being carried out:"),
+    ("skills", "Skills that were invoked before:"),
+    ("agents", "Agents that work in the background:"),
+    ("deferred_tools", "Tools that were found before and are at hand again:"),
+)
+START = "session_start"
+_skills = msgspec.json.Decoder(dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The newest `files` within `total` tokens, and every fact that the world outside knows by its name; a skill has at most `skill`.
+
+    A file of more than `each` is cut, or with `big="note"` only mentioned. `place` is the end of the view, or before what the user
+    just said; then the context of the session's start comes first of all.
+    """
+
+    files: int = 5
+    total: int = 50_000
+    each: int = 5_000
+    skill: int = 5_000
+    big: Literal["cut", "note"] = "cut"
+    lines: Literal["arrow", "tab"] = "arrow"
+    place: Literal["end", "prompt"] = "end"
+    name: str = "restore"
+    moments: frozenset[Moment] = field(default=frozenset({"folded"}))
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        """Looks at the files and facts as they are now."""
+        return self._steps(situation)
+
+    def _steps(self, situation: Situation) -> Steps:
+        contents = yield from self._files(situation)
+        for name, title in FACTS:
+            text = yield from _look(Look(name, "fact"))
+            if text:
+                contents += [_reminder(f"{title}\n{each}") for each in self._texts(name, text, situation)]
+        start = yield from _look(Look(START, "fact"))
+        stated = [_reminder(start)] if start else []
+        before = _prompt_of(situation.view) if self.place == "prompt" else ""
+        first = situation.view.items[0].id if self.place == "prompt" and situation.view.items else ""
+        edits: list[Edit] = [Insert(tuple(stated), first)] if stated and first else []
+        contents += stated if not first else []
+        edits += [Insert(tuple(contents), before)] if contents else []
+        return Proposal(tuple(edits), "state that the fold took away")
+
+    def _files(self, situation: Situation) -> Generator[Want, Answer, list[Put]]:
+        found: list[Put] = []
+        visible = read_paths(situation.view)
+        room = self._room(situation)
+        for path in recent_files(situation.evidence)[: self.files]:
+            if any(same_path(path, each) for each in visible):
+                continue
+            text = yield from _look(Look(path))
+            if text is None:
+                continue
+            if self.big == "note" and _tokens(text, situation) > self.each:
+                found.append(
+                    _reminder(f"{path} was read before this point. It is too large to be shown again here; read it if you need it.")
+                )
+                continue
+            shown = self._numbered(_head(text, self.each, situation))
+            size = _tokens(shown, situation)
+            if size > room:
+                break
+            room -= size
+            asked = msgspec.json.encode({"file_path": path}).decode()
+            found += [_reminder(f"The tool Read was called with this input: {asked}"), _reminder(f"It gave this result:\n{shown}")]
+        return found
+
+    def _room(self, situation: Situation) -> int:
+        """The total; in a small window half of what is left until the next compaction."""
+        level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
+        return min(self.total, max(0, level - situation.used) // 2)
+
+    def _texts(self, name: str, text: str, situation: Situation) -> list[str]:
+        if name != "skills":
+            return [text]
+        try:
+            skills = _skills.decode(text)
+        except msgspec.DecodeError:
+            return [_head(text, self.skill, situation)]
+        return [f"{skill}\n{_head(body, self.skill, situation)}" for skill, body in skills.items()]
+
+    def _numbered(self, text: str) -> str:
+        rows = text.split("\n")
+        if self.lines == "tab":
+            return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
+        return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
+
+
+def recent_files(evidence: Evidence) -> tuple[str, ...]:
+    """The files that were read, newest first."""
+    return tuple(dict.fromkeys(reversed(evidence.read)))
+
+
+def _look(want: Look) -> Generator[Want, Answer, str | None]:
+    """What is there; what cannot be looked at is taken for not being there."""
+    try:
+        return (yield from look(want))
+    except PalimpsestError:
+        return None
+
+
+def _tokens(text: str, situation: Situation) -> int:
+    return situation.scale.scaled(situation.scale.rule(Text(text)))
+
+
+def _head(text: str, tokens: int, situation: Situation) -> str:
+    """A text, or as much of its beginning as that many tokens hold, in whole lines where there are any."""
+    size = _tokens(text, situation)
+    if size <= tokens:
+        return text
+    cut = text[: len(text) * tokens // size]
+    while _tokens(cut, situation) > tokens:
+        cut = cut[: len(cut) * 9 // 10]
+    line = cut.rfind("\n")
+    return cut[:line] if line > len(cut) // 2 else cut
+
+
+def _prompt_of(view: View) -> str:
+    """The first item of what the user said last, if nothing came after it."""
+    found = ""
+    for item in reversed(view.items):
+        if item.kind not in ("user", "steering"):
+            break
+        found = item.id
+    return found
+
+
+def _reminder(text: str) -> Put:
+    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"))

@@ -1,0 +1,117 @@
+"""The profiles `claude-code`, as documented, and `claude-code-2.1.325`, as measured, with the settings that the original knows."""
+
+import re
+from collections.abc import Mapping
+
+from palimpsest.core.budget import Budget, used
+from palimpsest.core.budget_rules import CLAUDE_REPLY, claude_budget, claude_measured_budget
+from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import claude_list_size
+from palimpsest.core.view import View
+from palimpsest.policies.clear_cached import ClearCached
+from palimpsest.policies.clear_idle import ClearIdle
+from palimpsest.policies.clear_results import ClearResults
+from palimpsest.policies.continued import Continued
+from palimpsest.policies.fold import rung
+from palimpsest.policies.offload_claude import OffloadClaude
+from palimpsest.policies.restore import Restore
+from palimpsest.policies.summarize import Summarize
+from palimpsest.policies.swap_notes import SwapNotes
+from palimpsest.policies.warn import Warn
+from palimpsest.policies.watch_cache import WatchCache
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.request import Params
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+# The models for which 2.1.325 was seen to compact by itself.
+_PROACTIVE = re.compile(r"-4-6\b")
+
+
+def claude_code(environment: Mapping[str, str]) -> Profile:
+    """Masks three ways, swaps in running notes where there are any, and else folds the whole conversation into a summary."""
+    asked = not _on(environment, "DISABLE_COMPACT")
+    auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
+    limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = _percent(environment)
+    block_at = _number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
+
+    def budget(card: ModelCard) -> Budget:
+        return claude_budget(card.window, limit or min(CLAUDE_REPLY, card.reply), auto=auto, percent=percent, block_at=block_at)
+
+    masks = (ClearIdle(), ClearCached(), *(() if _on(environment, "DISABLE_MICROCOMPACT") else (ClearResults(),)))
+    return Profile(
+        name="claude-code",
+        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), Restore(), Warn(), WatchCache()),
+        budget=budget,
+        rung=rung(),
+        size="claude-code",
+        count=count,
+        overflow="stop",
+        circuit=3,
+        folds=0,
+        arrival=OffloadClaude(),
+        params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code"),
+    )
+
+
+def claude_code_2_1_325(environment: Mapping[str, str], *, proactive: str = "all") -> Profile:
+    """Masks nothing, keeps the last round through every compaction, never gives up, and compacts when a turn was refused as too long.
+
+    The original compacts by itself only for some models (`proactive="measured"`); here it does for all of them, for a session that
+    is never compacted is of no use to anybody.
+    """
+    asked = not _on(environment, "DISABLE_COMPACT")
+    auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
+    limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = _percent(environment)
+    window = _number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+
+    def budget(card: ModelCard) -> Budget:
+        comes = auto and (proactive == "all" or window is not None or _PROACTIVE.search(card.name) is not None)
+        reply = limit or min(CLAUDE_REPLY, card.reply)
+        return claude_measured_budget(card.window, reply, auto=comes, percent=percent, auto_window=window)
+
+    form = Continued(measured=True)
+    return Profile(
+        name="claude-code-2.1.325",
+        policies=(
+            Summarize(auto=auto, asked=asked, overflow=True, keeps_round=True, images=True, form=form, report="Compacted"),
+            Restore(big="note", lines="tab", place="prompt"),
+            Warn(),
+        ),
+        budget=budget,
+        rung=rung(),
+        size="claude-code",
+        count=count,
+        overflow="fold" if auto else "stop",
+        circuit=0,
+        folds=0,
+        arrival=OffloadClaude(short_names=True),
+        params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code-2.1.325"),
+    )
+
+
+def clear_now(target: int) -> ClearResults:
+    """The token kind of mask for a user who asks for it, down to as many tokens of results as they say."""
+    return ClearResults(target=target, manual=True)
+
+
+def count(view: View, scale: Scale, tools_tokens: int) -> int:
+    """The last total that the provider reported and an estimate of what came since; a third more where nothing was reported."""
+    return used(view, scale, tools_tokens, unreported=lambda total: claude_list_size((total,)))
+
+
+def _on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").strip().lower() in _TRUE
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    """A whole number above zero; anything else is as if it were not there."""
+    value = environment.get(name, "").strip()
+    return int(value) if value.isascii() and value.isdecimal() and 0 < len(value) < 12 and int(value) > 0 else None
+
+
+def _percent(environment: Mapping[str, str]) -> int | None:
+    percent = _number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
+    return percent if percent is not None and percent <= 100 else None

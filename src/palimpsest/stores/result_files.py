@@ -1,0 +1,97 @@
+"""Tool results of one session as files that other programs can read: written once, never again, and never outside their folder."""
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from palimpsest.stores.disk import refusal, sync_file, sync_folder
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_LOOSE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class ResultFiles:
+    """The files of one session under one folder, readable by their owner only."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def __call__(self, name: str, data: bytes) -> str:
+        """Keep the bytes under a name and return their path; a file of other content that has the name keeps it."""
+        path = self.folder / plain_name(name)
+        try:
+            if _holds(path, data) or _write(path, data):
+                return str(path)
+            path = self.folder / other_name(plain_name(name), data)
+            if not _holds(path, data):
+                _write(path, data)
+        except OSError as error:
+            raise refusal(error, path, "write") from error
+        return str(path)
+
+
+class MemoryResultFiles:
+    """The same in memory; `files` are the contents by path."""
+
+    def __init__(self, folder: str = "memory:results") -> None:
+        self.folder = folder
+        self.files: dict[str, bytes] = {}
+
+    def __call__(self, name: str, data: bytes) -> str:
+        """Keep the bytes under a name and return their path."""
+        path = f"{self.folder}/{plain_name(name)}"
+        if self.files.setdefault(path, data) != data:
+            path = f"{self.folder}/{other_name(plain_name(name), data)}"
+            self.files.setdefault(path, data)
+        return path
+
+
+def plain_name(name: str) -> str:
+    """A name that stays in its folder: as it is, or with everything strange taken out and a digest to tell it from others."""
+    if _PLAIN.fullmatch(name):
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or _LOOSE.search(suffix) or len(suffix) > 10:
+        stem, suffix = name, ""
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    plain = _LOOSE.sub("_", stem).strip("_")[:100]
+    return f"{plain or 'result'}-{digest}{'.' + suffix if suffix else ''}"
+
+
+def other_name(name: str, data: bytes) -> str:
+    """The name for other content than the file of that name has."""
+    path = Path(name)
+    return f"{path.stem}-{sha256(data).hexdigest()[:12]}{path.suffix}"
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> bool:
+    """Write a file whole or not at all; false if there is one of that name."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, draft = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            sync_file(handle)
+        finally:
+            os.close(handle)
+        # A link is refused where the name is taken, so that no other writer's file is replaced.
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(OSError):
+            Path(draft).unlink()
+    sync_folder(path.parent)
+    return True
