@@ -46,8 +46,9 @@ def floor_of(situation: Situation) -> Floor:
     view, scale = situation.view, situation.scale
     pins, request, open_calls = pinned(view), last_request(view), waiting(view.items)
     asked = frozenset(item.id for item in request)
-    begun = frozenset(item.id for item in open_calls)
-    kept = [item for item in view.items if item.id in pins and item.id not in asked]
+    stated = frozenset(fact.id for source, fact in view.facts.items() if source in NEEDED) - asked
+    begun = frozenset(item.id for item in open_calls) - pins
+    kept = [item for item in view.items if item.id in pins and item.id not in asked | stated]
     loudest = sorted(view.head, key=lambda item: -scale.item(item))[:1]
     largest = sorted(kept, key=lambda item: -scale.item(item))[:3]
     parts = [
@@ -55,9 +56,10 @@ def floor_of(situation: Situation) -> Floor:
         FloorPart("tools", situation.tools_tokens, "offer fewer tools"),
         FloorPart("pins", _sum(situation, kept), f"unpin {', '.join(item.id for item in largest)}" if largest else ""),
         FloorPart("last request", _sum(situation, request), "put long parts of it into a file"),
-        FloorPart("open calls", _sum(situation, [item for item in open_calls if item.id not in pins]), "let them finish"),
+        FloorPart("mode and tasks", _sum(situation, [item for item in view.items if item.id in stated]), "close tasks that are done"),
+        FloorPart("open calls", _sum(situation, [item for item in open_calls if item.id in begun]), "let them finish"),
     ]
-    return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun)
+    return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun | (stated & frozenset(view.ids)))
 
 
 def room_of(situation: Situation) -> int | None:
@@ -70,9 +72,14 @@ def check_floor(situation: Situation) -> Floor:
     """The floor, unless it alone does not fit: then the error names each part and what could be dropped."""
     floor, room = floor_of(situation), room_of(situation)
     if room is not None and floor.tokens >= room:
-        told = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
-        raise TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {told}", where=situation.session)
+        raise too_full(situation, floor, room)
     return floor
+
+
+def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
+    """The error that names each part of the floor with its tokens."""
+    told = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
+    return TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {told}", where=situation.session)
 
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:

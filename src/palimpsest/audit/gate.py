@@ -2,16 +2,28 @@
 
 from typing import Literal, TypeAlias
 
-from palimpsest.core.items import Value
+from palimpsest.audit.amend import keep_pins, without_lines
+from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
+from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.items import Value, text_of
+from palimpsest.core.pairs import parted
 from palimpsest.core.policy import Edits
+from palimpsest.core.scale import shown
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
 Strictness: TypeAlias = Literal["full", "alive"]
+# The share of the room between the floor and the next fold that a fold must leave free.
+FREE = 0.15
+# An open task shows when this much of it does.
+OPENING = 40
 
 
 class Verdict(Value, frozen=True):
-    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative that nothing in the log supports."""
+    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative that nothing in the log supports.
+
+    Edits that the gate changed must be judged again, with the view that they leave.
+    """
 
     edits: Edits = ()
     refused: str = ""
@@ -19,8 +31,70 @@ class Verdict(Value, frozen=True):
 
 
 def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
-    """Whether edits may be installed; `after` is the view that they would leave."""
-    before = situation.scale.total(situation.view)
-    if shrinks and situation.scale.total(after) >= before:
+    """Whether edits may be installed; `after` is the view they would leave. An `alive` gate asks only what a session needs to go on."""
+    changed = keep_pins(edits, situation.view)
+    removed: tuple[str, ...] = ()
+    if strictness == "full":
+        changed, removed = without_lines(changed, situation)
+    if not changed:
+        return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
+    if changed != edits:
+        return Verdict(changed, removed=removed)
+    torn = sorted(parted(situation.view.items, after.items))
+    if torn:
+        return Verdict(refused=f"item {torn[0]} would show without its other half")
+    before, left = situation.scale.total(situation.view), situation.scale.total(after)
+    if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
-    return Verdict(edits)
+    if strictness == "alive":
+        return Verdict(edits)
+    refused = _size(edits, before, left, situation) or _missing(after, situation)
+    return Verdict(refused=refused) if refused else Verdict(edits)
+
+
+def fold_limit(situation: Situation, floor: int) -> int | None:
+    """How many tokens a fold may leave at the most: so that a share of the room above the floor is free; without a window any number."""
+    room = room_of(situation)
+    level = situation.budget.compact_at or room
+    if level is None or room is None:
+        return None
+    return int(level - FREE * (level - floor)) if floor < level else room - 1
+
+
+def _size(edits: Edits, before: int, left: int, situation: Situation) -> str:
+    """Folds and masks shrink, a fold enough; anything else fits."""
+    folds = any(isinstance(edit, Fold) for edit in edits)
+    if (folds or any(isinstance(edit, Mask) for edit in edits)) and left >= before:
+        return "the view would not be smaller"
+    tokens, room = left + situation.tools_tokens, room_of(situation)
+    if folds:
+        limit = fold_limit(situation, floor_of(situation).tokens)
+        if limit is not None and tokens > limit:
+            return f"{tokens:,} tokens would be left, and a fold must come down to {limit:,}"
+    elif left > before and room is not None and tokens >= room:
+        return f"it does not fit: {tokens:,} tokens, and {room:,} are too many"
+    return ""
+
+
+def _missing(after: View, situation: Situation) -> str:
+    """What must be there after any edit and is not, if it was there before."""
+    view = situation.view
+    seen = {item.id for item in after.items if not item.hidden and (item.mask is None or item.mask.form == "cached")}
+    lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in seen), None)
+    if lost is not None:
+        return f"the last request, item {lost}, would not show"
+    source = next((name for name in sorted(NEEDED) if name in view.facts and name not in after.facts), None)
+    if source is not None:
+        return f"what {source} says would not show"
+    tasks = situation.evidence.tasks
+    if tasks:
+        text, earlier = _text(after), _text(view)
+        gone = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
+        if gone is not None:
+            return f"the open task {gone[:OPENING]!r} would not show"
+    return ""
+
+
+def _text(view: View) -> str:
+    visible = (shown(item) for item in (*view.head, *view.items))
+    return "\n".join(text_of(content) for content in visible if content is not None)

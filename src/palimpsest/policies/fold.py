@@ -3,33 +3,33 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.floor import check_floor, room_of
+from palimpsest.audit.floor import Floor, check_floor, room_of, too_full
+from palimpsest.audit.gate import FREE, fold_limit
+from palimpsest.audit.parts import NARRATIVE
+from palimpsest.audit.rent import after_fold, price_of_fold
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold_bounds import Bounds, ladder
-from palimpsest.policies.fold_parts import Folded, fold_of
-from palimpsest.policies.fold_texts import NARRATIVE
+from palimpsest.policies.fold_parts import fold_of
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
-# The share of the room up to the next fold that a fold must leave free.
-FREE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class FoldFromLog:
     """Folds without a model. `always` is for a rung of another profile, which was asked only when a fold is due.
 
-    `factor` is how often the rent must cover the price, `shrink` how many times smaller the view must become for that; without
+    `cover` is how often the rent must cover the price, `shrink` how many times smaller the view must become for that; without
     `auto` only the user and an overflow make it fold.
     """
 
     name: str = "fold"
-    moments: frozenset[Moment] = frozenset({"before_call", "overflow", "asked", "switched"})
+    moments: frozenset[Moment] = frozenset({"before_call", "overflow", "asked", "switched", "idle"})
     shrinks: bool = True
     bounds: Bounds = field(default_factory=Bounds)
-    factor: float = 2.0
+    cover: float = 2.0
     shrink: float = 2.0
     auto: bool = True
     always: bool = False
@@ -41,45 +41,87 @@ class FoldFromLog:
         if not why:
             return ()
         floor = check_floor(situation)
-        window = situation.budget.window
         now = situation.scale.total(situation.view) + situation.tools_tokens
-        level = situation.budget.compact_at or room_of(situation) or now
-        limit, pressed = int(level * (1 - FREE)), self._pressed(situation)
-        last: Folded | None = None
-        for rung_number, bounds in ladder(self.bounds, window):
+        limit, most = self._limits(situation, floor.tokens, now)
+        pressed, last = self._pressed(situation), None
+        for number, bounds in ladder(self.bounds, situation.budget.window):
             folded = fold_of(situation, bounds, floor, self._notes(situation, bounds))
             if folded is None or folded.tokens >= now:
                 if pressed:
                     continue
                 break
-            last = folded
             if folded.tokens <= limit:
-                return Proposal((folded.fold,), f"{why}; rung {rung_number}")
-        return Proposal((last.fold,), f"{why}; nothing smaller is left") if last is not None else ()
+                return Proposal((folded.fold,), f"{why}; rung {number} of the ladder")
+            last = folded
+        if last is None or last.tokens > most:
+            return self._rest(situation, floor)
+        return Proposal((last.fold,), f"{why}; no rung of the ladder leaves more room")
 
     def due(self, situation: Situation) -> str:
         """Why a fold is due now; empty when it is not."""
+        if not situation.view.items:
+            return ""
         if self.always:
             return "no model was at hand for a summary"
         if situation.moment == "asked":
-            return "the user asked for it"
-        if not situation.may_fold or not situation.view.items:
+            return f"the user asked for it: {situation.asked}" if situation.asked else "the user asked for it"
+        if not situation.may_fold:
             return ""
         if situation.moment == "overflow":
             return "the request was too long"
-        level = self._level(situation)
-        if self.auto and level is not None and situation.used >= level:
+        if not self.auto:
+            return ""
+        if situation.moment == "idle":
+            return self._soon_cold(situation)
+        return self._full(situation) or self._worth_it(situation)
+
+    def _full(self, situation: Situation) -> str:
+        """Whether there is pressure; what an undo brought back is hidden again only when nothing could be sent any more."""
+        budget, call = situation.budget, situation.view.call
+        level = room_of(situation) if is_held(situation) else budget.compact_at
+        if level is not None and situation.used >= level:
             return f"{situation.used:,} tokens are used, and from {level:,} on a fold is due"
+        if budget.bytes_at is not None and call is not None and call.size >= budget.bytes_at:
+            return f"the last request had {call.size:,} bytes, and from {budget.bytes_at:,} on a fold is due"
         return ""
 
-    def _level(self, situation: Situation) -> int | None:
-        """From where on there is pressure: what an undo brought back is hidden again only when nothing could be sent any more."""
-        budget = situation.budget
-        return room_of(situation) if _held(situation) else budget.compact_at
+    def _shrinks_much(self, situation: Situation) -> bool:
+        after = after_fold(situation.view, situation.evidence, situation.scale, situation.card) + situation.tools_tokens
+        return not is_held(situation) and situation.used > self.shrink * after
+
+    def _soon_cold(self, situation: Situation) -> str:
+        """While the user is away a model is asked with the cache still warm; the fold itself is free, for by the next call it is cold."""
+        if self.narrative != "auto" or not self._shrinks_much(situation):
+            return ""
+        return "the user is away, and what is cached will be gone when they return"
+
+    def _worth_it(self, situation: Situation) -> str:
+        """Whether carrying everything along has cost more than a fold would, and the view would become much smaller."""
+        if not self._shrinks_much(situation):
+            return ""
+        price = price_of_fold(situation)
+        if situation.rent < self.cover * price:
+            return ""
+        return f"waiting has cost {situation.rent:,.0f} tokens, and a fold costs {price:,.0f}"
+
+    def _limits(self, situation: Situation, floor: int, now: int) -> tuple[int, int]:
+        """What a fold should come down to, and what it must at the least."""
+        level, room = situation.budget.compact_at or room_of(situation), situation.budget.window
+        most = fold_limit(situation, floor)
+        if level is None or most is None:
+            return now, now
+        # What was too long has at least the window's tokens, whatever we thought it had.
+        share = min(1.0, now / room) if situation.moment == "overflow" else 1.0
+        return int(level * share * (1 - FREE)), most
+
+    def _rest(self, situation: Situation, floor: Floor) -> Plan:
+        room = room_of(situation)
+        if room is not None and situation.used >= room and situation.moment != "asked":
+            raise too_full(situation, floor, room)
+        return ()
 
     def _pressed(self, situation: Situation) -> bool:
-        level = situation.budget.compact_at or room_of(situation)
-        return situation.moment == "overflow" or (level is not None and situation.used >= level)
+        return situation.moment == "overflow" or bool(self._full(situation))
 
     def _notes(self, situation: Situation, bounds: Bounds) -> Put | None:
         notes = situation.view.notes
@@ -90,7 +132,8 @@ class FoldFromLog:
         return Put("summary", content, NARRATIVE) if scale.scaled(scale.rule(content)) <= bounds.narrative else None
 
 
-def _held(situation: Situation) -> bool:
+def is_held(situation: Situation) -> bool:
+    """Whether something shows that an undo brought back in this epoch."""
     held = situation.view.held
     return bool(held) and any(item.id in held for item in situation.view.items)
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from palimpsest.audit.floor import NEEDED, Floor
+from palimpsest.audit.parts import NARRATIVE, STAND_IN, is_part
 from palimpsest.core.bound import preview
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.policies.fold_bounds import Bounds
-from palimpsest.policies.fold_texts import NARRATIVE, OURS, STAND_IN, evidence_put, message_head, names_put, older_put
+from palimpsest.policies.fold_texts import evidence_put, message_head, names_put, older_put
 
 # A message is not cut to less than this: then only its opening is told.
 _SHORTEST_CUT = 200
@@ -57,7 +58,7 @@ def tail_start(situation: Situation, bound: int) -> int:
     cuts = safe_cuts(items)
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
-    barrier = max((place + 1 for place, item in enumerate(items) if is_ours(item)), default=0)
+    barrier = max((place + 1 for place, item in enumerate(items) if is_part(item)), default=0)
     tokens, reach = 0, len(items)
     for place in range(len(items) - 1, -1, -1):
         tokens += scale.item(items[place])
@@ -65,11 +66,6 @@ def tail_start(situation: Situation, bound: int) -> int:
             break
         reach = place
     return min(next(cut for cut in cuts if cut >= reach), last_round)
-
-
-def is_ours(item: Item) -> bool:
-    """Whether an item was written by a fold of this kind."""
-    return item.kind == "summary" and (item.source in OURS or item.source.startswith(STAND_IN))
 
 
 def _messages(

@@ -2,14 +2,11 @@
 
 from datetime import UTC, datetime
 
+from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Situation
 from palimpsest.policies.fold_bounds import Bounds
-
-MESSAGES, EVIDENCE, NAMES, NARRATIVE = "older messages", "evidence", "names", "narrative"
-OURS = frozenset({MESSAGES, EVIDENCE, NAMES, NARRATIVE})
-STAND_IN = "message "
 
 
 def older_put(situation: Situation, shown: frozenset[str]) -> tuple[Put, ...]:
