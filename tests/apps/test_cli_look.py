@@ -14,16 +14,16 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
 
     assert found == {
         "window": 200_000,
-        "used": 101,
-        "free": 159_899,
+        "used": 103,
+        "free": 159_897,
         "buffer": 40_000,
-        "by_kind": {"context": 9, "summary": 9, "user": 26, "assistant": 9, "tools": 48},
+        "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 51},
         "by_source": {"base": 9},
         "items": [
             {"id": "1.0", "kind": "context", "tokens": 9, "masked": False, "source": "base"},
             {"id": "14.0.0", "kind": "summary", "tokens": 9, "masked": True, "source": ""},
             {"id": "2.0", "kind": "user", "tokens": 11, "masked": False, "source": ""},
-            {"id": "10.0", "kind": "user", "tokens": 15, "masked": False, "source": ""},
+            {"id": "10.0", "kind": "user", "tokens": 13, "masked": False, "source": ""},
             {"id": "12.0", "kind": "assistant", "tokens": 9, "masked": False, "source": ""},
         ],
     }
@@ -34,7 +34,7 @@ def test_the_grid_has_ten_rows_of_ten_in_either_form(pal: Pal, form: str, cell: 
     edited(pal.home)
     lines = pal("context", SMALL, "--form", form).stdout.splitlines()
 
-    assert lines[0] == "claude-sonnet-4-5 · 101/200k tokens (0%)"
+    assert lines[0] == "claude-sonnet-4-5 · 103/200k tokens (0%)"
     assert [sum(letter in "⛁⛀⛶⛝" for letter in line) for line in lines[1:11]] == [10] * 10
     assert lines[1][0] == cell
     assert all(len(line) <= 80 for line in lines)

@@ -12,7 +12,7 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
     edited(pal.home)
 
     assert pal("show", SMALL).stdout.split("\n") == [
-        f"{SMALL}  event 15, epoch 1, 4 items, 53 tokens, claude-sonnet-4-5",
+        f"{SMALL}  event 15, epoch 1, 4 items, 52 tokens, claude-sonnet-4-5",
         "",
         "1.0  context base  9 tokens  [head]",
         "  Be brief.",
@@ -23,7 +23,7 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
         "2.0  user  11 tokens",
         "  What is in a.py?",
         "",
-        "10.0  user  15 tokens",
+        "10.0  user  13 tokens",
         "  超时改成 30 秒",
         "",
         "12.0  assistant  9 tokens",
