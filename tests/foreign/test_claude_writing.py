@@ -1,17 +1,14 @@
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from claude_session import SESSION, Line, prompt, readable, reply, text, written
+from claude_lines import chain_faults, lines_of, log_with, paired
+from claude_session import SESSION, prompt, readable, reply, text, written
 from corpus import corpus, golden
-from histories import new_log, steps, tell
-from hypothesis import given, settings
 from readings import Home, called, returned, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
-    Body,
     ContextStated,
     ModelReplied,
     SessionOpened,
@@ -34,68 +31,6 @@ from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 CLAUDE = ClaudeFormat()
 FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
 COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "type", "uuid", "timestamp"}
-
-
-def lines_of(log: Log, blobs: MemoryBlobs | None = None) -> list[Line]:
-    return [json.loads(line) for line in write_claude(log, blobs or MemoryBlobs())]
-
-
-def log_with(*bodies: Body) -> Log:
-    log = Log.create(
-        MemoryShelf(), SessionOpened("s", cwd="/repo", model="gpt-5.5", meta={"branch": "main"}), FixedClock(1_700_000_000_000, 10)
-    )
-    for body in bodies:
-        log.append(body)
-    return log
-
-
-def chain_faults(lines: Iterable[Line]) -> list[str]:
-    """What is wrong with the chain of lines: every parent must stand before, and only roots and boundaries have none."""
-    seen: set[str] = set()
-    found = []
-    for number, line in enumerate(lines):
-        if "uuid" not in line:
-            continue
-        if line["uuid"] in seen:
-            found.append(f"{number}: told twice")
-        if line["parentUuid"] is not None and line["parentUuid"] not in seen:
-            found.append(f"{number}: the parent is missing")
-        if not line.keys() >= COMMON:
-            found.append(f"{number}: fields are missing")
-        seen.add(line["uuid"])
-    return found
-
-
-def paired(lines: Iterable[Line]) -> bool:
-    """Whether every result answers a call that stands before it, once."""
-    waiting: set[str] = set()
-    for line in lines:
-        content = line.get("message", {}).get("content")
-        for block in content if isinstance(content, list) else ():
-            if block["type"] == "tool_use":
-                waiting.add(block["id"])
-            elif block["type"] == "tool_result":
-                if block["tool_use_id"] not in waiting:
-                    return False
-                waiting.remove(block["tool_use_id"])
-    return True
-
-
-def ids(lines: Iterable[Line], name: str) -> list[str]:
-    """The ids that blocks have under a name: `id` those of calls, `tool_use_id` those of results."""
-    contents = [line.get("message", {}).get("content") for line in lines]
-    return sorted(block[name] for content in contents if isinstance(content, list) for block in content if name in block)
-
-
-def branch_to(lines: list[Line]) -> list[Line]:
-    """The lines that the program goes on from: the chain up to the last one."""
-    by_uuid = {line["uuid"]: line for line in lines if "uuid" in line}
-    branch: list[Line] = []
-    at = next((line["uuid"] for line in reversed(lines) if "uuid" in line), None)
-    while at is not None:
-        branch.append(by_uuid[at])
-        at = by_uuid[at]["parentUuid"]
-    return branch[::-1]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
@@ -194,46 +129,6 @@ def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_inte
     assert [late["sourceToolAssistantUUID"], interrupted["sourceToolAssistantUUID"]] == [first["uuid"], second["uuid"]]
     assert spoken["message"]["content"] == "stop"
     assert (stray["message"]["content"], stray["isMeta"]) == ("of no call", True)
-
-
-def test_a_call_that_ends_a_session_is_answered_for_the_program_would_forget_it() -> None:
-    asked, called, answer = lines_of(log_with(UserSaid((Text("look"),)), ModelReplied((ToolCall("c1", "bash", "{}"),))))
-    assert [asked["parentUuid"], called["parentUuid"], answer["parentUuid"]] == [None, asked["uuid"], called["uuid"]]
-    assert answer["message"]["content"] == [
-        {"tool_use_id": "c1", "type": "tool_result", "content": "The call was interrupted; there is no result.", "is_error": True}
-    ]
-
-
-def test_a_call_is_answered_on_its_own_branch_alone() -> None:
-    log = log_with(UserSaid((Text("one"),)), ModelReplied((ToolCall("c1", "bash", "{}"),)))
-    rewind(log, 1)
-    log.append(UserSaid((Text("two"),)))
-    rewind(log, 2)
-    log.append(UserSaid((Text("three"),)))
-    rewind(log, 2)
-    log.append(ToolReturned(ToolResult("c1", (Text("late"),))))
-    one, called, two, given_up, three, late = lines_of(log)
-    assert [line["parentUuid"] for line in (called, two, given_up, three, late)] == [
-        one["uuid"],
-        one["uuid"],
-        called["uuid"],
-        given_up["uuid"],
-        called["uuid"],
-    ]
-    assert [line["message"]["content"][0]["content"] for line in (given_up, late)] == [
-        "The call was interrupted; there is no result.",
-        "late",
-    ]
-
-
-def test_a_session_that_went_back_goes_on_from_there() -> None:
-    log = log_with(UserSaid((Text("one"),)), ModelReplied((Text("yes", "assistant"),)), UserSaid((Text("two"),)))
-    rewind(log, 2)
-    lines = lines_of(log)
-    assert [line["type"] for line in lines] == ["user", "assistant", "user", "system"]
-    assert branch_to(lines) == [lines[0], lines[1], lines[3]]
-    log.append(UserSaid((Text("three"),)))
-    assert [line["type"] for line in lines_of(log)] == ["user", "assistant", "user", "user"]
 
 
 def test_pictures_come_back_from_their_blobs() -> None:
@@ -358,19 +253,6 @@ def test_a_generated_session_written_and_read_again_keeps_messages_calls_results
     again = Log.open(home.shelf, done.session, FixedClock())
     shows = {text_of(item.content) for item in log.view.items if item.kind in {"user", "result", "call"} and item.mask is None}
     assert shows <= {text_of(item.content) for item in again.view.items}
-
-
-@settings(max_examples=60, deadline=None)
-@given(steps)
-def test_any_history_is_written_as_one_chain_in_which_results_answer_calls(told: list[tuple[int, int, int]]) -> None:
-    log = tell(new_log(), told)
-    lines = lines_of(log)
-    assert chain_faults(lines) == []
-    # Lines are told by branches too: only along one branch does a call have one answer.
-    branch = branch_to(lines) if log.view.items else []
-    assert paired(branch)
-    assert ids(branch, "id") == ids(branch, "tool_use_id")
-    assert len({line["uuid"] for line in lines if "uuid" in line}) == len([line for line in lines if "uuid" in line])
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parent.name != "subagents"][:6], ids=lambda path: path.stem[-24:])

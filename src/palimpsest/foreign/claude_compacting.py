@@ -9,9 +9,11 @@ from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.resuming import Walk
+from palimpsest.core.view import View
 from palimpsest.foreign.claude_forms import plain_id
 from palimpsest.wire.lenient import Json
 
+_SPOKEN = frozenset({"assistant", "thinking", "call"})
 _NO_SUMMARY = "Earlier messages of this conversation were taken out without a summary."
 
 
@@ -31,6 +33,9 @@ class Compacting:
         self.sources = sources
         self.parents = parents
         self.compacted = False
+        self.stays: frozenset[str] = frozenset()
+        # Answers that calls got before their results came, if they ever did, by the line of the call.
+        self.early: dict[str, str] = {}
         self._path = log.path
         self._walk = Walk(log.reader, self._path)
         self._undone = log.reader.skip(self._path)
@@ -48,14 +53,14 @@ class Compacting:
             if isinstance(found, dict):
                 found["anchorUuid"] = uuid
 
-    def lines(self, event: Event, body: ViewEdited) -> Iterator[EditLine]:
-        """The lines that stand for an edit; of one that was undone there are none."""
+    def lines(self, event: Event, body: ViewEdited, waiting: frozenset[str] = frozenset()) -> Iterator[EditLine]:
+        """The lines that stand for an edit; of one that was undone there are none. Calls on the lines `waiting` have no answer yet."""
         self.compacted = False
         undone = self._undone.get(event.seq)
         edits = [(index, edit) for index, edit in enumerate(body.edits) if undone is None or (undone and index not in undone)]
         if any(isinstance(edit, Fold) for _, edit in edits):
             self.compacted = True
-            yield from self._folded(event, body)
+            yield from self._folded(event, body, waiting)
             return
         cleared = tuple(item_id for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids)
         if cleared:
@@ -64,12 +69,13 @@ class Compacting:
             if isinstance(edit, Insert):
                 yield from self._inserted(event, index, edit)
 
-    def _folded(self, event: Event, body: ViewEdited) -> Iterator[EditLine]:
+    def _folded(self, event: Event, body: ViewEdited, waiting: frozenset[str]) -> Iterator[EditLine]:
         view = self._walk.view_at(event.seq) if event.seq in self._path else self._log.state_at(event.seq).view
         own = f"{event.seq}."
         made = [item for item in view.items if item.id.startswith(own)]
         summary = [item for item in made if item.kind == "summary"]
-        stays = list(dict.fromkeys(self.sources[item.id] for item in view.items if item.id in self.sources and not item.hidden))
+        stays = list(self._stays(view, waiting))
+        self.stays = frozenset(stays)
         trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
         metadata: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
         if stays:
@@ -82,6 +88,21 @@ class Compacting:
         fields: Json = {"message": {"role": "user", "content": said}, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
         yield EditLine("summary", fields, tuple(item.id for item in summary))
         yield from (_meta(item.id, text_of(item.content)) for item in made if item.kind != "summary" and text_of(item.content).strip())
+
+    def _stays(self, view: View, waiting: frozenset[str]) -> dict[str, None]:
+        """The lines of a view, in its order; after the calls of a reply stand the answers that they got early."""
+        stays: dict[str, None] = {}
+        owed: list[str] = []
+        for item in view.items:
+            if item.kind not in _SPOKEN:
+                stays.update(dict.fromkeys(owed))
+                owed.clear()
+            uuid = self.sources.get(item.id)
+            if uuid is not None and not item.hidden:
+                stays[uuid] = None
+                owed += [self.early[uuid]] if uuid in self.early and uuid not in waiting else []
+        stays.update(dict.fromkeys(owed))
+        return stays
 
     def _head(self, stays: list[str]) -> str:
         """Where the unbroken run begins that ends with the last line that stays: a segment cannot leave out what lies within it."""

@@ -116,11 +116,12 @@ class _Writing:
         self._moved = False
         self._seq = 0
         self._number = 0
-        self._at = 0
+        self._at = self._newest = 0
 
     def take(self, event: Event) -> Iterator[bytes]:
         """The lines of one event."""
         self._seq, self._number, self._at = event.seq, 0, event.at
+        self._newest = max(self._newest, event.at)
         before = self._before(event.parent)
         self._parent = self._ends.get(before, "")
         self._open = dict(self._waiting.get(before, {}))
@@ -138,7 +139,8 @@ class _Writing:
             # The program forgets a call that nothing answers.
             yield from (_encoded(line) for line in self._interrupted())
         if self._moved and self._parent:
-            # It goes on from the newest line, so going back to an earlier one leaves a line there.
+            # It goes on from the newest line, so going back to an earlier one leaves a line there that is newer than all.
+            self._at = self._newest + 1
             yield _encoded(self._chained("system", {"subtype": "informational", "content": _GONE_BACK, "isMeta": False, "level": "info"}))
         for typed in self._typed.values():
             said = "\n".join(text_of(part) for part in typed.parts)
@@ -207,6 +209,7 @@ class _Writing:
                 yield self._answer(event.seq, event.body, uuid)
             else:
                 yield self._answer(-1, ToolReturned(ToolResult(call_id, (Text(_INTERRUPTED),), error=True)), uuid)
+            self._compacting.early[uuid] = self._parent
         self._open.clear()
 
     def _answer(self, seq: int, body: ToolReturned, source: str) -> Json:
@@ -252,7 +255,8 @@ class _Writing:
 
     def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
         # The boundary names the summary that follows it, so all lines of an edit are made before the first is written.
-        yield from [self._edit_line(line) for line in self._compacting.lines(event, body)]
+        waiting = frozenset(self._open.values())
+        yield from [self._edit_line(line) for line in self._compacting.lines(event, body, waiting)]
         if self._compacting.compacted:
             # The list of sessions looks for them at the end only, and a compaction can be long.
             yield from self._names
@@ -261,7 +265,8 @@ class _Writing:
     def _edit_line(self, made: EditLine) -> Json:
         fields = made.fields
         if made.sort == "boundary":
-            self._open.clear()
+            # Calls that the fold took out wait no more; those that stay are answered behind it.
+            self._open = {call: uuid for call, uuid in self._open.items() if uuid in self._compacting.stays}
             fields = {"logicalParentUuid": self._parent or None, **fields}
             self._parent = ""
         line = self._chained("user" if made.sort in {"summary", "meta"} else "system", fields)
