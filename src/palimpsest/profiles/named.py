@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.profiles.classroom import classroom
+from palimpsest.profiles.claude_code import claude_code, claude_code_2_1_325
+from palimpsest.profiles.codex import codex, codex_0_166
 from palimpsest.profiles.none import none
 from palimpsest.profiles.opencode import opencode, opencode_1_18
 from palimpsest.profiles.palimpsest import palimpsest
@@ -15,6 +17,10 @@ Maker: TypeAlias = Callable[[Mapping[str, str]], Profile]
 DEFAULT = "palimpsest"
 PROFILES: Mapping[str, Maker] = {
     "palimpsest": palimpsest,
+    "claude-code": claude_code,
+    "claude-code-2.1.325": claude_code_2_1_325,
+    "codex": codex,
+    "codex-0.166": codex_0_166,
     "opencode": opencode,
     "opencode-1.18": opencode_1_18,
     "classroom": classroom,

@@ -1,0 +1,120 @@
+"""What a hand-over folds and where everything stands after it: messages kept, context, summary, model switch."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from palimpsest.audit.pins import pinned
+from palimpsest.core.edits import Fold, Into, Keep
+from palimpsest.core.fragments import is_turn_boundary
+from palimpsest.core.items import Item, Opaque, Text, seq_of
+from palimpsest.core.pairs import waiting
+from palimpsest.core.situation import Situation
+from palimpsest.core.view import View
+
+MODEL_SWITCH: Final = frozenset({"model_switch", "model"})
+_SWITCH_MARK: Final = "<model_switch>"
+_ANCHORS: Final = ("user", "summary", "compaction")
+# Context that told of something that happened, and nothing of how the world is: it is not told again.
+_PASSING: Final = frozenset(
+    {"summary", "skill", "user_shell_command", "turn_aborted", "subagent_notification", "user_action", "hook_prompt", "recommended_plugins"}
+)
+
+
+class Group(NamedTuple):
+    """Pieces that stand together after a fold, and what they are."""
+
+    pieces: Into
+    what: Literal["user", "summary", "compaction", "other"] = "user"
+
+
+class Ground(NamedTuple):
+    """The run that is folded, what the model is shown of it, and a model switch at its end that stands behind the summary afterwards."""
+
+    run: tuple[Item, ...]
+    switch: Item | None
+
+    @property
+    def told(self) -> tuple[Item, ...]:
+        """The run without the switch."""
+        return self.run if self.switch is None else tuple(item for item in self.run if item is not self.switch)
+
+
+def ground_of(view: View) -> Ground:
+    """Everything up to a reply whose calls still wait for their results."""
+    items = view.items
+    open_calls = waiting(items)
+    if open_calls:
+        seq = seq_of(open_calls[0].id)
+        items = items[: next(place for place, item in enumerate(items) if seq_of(item.id) == seq)]
+    return Ground(items, _trailing_switch(items))
+
+
+def _trailing_switch(items: Sequence[Item]) -> Item | None:
+    for item in reversed(items):
+        if is_turn_boundary(item):
+            return None
+        if is_model_switch(item):
+            return item
+    return None
+
+
+def is_model_switch(item: Item) -> bool:
+    """Whether an item tells the model that it took over from another."""
+    if item.kind != "context" or not isinstance(item.content, Text):
+        return False
+    return item.source in MODEL_SWITCH or item.content.text.lstrip().startswith(_SWITCH_MARK)
+
+
+def is_compaction(item: Item) -> bool:
+    """Whether an item is a summary that only its provider can read."""
+    return item.kind == "summary" and isinstance(item.content, Opaque)
+
+
+def worth_folding(ground: Ground) -> bool:
+    """Whether anything happened since the last summary; what a fold left is not folded again."""
+    place = max((place for place, item in enumerate(ground.run) if item.kind == "summary"), default=-1)
+    return any(item.kind in {"assistant", "thinking", "call", "result"} for item in ground.run[place + 1 :])
+
+
+def stated(view: View, ground: Ground) -> tuple[Keep, ...]:
+    """The items of the run that say how the world is now: developer messages first, then those in the user's role."""
+    current = frozenset(fact.id for fact in view.facts.values())
+    says = [item for item in ground.told if item.id in current and not _passes(item)]
+    return tuple(Keep(item.id) for item in sorted(says, key=_rank))
+
+
+def _passes(item: Item) -> bool:
+    return item.source in _PASSING or item.source.startswith("agent:") or is_model_switch(item)
+
+
+def _rank(item: Item) -> bool:
+    return not (isinstance(item.content, Text) and item.content.role in {"developer", "system"})
+
+
+def place_context(groups: Sequence[Group], context: Into) -> Into:
+    """The context before the last real message of the user, else before the last summary, else before the last compaction, else last."""
+    names = [group.what for group in groups]
+    place = next((len(names) - 1 - names[::-1].index(name) for name in _ANCHORS if name in names), len(names))
+    before = (piece for group in groups[:place] for piece in group.pieces)
+    after = (piece for group in groups[place:] for piece in group.pieces)
+    return (*before, *context, *after)
+
+
+def fold_of(situation: Situation, ground: Ground, groups: Sequence[Group], *, inject: bool) -> Fold:
+    """The fold of a run into groups, with the context in its place; pins stay, and the model switch stands last."""
+    pieces = place_context(groups, stated(situation.view, ground) if inject else ())
+    there = frozenset(piece.id for piece in pieces if isinstance(piece, Keep))
+    pins = pinned(situation.view)
+    extra = tuple(Keep(item.id) for item in ground.told if item.id in pins and item.id not in there)
+    switch = () if ground.switch is None else (Keep(ground.switch.id),)
+    return Fold(ground.run[0].id, ground.run[-1].id, (*extra, *pieces, *switch))
+
+
+def size_after(situation: Situation, ground: Ground, fold: Fold) -> int:
+    """Tokens of the view that a fold leaves, with the tools."""
+    scale, view = situation.scale, situation.view
+    known = {item.id: item for item in ground.run}
+    size = sum(scale.item(item) for item in (*view.head, *view.items[len(ground.run) :]))
+    for piece in fold.into:
+        size += scale.item(known[piece.id]) if isinstance(piece, Keep) else scale.scaled(scale.rule(piece.content))
+    return size + situation.tools_tokens

@@ -1,0 +1,111 @@
+"""When a hand-over is due: before a turn, in the middle of one, on a smaller model, or because the user asks."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from palimpsest.core.budget_rules import codex_effective
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Item, Opaque, seq_of
+from palimpsest.core.pairs import waiting
+from palimpsest.core.policy import Answer, Span, Want, span
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.handoff_layout import ground_of, worth_folding
+
+MOMENTS: Final[frozenset[Moment]] = frozenset({"turn_starts", "before_call", "after_call", "overflow", "asked", "switched"})
+_MODEL: Final = frozenset({"assistant", "thinking", "call"})
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """What counts: the whole view, or with `body_after_prefix` only what came after the prompt of the first reply since the last fold.
+
+    `hard` makes a switch also count where the new model's effective window is reached.
+    """
+
+    scope: Literal["total", "body_after_prefix"] = "total"
+    hard: bool = False
+
+    def reason(self, situation: Situation) -> str:
+        """Why a hand-over is due now; empty when it is not."""
+        if not situation.may_fold or not worth_folding(ground_of(situation.view)):
+            return ""
+        match situation.moment:
+            case "asked":
+                return "asked"
+            case "switched":
+                return self._switched(situation)
+            case "overflow":
+                return "the provider found the request too long"
+            case "turn_starts":
+                return self._full(situation)
+            case _ if waiting(situation.view.items):
+                return ""
+            case _ if in_turn(situation.view.items):
+                return self._full(situation)
+            case "before_call" if situation.used >= effective(situation):
+                # Nobody looked before the turn, and the call could not succeed.
+                return self._full(situation)
+            case _:
+                return ""
+
+    def exactly(self, situation: Situation) -> Generator[Want, Answer, bool]:
+        """Whether it is due by the scope as well, which only the log can tell."""
+        if self.scope == "total" or situation.moment in {"asked", "switched", "overflow"} or situation.health.overflow:
+            return True
+        prefix = yield from _prefix(situation)
+        level = min((situation.budget.compact_at or 0) + prefix, effective(situation))
+        return situation.used >= level
+
+    def _full(self, situation: Situation) -> str:
+        level = situation.budget.compact_at
+        if situation.health.overflow:
+            return "the last request was too long"
+        if level is None or situation.used < level:
+            return ""
+        return f"{situation.used:,} tokens are used and {level:,} is the limit"
+
+    def _switched(self, situation: Situation) -> str:
+        old, new = situation.previous, situation.card
+        if old is None or old.name == new.name:
+            return ""
+        if any(_sealed_for(item, old.provider) for item in situation.view.items) and old.provider != new.provider:
+            return f"{new.name} cannot read the summary that {old.name} keeps"
+        if codex_effective(old.window) <= codex_effective(new.window):
+            return ""
+        level = situation.budget.compact_at
+        if (level is not None and situation.used > level) or (self.hard and situation.used >= effective(situation)):
+            return f"{new.name} has less room than {old.name}"
+        return ""
+
+
+def effective(situation: Situation) -> int:
+    """The part of the window that is planned with."""
+    return codex_effective(situation.budget.window)
+
+
+def in_turn(items: tuple[Item, ...]) -> bool:
+    """Whether the model is to go on by itself: it has replied in this turn, and something came after its reply."""
+    for place, item in enumerate(reversed(items)):
+        if item.kind == "user":
+            return False
+        if item.kind in _MODEL:
+            return place > 0
+    return False
+
+
+def _sealed_for(item: Item, provider: str) -> bool:
+    return item.kind == "summary" and isinstance(item.content, Opaque) and item.content.provider == provider
+
+
+def _prefix(situation: Situation) -> Generator[Want, Answer, int]:
+    """What the first reply since the last fold had read."""
+    items = situation.view.items
+    start = max((place for place, item in enumerate(items) if item.kind == "summary"), default=-1)
+    first = next((item for item in items[start + 1 :] if item.kind in _MODEL), None)
+    if first is None:
+        return 0
+    seq = seq_of(first.id)
+    events = yield from span(Span(seq, seq))
+    body = events[0].body if events else None
+    return body.usage.prompt if isinstance(body, ModelReplied) else 0

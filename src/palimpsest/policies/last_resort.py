@@ -1,0 +1,48 @@
+"""Makes room when no hand-over came about and the next request could not be sent: old results go first, then a fold without a model."""
+
+from dataclasses import dataclass
+
+from palimpsest.audit.pins import pinned
+from palimpsest.audit.stubs import covered
+from palimpsest.core.edits import Mask
+from palimpsest.core.items import ToolResult
+from palimpsest.core.pairs import rounds
+from palimpsest.core.policy import Plan, Policy, Proposal
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.handoff_when import effective
+
+
+@dataclass(frozen=True, slots=True)
+class LastResort:
+    """Rests while the view is within the effective window; `rung` is the fold that needs no model."""
+
+    rung: Policy | None = None
+    name: str = "last_resort"
+    moments: frozenset[Moment] = frozenset({"turn_starts", "before_call", "overflow"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Masks if they are enough, else the fold."""
+        room = effective(situation)
+        if situation.used < room and situation.moment != "overflow":
+            return ()
+        masks, saved = _masks(situation)
+        if masks and (situation.used - saved < room or self.rung is None):
+            return Proposal(masks, f"{situation.used:,} tokens are used, {room:,} can be sent, and no summary could be made")
+        return self.rung.plan(situation) if self.rung is not None and situation.may_fold else ()
+
+
+def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
+    """A line in place of each result before the last round, and the tokens that this saves."""
+    items, pins = situation.view.items, pinned(situation.view)
+    starts = rounds(items)
+    masks: list[Mask] = []
+    saved = 0
+    for place, item in enumerate(items[: starts[-1]] if starts else ()):
+        if not isinstance(item.content, ToolResult) or item.mask is not None or item.id in pins:
+            continue
+        mask, gain = covered(items, place, situation.scale)
+        if gain > 0:
+            masks.append(mask)
+            saved += gain
+    return tuple(masks), saved
