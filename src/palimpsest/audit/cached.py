@@ -2,10 +2,31 @@
 
 from typing import Self
 
-from palimpsest.core.events import Event
+from msgspec.structs import replace
+
+from palimpsest.audit.bill import IDLE
+from palimpsest.audit.monitor import watch_edit, watch_reply
+from palimpsest.audit.prefixes import (
+    ends_before,
+    first_change,
+    in_head,
+    lifetime,
+    marks_of,
+    reaching,
+    same_head,
+    shortened,
+    sums_of,
+    thinned,
+    whole_steps,
+    within,
+)
+from palimpsest.audit.warm import places_of
+from palimpsest.core.edits import Insert
+from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, SideCalled, Usage, ViewEdited
+from palimpsest.core.items import Item
 from palimpsest.core.scale import Scale
-from palimpsest.core.situation import Cache, Card
-from palimpsest.core.view import View
+from palimpsest.core.situation import Cache, CachedPrefix, Card
+from palimpsest.core.view import EMPTY, View
 
 
 class CacheTally:
@@ -13,17 +34,126 @@ class CacheTally:
 
     def __init__(self) -> None:
         self._value = Cache()
+        self._head: tuple[Item, ...] = ()
+        self._items: tuple[Item, ...] = ()
+        self._call: CallStarted | None = None
+        self._raw: int | None = None
 
     @classmethod
-    def of(cls, cache: Cache) -> Self:
-        """A tally that goes on from a belief."""
+    def of(cls, cache: Cache, view: View = EMPTY) -> Self:
+        """A tally that goes on from a belief about a view."""
         tally = cls()
         tally._value = cache
+        tally._head, tally._items, tally._call = view.head, view.items, view.call
         return tally
 
     def take(self, event: Event, view: View, scale: Scale, card: Card) -> None:
         """Look at one event and the view after it."""
+        match event.body:
+            case CallStarted(purpose="turn") as call:
+                self._start(call, event.at, card)
+                self._raw = scale.raw(view)
+            case ModelReplied(usage=usage):
+                self._reply(usage, event.at, scale, card)
+            case ViewEdited() as edited:
+                self._change(view, scale, by=edited)
+                self._value = replace(self._value, watch=watch_edit(self._value.watch, edited))
+            case EditUndone():
+                self._change(view, scale)
+            case ContextStated(head=head) if head is not None:
+                self._state(view)
+            case SideCalled() as side:
+                self._aside(side, event.at)
+            case _:
+                pass
+        self._head, self._items = view.head, view.items
 
     def value(self) -> Cache:
         """What we believe now."""
         return self._value
+
+    def _start(self, call: CallStarted, at: int, card: Card) -> None:
+        last = self._call
+        self._call = call
+        # Tools stand before everything else, and a cache belongs to one model.
+        same = last is None or (last.model, last.tools) == (call.model, call.tools)
+        prefixes = self._value.prefixes if same else ()
+        self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
+
+    def _reply(self, usage: Usage, at: int, scale: Scale, card: Card) -> None:
+        cache = replace(self._value, watch=watch_reply(self._value.watch, usage), edited=False)
+        called = at if cache.called is None else cache.called
+        live = [prefix for prefix in cache.prefixes if prefix.live(called)]
+        match card.cache:
+            case "none":
+                prefixes: list[CachedPrefix] = []
+            case "automatic":
+                prefixes = self._all_of(usage, called, scale, card)
+            case "marks":
+                prefixes = self._marked(live, usage, called, scale, card)
+        self._value = replace(cache, prefixes=tuple(thinned(prefixes)), called=called)
+
+    def _total(self, scale: Scale) -> int:
+        """Tokens of the last request by our own estimate."""
+        if self._raw is not None:
+            return scale.scaled(self._raw)
+        return sum(scale.item(item) for part in (self._head, self._items) for item in part)
+
+    def _all_of(self, usage: Usage, at: int, scale: Scale, card: Card) -> list[CachedPrefix]:
+        """An automatic cache keeps the whole prompt."""
+        tokens = whole_steps(usage.prompt or self._total(scale))
+        return [CachedPrefix(self._items[-1].id, tokens, at, IDLE)] if self._items and tokens >= card.cache_minimum else []
+
+    def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, scale: Scale, card: Card) -> list[CachedPrefix]:
+        """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""
+        call, total = self._call, self._total(scale)
+        marks = marks_of(call, self._head, self._items)
+        told = usage.prompt > 0
+        read, share = (usage.cache_read, usage.prompt / max(total, 1)) if told else (max((p.tokens for p in live), default=0), 1.0)
+        reach = usage.prompt - usage.input if told else round(total * share)
+        kept = [replace(prefix, at=at) for prefix in live if within(prefix, read) and prefix.tokens <= reach]
+        known = {prefix.last for prefix in kept}
+        longest = max((prefix.tokens for prefix in kept), default=0)
+        ttl = lifetime(call, usage)
+        tail = self._items[-1].id if self._items else ""
+        sums: dict[str, int] = {}
+        if not known.issuperset(set(marks) - {tail}) or read > longest * 1.01 + 64:
+            sums = sums_of(self._head, self._items, scale)
+        made = [(name, min(reach, round(sums[name] * share))) for name in marks if name not in known and name != tail and name in sums]
+        if read > longest * 1.01 + 64 and (last := reaching(read, sums, usage.prompt)) and last not in known:
+            made = [(name, tokens) for name, tokens in made if name != last]
+            made.append((last, read))
+        if tail in marks and tail not in known:
+            made.append((tail, reach))
+        kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in made if tokens >= card.cache_minimum]
+        return sorted(kept, key=lambda prefix: prefix.tokens)
+
+    def _change(self, view: View, scale: Scale, by: ViewEdited | None = None) -> None:
+        """An edit changed what is sent from some place on: what reaches that far can no longer be read."""
+        place = first_change(self._items, view.items)
+        cache = self._value
+        edited = cache.edited or (by is not None and not all(isinstance(edit, Insert) for edit in by.edits))
+        if place == len(self._items):
+            self._value = replace(cache, edited=edited)
+            return
+        places = places_of(view)
+        left = [prefix for prefix in cache.prefixes if ends_before(prefix, place, places)]
+        if cache.automatic:
+            left = shortened(cache.prefixes, place, view, scale)
+        frontier = view.items[place - 1].id if place else ""
+        self._value = replace(cache, prefixes=tuple(left), frontier=frontier, edited=edited)
+
+    def _state(self, view: View) -> None:
+        """A new head: only what it shares with the old one can still be read."""
+        blocks = same_head(self._head, view.head)
+        if blocks == len(self._head) == len(view.head):
+            return
+        self._value = replace(self._value, prefixes=tuple(each for each in self._value.prefixes if in_head(each, blocks)))
+
+    def _aside(self, side: SideCalled, at: int) -> None:
+        """A call beside the conversation that read its prefix keeps that alive."""
+        read = side.usage.cache_read
+        if not read or (self._call is not None and side.model != self._call.model):
+            return
+        prefixes = (replace(each, at=max(at, each.at)) if each.live(at) and within(each, read) else each for each in self._value.prefixes)
+        self._value = replace(self._value, prefixes=tuple(prefixes))

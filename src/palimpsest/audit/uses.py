@@ -1,29 +1,184 @@
 """The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
-from palimpsest.core.events import Event
+from msgspec.structs import replace
+
+from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
+from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.situation import Use
-from palimpsest.core.view import View
+from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.view import EMPTY, View
+
+SMALLEST = 100
+# Texts of so many characters have more tokens than that, whatever is in them.
+_LARGE = 4_000
+
+Kind: TypeAlias = Literal["acknowledgement", "read", "report", "recalled", "other"]
+
+
+class Ages(NamedTuple):
+    """How many calls a result lives when nobody named it, since it was named, and once it is superseded; `None` is for ever."""
+
+    unnamed: int | None
+    named: int | None
+    superseded: int | None = None
+
+
+AGES: Final[Mapping[Kind, Ages]] = {
+    "acknowledgement": Ages(1, 1, 1),
+    "read": Ages(20, 40, 3),
+    "report": Ages(40, None),
+    "recalled": Ages(None, None),
+    "other": Ages(8, 20),
+}
+_KINDS: Final[Mapping[ToolClass, Kind]] = {
+    "edit": "acknowledgement",
+    "write": "acknowledgement",
+    "read": "read",
+    "agent": "report",
+    "recall": "recalled",
+}
+
+
+def dies_at(use: Use) -> int | None:
+    """The call after which a result is dead if nothing names it before; `None` while it cannot die."""
+    if use.failed:
+        return None
+    ages = AGES[use.kind]
+    named = use.last_named
+    start = use.arrived if named is None else named
+    age = ages.unnamed if named is None else ages.named
+    dies = None if age is None else start + age
+    if use.superseded is not None and ages.superseded is not None:
+        left_behind = max(start, use.superseded) + ages.superseded
+        dies = left_behind if dies is None else min(dies, left_behind)
+    return dies
 
 
 class UsesTally:
-    """Uses that are being followed, event by event."""
+    """Uses that are being followed, event by event; `calls` counts the replies of the model."""
 
     def __init__(self) -> None:
         self._uses: dict[str, Use] = {}
+        self._calls = 0
+        self._due: dict[int, list[str]] = {}
+        self._view = EMPTY
+        self._showing: Showing | None = Showing()
+        self._names: dict[str, tuple[str, ...]] = {}
 
     @classmethod
-    def of(cls, uses: dict[str, Use], view: View) -> Self:
-        """A tally that goes on from what is known, with the names that a view shows."""
+    def of(cls, uses: dict[str, Use], view: View, calls: int = 0) -> Self:
+        """A tally that goes on from what is known, with the names that a view shows; its texts are looked at when they are needed."""
         tally = cls()
         shown = frozenset(view.ids)
         tally._uses = {name: use for name, use in uses.items() if name in shown}
+        tally._calls = calls
+        tally._view, tally._showing = view, None
+        for name, use in tally._uses.items():
+            if use.died is None:
+                tally._schedule(name, use)
         return tally
 
     def take(self, event: Event, view: View) -> None:
         """Look at one event and the view after it."""
+        match event.body:
+            case ToolReturned() as returned:
+                self._arrive(f"{event.seq}.0", returned)
+            case ModelReplied() as reply:
+                self._reply(reply)
+            case ViewEdited() | EditUndone():
+                self._edited(view)
+            case ContextStated(head=head) if head is not None:
+                for name, use in self._uses.items():
+                    if use.kind == "recalled":
+                        self._set(name, replace(use, kind="other"))
+            case _:
+                pass
+        self._view = view
 
     def value(self) -> dict[str, Use]:
         """The life of every result that shows."""
         return dict(self._uses)
+
+    def _shown(self) -> Showing:
+        if self._showing is None:
+            self._showing = showing_of(self._view.items, self._uses, self._names)
+        return self._showing
+
+    def _arrive(self, item_id: str, returned: ToolReturned) -> None:
+        showing = self._shown()
+        call = showing.calls.pop(returned.result.call_id, None)
+        action = action_of(call) if call is not None else None
+        failed = _failed(returned, action)
+        if call is not None and action is not None and not failed:
+            for name in showing.superseded(action_with(call, returned)):
+                if self._uses[name].superseded is None:
+                    self._set(name, replace(self._uses[name], superseded=self._calls))
+            for name in showing.resolved(call, action):
+                self._set(name, replace(self._uses[name], failed=False))
+        if is_large(returned.result):
+            use = Use(self._calls, kind=kind_of_result(action), failed=failed)
+            self._set(item_id, use)
+            names = self._names[item_id] = names_shown(returned.result, action)
+            showing.add(item_id, use, call, names, action)
+
+    def _reply(self, reply: ModelReplied) -> None:
+        self._calls += 1
+        showing = self._shown()
+        if self._uses:
+            for name in showing.restarted(named_by(reply.parts)):
+                self._set(name, replace(self._uses[name], last_named=self._calls, died=None))
+        for part in reply.parts:
+            if isinstance(part, ToolCall):
+                showing.calls[part.call_id] = part
+        for name in self._due.pop(self._calls, ()):
+            use = self._uses.get(name)
+            if use is not None and use.died is None and dies_at(use) == self._calls:
+                self._uses[name] = replace(use, died=self._calls)
+
+    def _edited(self, view: View) -> None:
+        """Results that left are forgotten; those that came back start anew."""
+        shown = frozenset(view.ids)
+        self._uses = {name: use for name, use in self._uses.items() if name in shown}
+        self._names = forget(self._names, shown)
+        self._showing = None
+        for item, result, call in results_in(view.items):
+            if item.id not in self._uses and is_large(result):
+                action = action_of(call) if call is not None else None
+                self._set(item.id, Use(self._calls, kind=kind_of_result(action), failed=result.error))
+
+    def _set(self, name: str, use: Use) -> None:
+        """Keep a use, and remember when it dies."""
+        self._uses[name] = use
+        if use.died is None:
+            self._schedule(name, use)
+
+    def _schedule(self, name: str, use: Use) -> None:
+        dies = dies_at(use)
+        if dies is None:
+            return
+        if dies <= self._calls:
+            self._uses[name] = replace(use, died=self._calls)
+        else:
+            self._due.setdefault(dies, []).append(name)
+
+
+def _failed(returned: ToolReturned, action: Action | None) -> bool:
+    """Whether a result tells of an error; only of a command is the output asked for an exit code."""
+    exit_code = exit_of(returned) if action is not None and action.kind == "command" else returned.exit
+    return returned.result.error or exit_code not in (None, 0)
+
+
+def kind_of_result(action: Action | None) -> Kind:
+    """What a result is, by what its call did."""
+    return _KINDS.get(action.kind, "other") if action is not None else "other"
+
+
+def is_large(result: ToolResult) -> bool:
+    """Whether a result has more than 100 tokens."""
+    length = sum(len(part.text) for part in result.parts if isinstance(part, Text))
+    return length >= _LARGE or palimpsest_size(result) > SMALLEST

@@ -102,9 +102,10 @@ class Witness:
             return -1, EMPTY
         if memo.v != VERSION or later or seq not in log.path:
             return -1, EMPTY
-        view = log.state_at(seq).view
+        state = log.state_at(seq)
+        view = state.view
         self.rent = memo.rent
         self._evidence = EvidenceTally.of(memo.evidence)
-        self._uses = UsesTally.of(memo.uses, view)
-        self._cache = CacheTally.of(memo.cache)
+        self._uses = UsesTally.of(memo.uses, view, state.health.calls)
+        self._cache = CacheTally.of(memo.cache, view)
         return seq, view

@@ -123,13 +123,14 @@ class Cache(Value, frozen=True):
     """What we believe to be cached, from the marks that were sent and the reads that were reported.
 
     An `automatic` cache can be read up to any item. `frontier` is the item before the oldest place that the newest edit changed, and
-    `edited` says that no call was made since.
+    `edited` says that no call was made since. `called` is when the newest call left.
     """
 
     prefixes: tuple[CachedPrefix, ...] = ()
     frontier: str = ""
     automatic: bool = False
     edited: bool = False
+    called: int | None = None
     watch: Watch = Watch()
 
     def best(self, now: int) -> str:

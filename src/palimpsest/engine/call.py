@@ -12,6 +12,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.engine.flow import carry_out, whole_reply
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
+from palimpsest.wire.caching import anchored
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import resolved
 
@@ -55,7 +56,8 @@ async def _send(session: Session, provider: Provider) -> ModelReplied:
     room = model.window - session.used
     limit = min(session.params.max_tokens or model.reply, model.reply)
     fits = room >= limit and (session.params.max_tokens or 0) <= model.reply
-    params = resolved(session.params if fits else replace(session.params, max_tokens=max(_SHORTEST, min(room, limit))), model)
+    wanted = anchored(session.params, session.witness.cache, session.around.clock.now())
+    params = resolved(wanted if fits else replace(wanted, max_tokens=max(_SHORTEST, min(room, limit))), model)
     request = encode(view, model, session.tools, params, session.around.blobs.get)
     tools = session.around.blobs.put(_encode(session.tools)) if session.tools else ""
     started = session.record(

@@ -118,7 +118,7 @@ class AnthropicWire:
             opener = Fragment(Item("", "notice", Text(_FIRST)), Place.USER, _text(_FIRST))
             messages.insert(0, (False, [opener]))
             touches = (Touch("no_first_user", fragments[0].item.id if fragments else ""),)
-        wanted = anchors(view, fragments, self._params.frontier, "anthropic") if self._rule == "palimpsest" else ()
+        wanted = anchors(view, fragments, self._params, "anthropic") if self._rule == "palimpsest" else ()
         marked = spots(self._rule, len(heads), messages, wanted)
         _end_without_space(messages)
         chunks = [self._prefix]

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
+from palimpsest.core.situation import Cache
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
 from palimpsest.wire.fragments import Fragment, Place
-from palimpsest.wire.request import MarkRule
+from palimpsest.wire.request import MarkRule, Params
 
 MAX_MARKS = 4
 HEAD = -1
@@ -53,11 +56,22 @@ _RULES: Mapping[Literal["claude-code", "claude-code-2.1.325", "opencode"], Calla
 }
 
 
-def anchors(view: View, fragments: Sequence[Fragment], frontier: str, wire: str) -> tuple[str, ...]:
-    """The items that our own rule marks between head and tail: the frontier, and the newest mark of the last call that still stands."""
+def anchored(params: Params, cache: Cache, now: int) -> Params:
+    """The parameters with what our own rule marks between head and tail: where the newest edit began, and the best live entry."""
+    best = cache.best(now)
+    return replace(params, frontier=cache.frontier, entry="" if best.startswith("head:") else best)
+
+
+def anchors(view: View, fragments: Sequence[Fragment], params: Params, wire: str) -> tuple[str, ...]:
+    """The items that our own rule marks between head and tail: the frontier, and the best live entry.
+
+    When no entry is named that is the newest mark of the last call that still stands.
+    """
     found: list[str] = []
-    if frontier:
-        found += _nearest(fragments, frontier)
+    if params.frontier:
+        found += _nearest(fragments, params.frontier)
+    if params.entry and _nearest(fragments, params.entry) == [params.entry]:
+        return (*found, params.entry)
     last = view.call
     if last is not None and last.wire == wire:
         for mark in reversed(last.marks):

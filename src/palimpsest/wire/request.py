@@ -42,7 +42,8 @@ class Params(Value, frozen=True):
     """Everything beside view, card and tools that decides the bytes of a request.
 
     `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
-    `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. Record what `resolved`
+    `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. `frontier` and `entry` are
+    the items that our own rule marks beside head and tail: the last before an edit, the end of what is cached. Record what `resolved`
     makes of them as `CallStarted.params`, so that the request is the same after its card has changed. An `endpoint` is a door beside the
     usual one: `compact` of Responses, which takes fewer fields.
     """
@@ -60,6 +61,7 @@ class Params(Value, frozen=True):
     ttl: Literal["5m", "1h"] = "5m"
     mark_rule: MarkRule = "palimpsest"
     frontier: str = ""
+    entry: str = ""
     sort_tools: bool = False
     interrupted: str = "aborted"
     dialect: Dialect = "codex"

@@ -1,0 +1,141 @@
+"""Which visible results show which names, which of them are reads of which file, and which errors wait for a success."""
+
+from collections.abc import Container, Iterable, Mapping
+
+from palimpsest.audit.entities import names_of, words_of
+from palimpsest.audit.tools import Action, action_of, result_text
+from palimpsest.audit.touched import Touched
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult
+from palimpsest.core.situation import Use
+
+
+class Showing:
+    """What the results of a view show; it is worked out from the view, and goes on as results arrive."""
+
+    def __init__(self) -> None:
+        # Names in the order their results stand in the view, so that the first and the newest are the ends.
+        self._names: dict[str, list[str]] = {}
+        self._reads: dict[str, list[tuple[str, Touched]]] = {}
+        self._errors: dict[str, list[str]] = {}
+        self.calls: dict[str, ToolCall] = {}
+
+    def add(self, item_id: str, use: Use, call: ToolCall | None, names: Iterable[str], action: Action | None) -> None:
+        """One more result; acknowledgements show nothing that anybody would look for."""
+        if use.kind != "acknowledgement":
+            for name in names:
+                self._names.setdefault(name, []).append(item_id)
+        if action is None or call is None:
+            return
+        if use.kind == "read":
+            for touched in action.paths:
+                self._reads.setdefault(plain_path(touched.path), []).append((item_id, touched))
+        if use.failed:
+            self._errors.setdefault(command_of(call, action), []).append(item_id)
+
+    def restarted(self, names: Iterable[str]) -> set[str]:
+        """The newest and the first result that showed each of some names."""
+        found: set[str] = set()
+        for name in names:
+            shown = self._names.get(name)
+            if shown:
+                found.update((shown[0], shown[-1]))
+        return found
+
+    def superseded(self, action: Action) -> list[str]:
+        """The reads that an action leaves behind: of a file that it changes, or of what it reads again."""
+        found: list[str] = []
+        for touched in action.paths:
+            changes = touched.how in ("edit", "write")
+            if changes or action.kind == "read":
+                reads = self._reads.get(plain_path(touched.path), ())
+                found += [name for name, earlier in reads if changes or _again(touched, earlier)]
+        return found
+
+    def resolved(self, call: ToolCall, action: Action) -> list[str]:
+        """The errors that a success of the same command settles."""
+        return self._errors.pop(command_of(call, action), [])
+
+
+def _again(later: Touched, earlier: Touched) -> bool:
+    return later.whole or (later.first, later.last) == (earlier.first, earlier.last)
+
+
+def plain_path(path: str) -> str:
+    """A path as it is compared."""
+    return path.removeprefix("./")
+
+
+def command_of(call: ToolCall, action: Action) -> str:
+    """What makes two calls the same command: the line, the file, or else all arguments."""
+    about = action.command or (plain_path(action.paths[0].path) if action.paths else call.args)
+    return f"{call.tool} {about}"
+
+
+def named_by(parts: Iterable[Content]) -> dict[str, None]:
+    """The names and paths that a reply uses, in its words and in its calls."""
+    found: dict[str, None] = {}
+    for part in parts:
+        if isinstance(part, Text):
+            found.update(dict.fromkeys(names_of(part.text)))
+        elif isinstance(part, ToolCall):
+            found.update(dict.fromkeys(names_of("\n".join(words_of(part)))))
+            found.update((plain_path(touched.path), None) for touched in action_of(part).paths)
+    return found
+
+
+def names_shown(result: ToolResult, action: Action | None) -> tuple[str, ...]:
+    """The names that a result shows; its own files are among them."""
+    names = dict.fromkeys(names_of(result_text(result)))
+    if action is not None:
+        names.update((plain_path(touched.path), None) for touched in action.paths)
+    return tuple(names)
+
+
+def results_in(items: Iterable[Item]) -> Iterable[tuple[Item, ToolResult, ToolCall | None]]:
+    """Every result of a view with the call it answers."""
+    calls: dict[str, ToolCall] = {}
+    for item in items:
+        content = item.content
+        if isinstance(content, ToolCall):
+            calls[content.call_id] = content
+        elif isinstance(content, ToolResult):
+            yield item, content, calls.get(content.call_id)
+
+
+def open_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
+    """The calls of a view that no result has answered."""
+    calls: dict[str, ToolCall] = {}
+    for item in items:
+        content = item.content
+        if isinstance(content, ToolCall):
+            calls[content.call_id] = content
+        elif isinstance(content, ToolResult):
+            calls.pop(content.call_id, None)
+    return calls
+
+
+def showing_of(items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, tuple[str, ...]]) -> Showing:
+    """What the results of a view show; `known` remembers the names of each, so that no text is looked at twice."""
+    items = tuple(items)
+    showing = Showing()
+    showing.calls = open_calls(items)
+    for item, result, call in results_in(items):
+        use = uses.get(item.id)
+        if use is None:
+            continue
+        action = action_of(call) if call is not None else None
+        names: tuple[str, ...] = ()
+        if _readable(item):
+            names = known.get(item.id) or names_shown(result, action)
+            known[item.id] = names
+        showing.add(item.id, use, call, names, action)
+    return showing
+
+
+def _readable(item: Item) -> bool:
+    return item.mask is None or item.mask.form == "cached"
+
+
+def forget(known: dict[str, tuple[str, ...]], shown: Container[str]) -> dict[str, tuple[str, ...]]:
+    """What is remembered of results that are still in the view."""
+    return {name: names for name, names in known.items() if name in shown}
