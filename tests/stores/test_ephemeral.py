@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.errors import ReadOnly, StoreError
+from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Blobs, Clock, Lines, Shelf
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryLines, MemoryShelf
 
@@ -36,6 +36,20 @@ def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: l
     again = shelf.open("one", write=True)
     assert (again.read(0, 1000), again.cut, again.size) == (whole, left[len(whole) :], len(whole))
     assert [size for _, _, size, _ in shelf.stats()] == [len(whole)]
+
+
+def test_a_reader_is_told_that_a_crash_took_what_it_saw() -> None:
+    shelf = MemoryShelf()
+    lines = shelf.create("one")
+    lines.append(b"first\n")
+    lines.sync()
+    lines.append(b"second\n")
+    reader = shelf.open("one")
+    lines.crash()
+    assert reader.read(0, 6) == b"first\n"
+    for ask in (lambda: reader.read(0, 100), lambda: list(reader.chunks())):
+        with pytest.raises(BadLog, match="memory:one, byte 6: the log became shorter while it was read; open the session again"):
+            ask()
 
 
 def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_unless_told() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from palimpsest.core.errors import BadInput, Locked, MissingBlob, ReadOnly, StoreError
+from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
 
 RUN = 1024 * 1024
 
@@ -98,12 +98,21 @@ class MemoryLines:
         end = self.size if stop is None else min(stop, self.size)
         while start < end:
             cut = data.find(b"\n", min(start + self._shelf.run, end) - 1) + 1
+            if cut <= start:
+                raise self._shorter()
             yield start, bytes(data[start:cut])
             start = cut
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end."""
-        return bytes(self._file.data[start : min(start + length, self.size)])
+        """Some bytes; fewer at the end, but never fewer than were there when the log was opened."""
+        stop = min(start + length, self._size)
+        if len(self._file.data) < stop:
+            raise self._shorter()
+        return bytes(self._file.data[start:stop])
+
+    def _shorter(self) -> BadLog:
+        place = f"{self.name}, byte {len(self._file.data)}"
+        return BadLog("the log became shorter while it was read; open the session again", where=place)
 
     def load_checkpoint(self) -> bytes | None:
         """The newest checkpoint, if there is one."""
