@@ -136,6 +136,7 @@ class _Reading:
             return
         if self._copies is not None:
             self._rollout.copied = self._copies.takes(table)
+            self._copies = self._copies if self._rollout.copied else None
         self._rollout.take(number_, line, table)
         if first:
             self._copies = Copies(table_at(table, "payload"), self._path)

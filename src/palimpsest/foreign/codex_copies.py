@@ -21,14 +21,11 @@ class Copies:
         self._lines = iter(()) if other is None or other == path else _envelopes(other)
 
     def takes(self, table: Json) -> bool:
-        """Whether the next line is a copy; the first one that is not ends them."""
+        """Whether the next line is a copy; nobody asks any more after the first one that is not."""
         kind, payload = envelope(table)
         theirs, their_payload = next(self._lines, ("", {}))
         same = text(payload, "id") == text(their_payload, "id") if kind == "session_meta" else payload == their_payload
-        if kind and kind == theirs and same:
-            return True
-        self._lines = iter(())
-        return False
+        return bool(kind) and kind == theirs and same
 
 
 def _envelopes(path: Path) -> Iterator[tuple[str, Json]]:

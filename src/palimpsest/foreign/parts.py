@@ -18,12 +18,12 @@ _COUNTS = (("prompt", "input"), ("completion", "output"))
 def milliseconds(value: object) -> int:
     """A time as a program wrote it (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970; 0 if it is none."""
     match value:
+        case str():
+            return _of_text(value)
         case bool():
             return 0
         case int() | float():
             return _of_number(value)
-        case str():
-            return _of_text(value)
         case _:
             return 0
 
