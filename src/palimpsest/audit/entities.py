@@ -1,0 +1,210 @@
+"""What a text names: paths, identifiers, numbers, errors, addresses and ids."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from palimpsest.audit.tools import action_of, args_of
+from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult, Value, text_of
+
+SHORTEST_NAME = 6
+_LONGEST_NAME = 200
+_LONGEST_LINE = 160
+_LONGEST_SEARCHED = 1_000
+
+# Bytes that may stand in a name; every other byte, those of Chinese included, parts one from the next.
+_INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
+_PARTED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
+_ENDS = ".-+@"
+_URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_DRIVE = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|*?:，。；）]+")
+_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
+_HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ERROR_WORDS = ("rror", "xception", "FAIL", "panic", "atal", "错误", "失败", "异常")
+_ERROR = re.compile(
+    r"\w(?:Error|Exception)\b|\berror(?:\[\w+\])?(?: TS\d+)?:|\bE(?:RROR|rror)\b|\bException\b|\bFAIL(?:ED|URE)?\b|\bpanic|\b[Ff]atal\b"
+    r"|(?:错误|失败|异常)[:：]"
+)
+_MOST_ERRORS = 50
+_ENDING_WORDS = (
+    "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
+    "exs erl hs ml clj dart zig sh bash zsh fish ps1 bat sql html htm css scss sass less json jsonl json5 jsonc yaml yml toml ini cfg "
+    "conf env lock md mdx rst txt log csv tsv xml svg png jpg jpeg gif pdf proto graphql tf gradle cmake mk patch diff snap pen traj"
+)
+_ENDINGS = frozenset(_ENDING_WORDS.split())
+_MARK = re.compile(r"[_./0-9]")
+_LETTER = re.compile(r"[A-Za-z]")
+_TOP = ("/", "~/", "./", "../")
+
+
+class Entities(Value, frozen=True):
+    """What was named, by kind; each once, in the order of its first place."""
+
+    paths: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def tokens_of(text: str) -> dict[str, None]:
+    """Everything in a text that could be a name, a path or a number, each once and in order; much faster than a pattern."""
+    parted = text.encode("utf-8", "replace").translate(_PARTED).decode("ascii")
+    return dict.fromkeys(parted.split())
+
+
+def names_of(text: str) -> list[str]:
+    """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
+    if "://" in text:
+        text = _URL.sub(" ", text)
+    found = []
+    for token in tokens_of(text):
+        name = _trimmed(token)
+        if len(name) >= SHORTEST_NAME and is_name(name):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def is_name(token: str) -> bool:
+    """Whether a trimmed token is an identifier or a path."""
+    if len(token) < SHORTEST_NAME or len(token) > _LONGEST_NAME:
+        return False
+    if token.isalpha():
+        # A capital inside tells `useState` from `Either`; all capitals are a heading more often than a constant.
+        return not token.islower() and not token.isupper() and not token[1:].islower()
+    return _MARK.search(token) is not None and _LETTER.search(token) is not None
+
+
+def is_path(token: str) -> bool:
+    """Whether a trimmed token names a file or a folder."""
+    if len(token) > _LONGEST_NAME * 2 or token.endswith("//"):
+        return False
+    _, slash, last = token.rstrip("/").rpartition("/")
+    stem, dot, ending = last.rpartition(".")
+    if dot and ending.lower() in _ENDINGS and (stem or slash):
+        return True
+    if not slash:
+        return False
+    if dot and stem and 1 <= len(ending) <= 5 and ending.isalnum() and not ending.isdigit():
+        return True
+    deep = token.count("/")
+    return _LETTER.search(token) is not None and (deep >= 2 or (deep == 1 and token.startswith(_TOP[1:]) and len(token) > 3))
+
+
+def paths_of(text: str) -> list[str]:
+    """The paths of a text, each once."""
+    if "/" not in text and "." not in text and "\\" not in text:
+        return []
+    drives = _DRIVE.findall(text) if ":\\" in text else []
+    if drives:
+        text = _DRIVE.sub(" ", text)
+    if "://" in text:
+        text = _URL.sub(" ", text)
+    found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := _trimmed(token))]
+    return list(dict.fromkeys([*drives, *found]))
+
+
+def numbers_of(text: str) -> list[str]:
+    """The numbers of a text, each once, without signs and separators."""
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    found = []
+    for token in tokens_of(text):
+        if token[0] in "+-." or token[0].isdigit():
+            number = _number(token)
+            if number:
+                found.append(number)
+    return list(dict.fromkeys(found))
+
+
+_THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+
+
+def _number(token: str) -> str:
+    plain = token.strip("+-./@~")
+    return plain if _NUMBER.fullmatch(plain) else ""
+
+
+def errors_of(text: str) -> list[str]:
+    """The lines of a text that tell of an error, cut to a length, each once."""
+    if not any(word in text for word in _ERROR_WORDS):
+        return []
+    found: dict[str, None] = {}
+    for line in text.split("\n"):
+        if any(word in line for word in _ERROR_WORDS) and _ERROR.search(line[:_LONGEST_SEARCHED]) is not None:
+            found[line.strip()[:_LONGEST_LINE]] = None
+            if len(found) == _MOST_ERRORS:
+                break
+    return list(found)
+
+
+def urls_of(text: str) -> list[str]:
+    """The web addresses of a text, each once."""
+    return list(dict.fromkeys(url.rstrip(".,;:!?") for url in _URL.findall(text))) if "://" in text else []
+
+
+def entities_of(text: str) -> Entities:
+    """All that a text names."""
+    urls = urls_of(text)
+    drives = _DRIVE.findall(text) if ":\\" in text else []
+    rest = _DRIVE.sub(" ", text) if drives else text
+    rest = _URL.sub(" ", rest) if urls else rest
+    paths, names, numbers, ids = dict.fromkeys(drives), [], [], []
+    for token in tokens_of(_THOUSANDS.sub("", rest) if "," in rest else rest):
+        if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
+            continue
+        if token[0].isdigit() and (number := _number(token)):
+            numbers.append(number)
+            continue
+        name = _trimmed(token)
+        if ("/" in name or "." in name) and is_path(name):
+            paths[name] = None
+        elif len(name) >= 7 and (_HEX.fullmatch(name) or _UUID.fullmatch(name)):
+            ids.append(name)
+        elif is_name(name):
+            names.append(name)
+    once = [tuple(dict.fromkeys(each)) for each in (paths, names, numbers, errors_of(text), urls, ids)]
+    return Entities(*once)
+
+
+def entities_in(content: Content) -> Entities:
+    """All that a content names; a call also tells its paths and its command as they are."""
+    match content:
+        case ToolCall():
+            action = action_of(content)
+            told = entities_of("\n".join(words_of(content)))
+            paths = (*(touched.path for touched in action.paths), *told.paths)
+            commands = (action.command,) if action.command else ()
+            return Entities(tuple(dict.fromkeys(paths)), told.names, told.numbers, told.errors, told.urls, told.ids, commands)
+        case Text() | Thinking() | ToolResult():
+            return entities_of(text_of(content))
+        case _:
+            return entities_of(text_of(content))
+
+
+def words_of(call: ToolCall) -> Iterator[str]:
+    """The texts that a model wrote into a call, without the quoting of JSON."""
+    args = args_of(call)
+    if args:
+        yield from _strings(args.values())
+    elif call.args not in ("", "{}"):
+        yield call.args
+
+
+def _strings(values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield str(value)
+        elif isinstance(value, list):
+            yield from _strings(value)
+        elif isinstance(value, dict):
+            yield from _strings(value.values())
+
+
+def _trimmed(token: str) -> str:
+    name = token.rstrip(_ENDS).lstrip("-+@")
+    return name.removeprefix("./")
