@@ -48,7 +48,7 @@ _strokes: Final = re.compile(_STROKE + b"(?:" + _STROKE + b")+").findall
 # Base64 is no words: a whole chunk of it costs that much more a byte. It weighs so much, has hardly a space, and mixes all kinds.
 _BASE64: Final = round(0.42 * _UNIT) * _CHUNK
 _LIGHTEST, _HEAVIEST = round(0.32 * _UNIT * _CHUNK), round(0.37 * _UNIT * _CHUNK)
-_SAMPLE, _SPACES_BELOW, _LETTERS_ABOVE, _DIGITS_ABOVE = 128, 4, 20, 5
+_GLANCE, _SAMPLE, _SPACES_BELOW, _LETTERS_ABOVE, _DIGITS_ABOVE = 24, 128, 4, 20, 5
 
 # Claude's vocabulary gives about 3 characters a token where the GPT one gives 4.
 FAMILY_FACTORS: Final[dict[Family, float]] = {"claude": 1.33, "gpt": 1.0, "other": 1.1}
@@ -109,7 +109,8 @@ def _base64(weights: bytes, sums: list[int]) -> int:
     for start in middles:
         stop = start + _SAMPLE
         found += (
-            weights.count(_A_SPACE, start, stop) < _SPACES_BELOW
+            _AN_UPPER in weights[start : start + _GLANCE]
+            and weights.count(_A_SPACE, start, stop) < _SPACES_BELOW
             and weights.count(_AN_UPPER, start, stop) > _LETTERS_ABOVE
             and weights.count(_A_LOWER, start, stop) > _LETTERS_ABOVE
             and weights.count(_A_DIGIT, start, stop) > _DIGITS_ABOVE
