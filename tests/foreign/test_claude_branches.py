@@ -52,11 +52,12 @@ def test_a_session_that_went_back_goes_on_from_there() -> None:
     log = log_with(UserSaid((Text("one"),)), ModelReplied((Text("yes", "assistant"),)), UserSaid((Text("two"),)))
     rewind(log, 2)
     lines = lines_of(log)
-    assert [line["type"] for line in lines] == ["user", "assistant", "user", "system"]
+    assert [line["type"] for line in lines] == ["user", "assistant", "user", "user"]
+    assert (lines[3]["message"]["content"], lines[3]["isMeta"]) == ("The conversation goes on from here.", True)
     assert branch_to(lines) == [lines[0], lines[1], lines[3]]
     assert lines[3]["timestamp"] > lines[2]["timestamp"]
     log.append(UserSaid((Text("three"),)))
-    assert [line["type"] for line in lines_of(log)] == ["user", "assistant", "user", "user"]
+    assert [line.get("isMeta") for line in lines_of(log)] == [None] * 4
 
 
 @settings(max_examples=60, deadline=None)

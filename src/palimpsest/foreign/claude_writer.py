@@ -141,7 +141,8 @@ class _Writing:
         if self._moved and self._parent:
             # It goes on from the newest line, so going back to an earlier one leaves a line there that is newer than all.
             self._at = self._newest + 1
-            yield _encoded(self._chained("system", {"subtype": "informational", "content": _GONE_BACK, "isMeta": False, "level": "info"}))
+            # Behind a compaction that preserved lines only one that is said counts.
+            yield _encoded(self._chained("user", {"message": {"role": "user", "content": _GONE_BACK}, "isMeta": True}))
         for typed in self._typed.values():
             said = "\n".join(text_of(part) for part in typed.parts)
             yield _encoded(
