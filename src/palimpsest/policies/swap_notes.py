@@ -50,7 +50,7 @@ class SwapNotes:
         if notes is None or is_empty(notes.text, self.template):
             return ()
         start = self.window(situation, notes)
-        if start is None or start < 1:
+        if start is None or start <= _after_summary(view.items):
             return ()
         automatic = situation.moment != "asked"
         text = self.form.message(f"Summary:\n{notes.text.strip()}", situation.session, automatic=automatic, kept=start < len(view.items))
@@ -69,7 +69,7 @@ class SwapNotes:
         covered = _covered(situation.view, notes)
         if covered is None:
             return None
-        floor = max((place + 1 for place, item in enumerate(items) if item.kind == "summary"), default=0)
+        floor = _after_summary(items)
         start = max(covered, floor)
         tokens = sum(scale.item(item) for item in items[start:])
         while start > floor and not self._enough(tokens, _texts(items[start:])):
@@ -102,6 +102,11 @@ def _covered(view: View, notes: RunningNotes) -> int | None:
         return None
     places = [place for place, item in enumerate(view.items) if item.id.count(".") == 1 and seq_of(item.id) <= notes.covers]
     return places[-1] + 1 if places else None
+
+
+def _after_summary(items: tuple[Item, ...]) -> int:
+    """The place after the last earlier boundary, which no window moves past."""
+    return max((place + 1 for place, item in enumerate(items) if item.kind == "summary"), default=0)
 
 
 def _message_start(items: tuple[Item, ...], place: int, floor: int) -> int:

@@ -1,0 +1,151 @@
+"""The levels of the profiles of Claude Code, to the token, and every setting that moves them."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from claude_work import MEASURED, SONNET, SUMMARY, claude, fill
+from msgspec.structs import replace
+from workplace import online, say
+
+from palimpsest.core.budget import Budget
+from palimpsest.core.errors import PromptTooLong
+from palimpsest.engine.call import call
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.profiles.claude_code import claude_code_2_1_325
+from palimpsest.profiles.named import profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.cards import card
+
+
+def budget(name: str = "claude-code", **settings: str) -> Budget:
+    return profile(name, settings).budget(SONNET)
+
+
+def folds(used: int, name: str = "claude-code", settings: Mapping[str, str] | None = None) -> bool:
+    session = fill(claude(name, settings), used)
+    assert session.used == used
+    return online(session, look(session, "before_call"), Scripted(SUMMARY)).folded
+
+
+def test_cc_01_compaction_is_due_at_155000_used_of_200000_and_not_at_154999() -> None:
+    assert budget().compact_at == 155_000
+    assert folds(155_000)
+    assert not folds(154_999)
+
+
+def warned(session: Session) -> tuple[str, ...]:
+    return online(session, look(session, "after_call"), Scripted()).notices
+
+
+def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_with_it_off() -> None:
+    assert (budget().warn_at, budget().clear_at) == (135_000, 135_000)
+    off = budget(DISABLE_AUTO_COMPACT="1")
+    assert (off.warn_at, off.compact_at) == (148_000, None)
+    assert warned(fill(claude(), 134_999)) == ()
+    assert warned(fill(claude(), 135_000)) == ("Context left until auto-compact: 12%",)
+    assert warned(fill(claude(), 156_000)) == ("Context left until auto-compact: 0%",)
+    assert warned(fill(claude(settings={"DISABLE_AUTO_COMPACT": "1"}), 147_999)) == ()
+    assert warned(fill(claude(settings={"DISABLE_AUTO_COMPACT": "1"}), 148_000)) == ("Context left: 24%; compact to go on",)
+
+
+@pytest.mark.parametrize(("name", "level"), [("claude-code", 197_000), (MEASURED, 177_000)])
+def test_cc_03_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and_the_turn_ends_with_a_too_long_error(
+    name: str, level: int
+) -> None:
+    off = {"DISABLE_AUTO_COMPACT": "1"}
+    provider = Scripted("never said")
+    with pytest.raises(PromptTooLong, match="prompt is too long"):
+        asyncio.run(call(fill(claude(name, off), level), provider))
+    assert provider.requests == []
+    session = fill(claude(name, off), level - 1)
+    asyncio.run(call(session, provider))
+    assert len(provider.requests) == 1
+
+
+def test_cc_03_the_blocking_override_moves_only_this() -> None:
+    assert budget(CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == replace(budget(), block_at=150_000)
+    assert budget(CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="soon") == budget()
+    assert budget(MEASURED, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == budget(MEASURED)
+
+
+def test_cc_03_with_auto_compact_on_compaction_comes_first() -> None:
+    session = fill(claude(), 198_000)
+    provider = Scripted(SUMMARY, "on it")
+    asyncio.run(call(session, provider))
+    assert len(provider.requests) == 2
+
+
+def test_cc_04_a_max_output_of_8000_moves_the_trigger_to_179000_and_one_of_64000_to_123000() -> None:
+    assert budget(CLAUDE_CODE_MAX_OUTPUT_TOKENS="8000").compact_at == 179_000
+    assert budget(CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000").compact_at == 123_000
+    assert folds(123_000, settings={"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000"})
+    assert not folds(178_999, settings={"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000"})
+    assert profile("claude-code", {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000"}).params.max_tokens == 8_000
+
+
+def test_cc_05_a_percent_override_of_50_moves_the_trigger_to_84000_and_0_and_101_are_ignored() -> None:
+    assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="50").compact_at == 84_000
+    assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="0").compact_at == 155_000
+    assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="101").compact_at == 155_000
+    assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="half").compact_at == 155_000
+    assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="100").compact_at == 155_000
+    assert folds(84_000, settings={"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "50"})
+
+
+@pytest.mark.parametrize("name", ["claude-code", MEASURED])
+def test_cc_06_disabling_auto_compact_leaves_the_asked_compaction_and_disabling_compact_removes_both(name: str) -> None:
+    auto_off, off = {"DISABLE_AUTO_COMPACT": "true"}, {"DISABLE_COMPACT": "1"}
+    assert not folds(170_000, name, auto_off)
+    assert not folds(170_000, name, off)
+    session = fill(claude(name, auto_off), 50_000)
+    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    session = fill(claude(name, off), 50_000)
+    provider = Scripted(SUMMARY)
+    assert not online(session, look(session, "asked"), provider).folded
+    assert provider.requests == []
+    assert folds(170_000, name, {"DISABLE_COMPACT": "0"})
+
+
+def test_disabling_compact_leaves_the_masks_and_disabling_microcompact_takes_the_token_kind() -> None:
+    names = [policy.name for policy in profile("claude-code", {"DISABLE_COMPACT": "1"}).policies]
+    assert names[:3] == ["clear_idle", "clear_cached", "clear_results"]
+    names = [policy.name for policy in profile("claude-code", {"DISABLE_MICROCOMPACT": "1"}).policies]
+    assert names[:3] == ["clear_idle", "clear_cached", "swap_notes"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [
+        ({}, 167_000),
+        ({"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000"}, 179_000),
+        ({"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000"}, 167_000),
+        ({"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "50"}, 90_000),
+        ({"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}, 67_000),
+    ],
+)
+def test_cc_10_v_the_trigger_and_what_moves_it(settings: Mapping[str, str], level: int) -> None:
+    assert budget(MEASURED, **settings).compact_at == level
+    assert folds(level, MEASURED, settings)
+    assert not folds(level - 1, MEASURED, settings)
+
+
+def test_cc_10_v_block_is_177000() -> None:
+    for settings in ({}, {"DISABLE_COMPACT": "1"}, {"DISABLE_AUTO_COMPACT": "1"}):
+        assert budget(MEASURED, **settings).block_at == 177_000
+
+
+def test_the_measured_program_compacts_by_itself_only_for_some_models_and_ours_does_for_all() -> None:
+    strict = claude_code_2_1_325({}, proactive="measured")
+    assert strict.budget(card("claude-sonnet-4-6")).compact_at == 167_000
+    assert strict.budget(card("claude-sonnet-4-5")).compact_at is None
+    windowed = claude_code_2_1_325({"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}, proactive="measured")
+    assert windowed.budget(card("claude-sonnet-4-5")).compact_at == 67_000
+    assert claude_code_2_1_325({}).budget(card("claude-sonnet-4-5")).compact_at == 167_000
+
+
+def test_without_a_report_a_third_more_than_the_estimate_counts() -> None:
+    session = claude()
+    say(session, "x" * 4_000)
+    assert session.used == 1_334
