@@ -28,8 +28,10 @@ class When:
 
     def reason(self, situation: Situation) -> str:
         """Why a hand-over is due now; empty when it is not."""
-        if not situation.may_fold or not worth_folding(ground_of(situation.view)):
-            return ""
+        why = self._reason(situation) if situation.may_fold else ""
+        return why if why and worth_folding(ground_of(situation.view)) else ""
+
+    def _reason(self, situation: Situation) -> str:
         match situation.moment:
             case "asked":
                 return "asked"
@@ -39,15 +41,8 @@ class When:
                 return "the provider found the request too long"
             case "turn_starts":
                 return self._full(situation)
-            case _ if waiting(situation.view.items):
-                return ""
-            case _ if in_turn(situation.view.items):
-                return self._full(situation)
-            case "before_call" if situation.used >= effective(situation):
-                # Nobody looked before the turn, and the call could not succeed.
-                return self._full(situation)
             case _:
-                return ""
+                return self._within(situation)
 
     def exactly(self, situation: Situation) -> Generator[Want, Answer, bool]:
         """Whether it is due by the scope as well, which only the log can tell."""
@@ -64,6 +59,14 @@ class When:
         if level is None or situation.used < level:
             return ""
         return f"{situation.used:,} tokens are used and {level:,} is the limit"
+
+    def _within(self, situation: Situation) -> str:
+        """Within a turn only while the model goes on, or when nobody looked before the turn and the call could not succeed."""
+        why = self._full(situation)
+        if not why or waiting(situation.view.items):
+            return ""
+        blocked = situation.moment == "before_call" and situation.used >= effective(situation)
+        return why if in_turn(situation.view.items) or blocked else ""
 
     def _switched(self, situation: Situation) -> str:
         old, new = situation.previous, situation.card

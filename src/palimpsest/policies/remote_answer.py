@@ -10,9 +10,9 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.fragments import is_real_user_message
 from palimpsest.core.items import Opaque, Text
 from palimpsest.core.situation import Situation
-from palimpsest.policies.handoff import summary_text
+from palimpsest.policies.handoff import KEPT_TOKENS, summary_text
 from palimpsest.policies.handoff_layout import Ground, Group
-from palimpsest.policies.kept_messages import messages_of
+from palimpsest.policies.kept_messages import keep_texts, messages_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.args import type_of
 from palimpsest.wire.lenient import Json, parse, tables_at, text
@@ -31,8 +31,12 @@ def put(situation: Situation, compaction: Opaque) -> Put:
 
 
 def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tuple[Group, ...]:
-    """Assistant messages, compactions, real messages of the user and summaries, in their order; all else is dropped."""
-    known = {message.text: message for message in messages_of(ground.told)}
+    """Assistant messages, compactions, real messages of the user and summaries, in their order; all else is dropped.
+
+    What the user asked for last stays, whether or not the provider gave it back.
+    """
+    messages = messages_of(ground.told)
+    known = {message.text: message for message in messages}
     summaries = {item.content.text: item for item in ground.told if item.kind == "summary" and isinstance(item.content, Text)}
     groups: list[Group] = []
     for part in reply.parts:
@@ -50,8 +54,11 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
                 groups.append(Group(tuple(Keep(item.id) for item, _ in known.pop(said).texts)))
             elif said and is_real_user_message((said,)):
                 groups.append(Group((Put("user", Text(said)),)))
-    if not groups:
-        raise WireError("the answer holds nothing to go on with", where=situation.card.provider)
+    if all(group.what in {"user", "other"} for group in groups):
+        raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
+    newest = next(reversed(known.values()), None)
+    if newest is not None and newest is messages[-1]:
+        groups += (Group(message) for message in keep_texts((newest,), KEPT_TOKENS))
     # A compaction stands for everything before it, so that nothing of the past may stand behind it.
     return tuple(sorted(groups, key=lambda group: group.what == "compaction"))
 

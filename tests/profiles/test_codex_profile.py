@@ -1,0 +1,101 @@
+"""The profiles that imitate Codex: numbers, settings, and what the user is shown."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from codex_work import BOTH, GPT, OTHER, SMALL, SONNET, codex_session, shows, state, turn
+from workplace import online, reply, say
+
+from palimpsest.core.budget import percent_left
+from palimpsest.core.budget_rules import codex_effective
+from palimpsest.core.errors import BadInput, PromptTooLong
+from palimpsest.core.events import Usage, ViewEdited
+from palimpsest.core.items import Text
+from palimpsest.core.project import project
+from palimpsest.engine.call import call
+from palimpsest.engine.moments import look
+from palimpsest.profiles.named import profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.cards import ModelCard
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_policies_stand_in_the_order_in_which_one_takes_over_from_the_other(name: str) -> None:
+    made = profile(name)
+    assert [policy.name for policy in made.policies] == ["remote", "handoff", "last_resort"]
+    assert made.rung is not None
+    assert (made.size, made.overflow, made.folds, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
+    assert (made.params.dialect, made.params.parallel) == (name, True)
+
+
+def test_cx_22_percent_left_of_the_effective_window_is_what_the_user_is_told() -> None:
+    session = codex_session(model=GPT)
+    effective = codex_effective(session.budget.window)
+    assert [percent_left(tokens, effective) for tokens in (0, 12_000, 135_200, 244_800, 258_400)] == [100, 100, 50, 6, 0]
+    session = codex_session(model=SMALL)
+    turn(session, "x" * 80_000, 1)
+    turn(session, "y" * 40_000, 2, size=200_000)
+    reply(session, Text("done", "assistant"), usage=Usage(input=90_000))
+    looked = online(session, look(session, "turn_starts"), Scripted("z" * 40_000))
+    assert looked.notices[0] == f"compacted: about {percent_left(session.used, 95_000)}% of the context is free now"
+    assert percent_left(session.used, 95_000) == 78
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_settings_of_the_original_are_honoured_under_their_own_names(name: str) -> None:
+    settings = {"model_reasoning_effort": "high", "model_reasoning_summary": "auto", "model_verbosity": "low"}
+    params = profile(name, settings).params
+    assert (params.effort, params.summary, params.verbosity) == ("high", "auto", "low")
+    with pytest.raises(BadInput, match="model_auto_compact_token_limit must be a whole number above 0, and is 'many'"):
+        codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at  # noqa: B018 - reading it is the test
+    assert profile(name, {"HOME": "/home/user", "no_such_setting": "1"}).name == name
+
+
+def test_the_item_at_the_end_of_a_request_can_be_turned_off_and_the_door_is_not_used_instead() -> None:
+    made = profile("codex-0.166", {"features.remote_compaction_v2": "false"})
+    assert [policy.name for policy in made.policies] == ["handoff", "last_resort"]
+
+
+def test_the_prompt_of_a_file_is_read_when_it_is_needed_and_ours_stands_in_for_one_that_is_gone() -> None:
+    for path, words in (("notes.md", "words of a file"), ("gone.md", "You are handing this work over")):
+        session = codex_session(settings={"experimental_compact_prompt_file": path})
+        session.around = replace(session.around, look=lambda want: "words of a file" if want.name == "notes.md" else None)
+        turn(session, "ask", 1)
+        provider = Scripted("the summary")
+        online(session, look(session, "asked"), provider)
+        assert words in provider.requests[0].body.decode()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_request_that_is_too_long_ends_the_turn_and_the_next_one_folds_first(name: str) -> None:
+    session = codex_session(name)
+    state(session)
+    turn(session, "ask 0", 0)
+    say(session, "ask 1")
+    with pytest.raises(PromptTooLong):
+        asyncio.run(call(session, Scripted(PromptTooLong("too long"))))
+    assert shows(session)[-1] == "ask 1"
+    assert online(session, look(session, "turn_starts", incoming=10), Scripted("the summary")).folded
+    say(session, "ask 2")
+    reply_parts = asyncio.run(call(session, Scripted("done"))).parts
+    assert reply_parts == (Text("done", "assistant"),)
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("model", [SONNET, GPT, OTHER], ids=lambda model: model.name)
+def test_after_ten_folds_every_message_shows_and_undoing_all_gives_the_view_without_them(name: str, model: ModelCard) -> None:
+    session = codex_session(name, model, {"features.remote_compaction_v2": "false"})
+    state(session)
+    provider = Scripted(*(lambda _: "the summary" for _ in range(40)))
+    folds: list[int] = []
+    for number in range(10):
+        turn(session, f"ask {number}", number, usage=Usage(input=260_000))
+        looked = online(session, look(session, "turn_starts"), provider)
+        folds += [event.seq for event in looked.edited]
+        assert [text for text in shows(session) if text.startswith("ask")] == [f"ask {each}" for each in range(number + 1)]
+    assert len(folds) == 10
+    plain = project(event for event in session.log.reader.run(0, session.log.tip) if not isinstance(event.body, ViewEdited))
+    for seq in reversed(folds):
+        session.undo(seq)
+    assert session.log.view.items == plain.items
