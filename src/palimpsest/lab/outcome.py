@@ -1,0 +1,237 @@
+"""What a replay found, as plain values: figures of each profile, every call, every edit, and who filled the window."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from palimpsest.core.events import Loss, Usage
+from palimpsest.core.items import Value
+from palimpsest.wire.prices import FREE, Cost
+
+Purpose: TypeAlias = Literal["turn", "summary", "reread"]
+EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
+
+SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints")
+
+
+class Survival(Value, frozen=True, omit_defaults=False):
+    """The share of what was there to be kept that still shows, from 0 to 1; 1 where there was nothing."""
+
+    user_messages: float = 1.0
+    edited_paths: float = 1.0
+    read_paths: float = 1.0
+    commands: float = 1.0
+    numbers: float = 1.0
+    constraints: float = 1.0
+
+
+class Called(Value, frozen=True):
+    """One billed request: when it left, for what, how much it carried, and what it cost.
+
+    `step` counts the recorded calls from 0, so that the same step of two profiles is the same moment of the work.
+    """
+
+    step: int
+    at: int
+    purpose: Purpose
+    usage: Usage
+    cost: Cost
+
+    @property
+    def tokens(self) -> int:
+        """The size of the context."""
+        return self.usage.prompt
+
+
+class Edited(Value, frozen=True):
+    """One edit that was installed before the call of a step.
+
+    `event` is its place in the replayed log. `hides` are the recorded events whose items it hid, `loss` what was in them by kind
+    of entity (its ids are items of the replayed log), and `survival` is there for folds.
+    """
+
+    step: int
+    at: int
+    event: int
+    kind: EditKind
+    by: str
+    why: str = ""
+    moment: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    price_usd: float | None = None
+    saved_usd_per_call: float | None = None
+    hides: tuple[int, ...] = ()
+    loss: Loss = Loss()
+    survival: Survival | None = None
+
+
+class Reread(Value, frozen=True):
+    """A recorded call that needed what was hidden: the names it used, the recorded event that showed them, and the tokens fetched again."""
+
+    step: int
+    at: int
+    names: tuple[str, ...]
+    event: int
+    tokens: int
+
+
+class Share(Value, frozen=True):
+    """Who filled the window when it was fullest: a kind of item, the tool or source it came from, its tokens and its items."""
+
+    kind: str
+    name: str
+    tokens: int
+    items: int
+
+
+class Probed(Value, frozen=True, omit_defaults=False):
+    """The share of probes that can be answered from what shows, and with one recall beside it."""
+
+    visible: float
+    with_recall: float
+
+
+class Outcome(Value, frozen=True):
+    """One session under one profile and card; `plan_ms` is there when time was measured, `probes` (by cycles) when they were asked for.
+
+    `offloads` counts results that were bounded as they arrived, `refused` edits that the gate did not let through, `overflows` requests
+    that were too long for the window, and `invalid` those that a provider would refuse, of which `faults` are the first. `stopped` says
+    why a replay ended before the recording did.
+    """
+
+    profile: str
+    calls: tuple[Called, ...] = ()
+    edits: tuple[Edited, ...] = ()
+    rereads: tuple[Reread, ...] = ()
+    census: tuple[Share, ...] = ()
+    offloads: int = 0
+    invalid: int = 0
+    refused: int = 0
+    faults: tuple[str, ...] = ()
+    overflows: int = 0
+    probes: Mapping[str, Probed] = {}
+    plan_ms: float | None = None
+    stopped: str = ""
+
+    @property
+    def cost(self) -> Cost:
+        """Dollars by part."""
+        return sum((call.cost for call in self.calls), FREE)
+
+
+class Replayed(Value, frozen=True):
+    """One session under several profiles; `source` is the file it was read from, or the home."""
+
+    id: str
+    source: str
+    format: str
+    events: int
+    title: str = ""
+    model: str = ""
+    tokens: int = 0
+    profiles: Mapping[str, Outcome] = {}
+
+
+class CardRun(Value, frozen=True):
+    """All sessions under one card; `ttl` is the lifetime of its cache entries."""
+
+    card: str
+    ttl: str
+    window: int
+    sessions: tuple[Replayed, ...] = ()
+
+
+class Comparison(Value, frozen=True):
+    """Everything that one `pal replay` found; `against` is the profile that ratios are taken against, if it was replayed."""
+
+    runs: tuple[CardRun, ...]
+    profiles: tuple[str, ...]
+    against: str = ""
+
+
+class Figures(Value, frozen=True, omit_defaults=False):
+    """The numbers of one outcome, or of many together, under the names that `pal replay --json` prints."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    peak: int = 0
+    mean: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    usd: float = 0.0
+    usd_parts: Mapping[str, float] = {}
+    folds: int = 0
+    masks: int = 0
+    offloads: int = 0
+    invalid: int = 0
+    rereads: int = 0
+    survival: Survival = Survival()
+    probes: Mapping[str, Mapping[str, Probed]] = {}
+    plan_ms: float | None = None
+
+
+def figures(outcomes: Iterable[Outcome]) -> Figures:
+    """The numbers of some outcomes together; context sizes are those of the conversation's own calls, survivals the mean over folds."""
+    many = tuple(outcomes)
+    calls = [call for outcome in many for call in outcome.calls]
+    turns = [call.tokens for call in calls if call.purpose == "turn"]
+    total = sum((call.cost for call in calls), FREE)
+    timed = [outcome.plan_ms for outcome in many if outcome.plan_ms is not None]
+    return Figures(
+        calls=len(calls),
+        tokens_in=sum(call.tokens for call in calls),
+        tokens_out=sum(call.usage.output for call in calls),
+        peak=max(turns, default=0),
+        mean=round(sum(turns) / len(turns)) if turns else 0,
+        cache_read=sum(call.usage.cache_read for call in calls),
+        cache_write=sum(call.usage.cache_write + call.usage.cache_write_long for call in calls),
+        usd=round(total.total, 6),
+        usd_parts={name: round(dollars, 6) for name, dollars in (*total.parts().items(), *_by_purpose(calls).items())},
+        folds=_count(many, "fold"),
+        masks=_count(many, "mask"),
+        offloads=sum(outcome.offloads for outcome in many),
+        invalid=sum(outcome.invalid for outcome in many),
+        rereads=sum(len(outcome.rereads) for outcome in many),
+        survival=mean_survival([edit.survival for outcome in many for edit in outcome.edits if edit.survival is not None]),
+        probes={"cycles": _probed(many)},
+        plan_ms=round(sum(timed), 3) if timed else None,
+    )
+
+
+def mean_survival(all_of: list[Survival]) -> Survival:
+    """The mean over some folds; where nothing was folded everything survived."""
+    if not all_of:
+        return Survival()
+    return Survival(*(round(sum(getattr(each, name) for each in all_of) / len(all_of), 4) for name in SURVIVALS))
+
+
+def ratio(one: float, other: float) -> float | None:
+    """How many times the other; nothing where that is nothing."""
+    return one / other if other else None
+
+
+def _count(outcomes: Iterable[Outcome], kind: EditKind) -> int:
+    return sum(edit.kind == kind for outcome in outcomes for edit in outcome.edits)
+
+
+def _by_purpose(calls: Iterable[Called]) -> dict[str, float]:
+    """What summaries and re-reads cost, which is part of the other parts."""
+    found = {"of_summaries": 0.0, "of_rereads": 0.0}
+    for call in calls:
+        if call.purpose != "turn":
+            found["of_summaries" if call.purpose == "summary" else "of_rereads"] += call.cost.total
+    return found
+
+
+def _probed(outcomes: Iterable[Outcome]) -> dict[str, Probed]:
+    found: dict[str, list[Probed]] = {}
+    for outcome in outcomes:
+        for cycles, probed in outcome.probes.items():
+            found.setdefault(cycles, []).append(probed)
+    return {
+        cycles: Probed(
+            round(sum(each.visible for each in many) / len(many), 4), round(sum(each.with_recall for each in many) / len(many), 4)
+        )
+        for cycles, many in found.items()
+    }
