@@ -7,10 +7,34 @@ Binding: TypeAlias = Literal["forbidden", "demanded", "decided"]
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+    """One pattern for many; those that begin with a word are tried only where one begins, which makes it twice as fast."""
+    branches = [branch for pattern in patterns for branch in _branches(pattern)]
+    words = [branch[2:] for branch in branches if branch.startswith(r"\b")]
+    others = [branch for branch in branches if not branch.startswith(r"\b")]
+    return re.compile("|".join([rf"\b(?:{'|'.join(words)})", *others]))
 
 
-_NEGATED = r"(?:do not|don['’]?t)"
+def _branches(pattern: str) -> list[str]:
+    """The alternatives of a pattern that stand at its top."""
+    found, depth, inside, start, place = [], 0, False, 0, 0
+    while place < len(pattern):
+        letter = pattern[place]
+        if letter == "\\":
+            place += 1
+        elif inside:
+            inside = letter != "]"
+        elif letter == "[":
+            inside = True
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif letter == "|" and not depth:
+            found.append(pattern[start:place])
+            start = place + 1
+        place += 1
+    return [*found, pattern[start:]]
+
+
+_NEGATED = r"(?:do not|don'?t)"
 # A clause begins here, so that what follows is said to somebody and not told of somebody.
 _BEGINS = r"(?:^|[,.:;—–()-]\s*|\b(?:and|but|so|then|please|also|just|or|again|careful|you|we|it|they|that|to)\s+)"
 _MODAL = r"(?:must|should|shall|may|ought|need|can|could|would|will)"
@@ -23,15 +47,15 @@ _DETERMINER = (
 _FORBIDS = _any(
     r"\bnever\b(?! mind)",
     rf"{_BEGINS}{_NEGATED}\b(?! (?:know|understand|think|remember|have|see|get|mind|care|believe|recall|exist|work|forget|hesitate)\b)",
-    rf"\b(?:i|we|{_PERSON}) (?:really |also |still )?(?:{_NEGATED}|does not|doesn['’]?t) "
+    rf"\b(?:i|we|{_PERSON}) (?:really |also |still )?(?:{_NEGATED}|does not|doesn'?t) "
     r"(?:want|like|need|allow|accept|use|support|ship|wish|trust)\b",
-    rf"\b{_MODAL} ?(?:not|n['’]t)\b(?! (?:we|you|i|it|they|be (?:that|hard)|hurt)\b)|\b(?:mustnt|shouldnt)\b",
-    r"\b(?:you|we|it|they|one) (?:can['’]?t|cannot)\b (?!find|see|seem|get past)",
+    rf"\b{_MODAL} ?(?:not|n't)\b(?! (?:we|you|i|it|they|be (?:that|hard)|hurt)\b)|\b(?:mustnt|shouldnt)\b",
+    r"\b(?:you|we|it|they|one) (?:can'?t|cannot)\b (?!find|see|seem|get past)",
     r"\b(?:avoid|refrain|forbid\w*|prohibit\w*|disallow\w*|ban(?:ned|s)?|veto\w*|unacceptable|taboo)\b",
     r"\b(?:off[- ]limits|hands off|steer clear|stay (?:away|out|off)|no[- ]gos?|deal[- ]?breakers?|off the \w+)\b",
     r"\bout of (?:the question|scope|bounds)\b|\bunder no \w+|\bat no (?:point|time)\b|\bby no means\b|\bon no account\b",
-    r"(?:\bnot|n['’]t) (?:be )?(?:allowed|permitted|acceptable|ok(?:ay)?|an option|supposed|in scope|welcome|tolerated|to be|up for)\b",
-    r"\bno (?:longer|need)\b|\bneedn['’]?t\b|\b(?:not|un)necessary\b",
+    r"(?:\bnot|n't) (?:be )?(?:allowed|permitted|acceptable|ok(?:ay)?|an option|supposed|in scope|welcome|tolerated|to be|up for)\b",
+    r"\bno (?:longer|need)\b|\bneedn'?t\b|\b(?:not|un)necessary\b",
     # Without a verb: `no new dependencies`, `zero warnings`.
     r"(?:^|[,.:;—–-] ?|\b(?:and|with|absolutely|please|be|want|need|said|say|mean|meant) )(?:no|zero) "
     r"(?!worr|problem|idea|doubt|wonder|one\b|rush|matter|more than|less than|fewer|later|earlier|luck|,)[\"'`\w]",
@@ -40,22 +64,22 @@ _FORBIDS = _any(
     r"\bleave .{1,60}?\b(?:alone|as[- ]is|as (?:it|they|he|she)|untouched|unchanged|intact|in place|be)\b",
     r"\bkeep .{1,50}?\b(?:out of|away from|off|untouched|unchanged|as[- ]is)\b",
     r"\b(?:none|neither|nothing|nowhere|nobody|no one|no \w+)\b.{0,40}\b(?:should|must|may|shall|can|is to|are to|gets?|goes|leaves)\b",
-    r"\b(?:i|we) (?:refuse|object to|won['’]?t (?:accept|allow|have|tolerate))\b",
+    r"\b(?:i|we) (?:refuse|object to|won'?t (?:accept|allow|have|tolerate))\b",
     r"\b(?:skip|drop|scrap|ditch|abandon|forget(?: about)?|exclude|except|omit) (?:the|that|this|these|those|all|any|for|about|it|them)\b",
     r"[,;] ?(?:and )?not (?:in|on|with|via|by|as|an?|the|for|from|to|just|only|some|another)\b|\banything but\b|\bnor\b",
-    r"\b(?:are|is|['’]re|['’]s) not to\b|\brul(?:ed|es?|ing) out\b|\b(?:hold|held) (?:off|back|your)\b|\bnothing (?:else|more|beyond)\b",
+    r"\b(?:are|is|'re|'s) not to\b|\brul(?:ed|es?|ing) out\b|\b(?:hold|held) (?:off|back|your)\b|\bnothing (?:else|more|beyond)\b",
     r"\b(?:done|through|finished) with\b|\band not\b|\bbut not\b|\bnot (?:a|one) (?:single|more)\b",
-    r"\b(?:i|we)(?:['’]d|['’]m|['’]re| am| are| would)? (?:really )?"
+    r"\b(?:i|we)(?:'d|'m|'re| am| are| would)? (?:really )?"
     r"(?:dislike|hate|against|opposed|not (?:comfortable|happy|keen|okay|fond|a fan))\b",
     r"^(?:nobody|no one|none|neither)\b|\bhard[- ]deprecat",
 )
 _DECIDES = _any(
-    r"\blet['’]?s\b|\blet us\b|\bwe['’]ll\b(?! see)|\bwe will\b|\bi['’]ve (?:chosen|picked|settled|decided)\b",
-    r"\bwe(?:['’]re| are) (?:now )?(?:going|moving|switching|dropping|keeping|sticking|using|archiv\w+|staying|doing|not)\b",
+    r"\blet'?s\b|\blet us\b|\bwe'll\b(?! see)|\bwe will\b|\bi've (?:chosen|picked|settled|decided)\b",
+    r"\bwe(?:'re| are) (?:now )?(?:going|moving|switching|dropping|keeping|sticking|using|archiv\w+|staying|doing|not)\b",
     r"\b(?:go(?:ing|es)?|proceed|continue|stay(?:ing)?|stick(?:ing)?|run(?:ning)?|start|roll) (?:ahead )?(?:with|for|to)\b|\bgo ahead\b",
     r"\b(?:settle[ds]?|agree[ds]?|decide[ds]?|land(?:ed)?) (?:on|for|to|that|against)\b|\bdeci(?:ded|sions?)\b|\bcho(?:se|sen|ice)\b",
-    r"\b(?:i|we)(?: would|['’]d)? (?:choose|pick(?:ed)?|vote|opt(?:ed)?|select(?:ed)?|take|took)\b|\bopt(?:ed|ing)? (?:for|out|in)\b",
-    r"\bprefer\w*\b|\b(?:['’]d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|\bmy (?:vote|pick|preference|call)\b",
+    r"\b(?:i|we)(?: would|'d)? (?:choose|pick(?:ed)?|vote|opt(?:ed)?|select(?:ed)?|take|took)\b|\bopt(?:ed|ing)? (?:for|out|in)\b",
+    r"\bprefer\w*\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|\bmy (?:vote|pick|preference|call)\b",
     r"\binstead\b|\brather than\b|\bin place of\b|\bas opposed to\b|\bin lieu of\b|\breplac\w+ .{1,40} (?:with|by)\b",
     r"\b(?:use|take|keep|pick|choose|want|do|call|make) [^.?!]{1,60}?\bnot\b|\b\w+ over \w+\b(?=[.,!]?$)",
     r"\b(?:agreed|approved?|approving|confirmed|accepted|signed off|sounds (?:good|right)|looks good|lgtm|makes sense|works for me)\b",
@@ -64,8 +88,8 @@ _DECIDES = _any(
     r"\b(?:from (?:now|here) on|going forward|by default|for now|as of (?:now|today)|henceforth|in future|final answer)\b",
     r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\bfeel free\b",
     r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b",
-    r"\b(?:i|we)(?:['’]m|['’]re| am| are) (?:fine|ok(?:ay)?|happy|good|cool) (?:with|if)\b",
-    r"\b(?:it['’]?s|it is|that['’]?s|is) (?:fine|ok(?:ay)?|safe|allowed|permitted) (?:to|for|if)\b",
+    r"\b(?:i|we)(?:'m|'re| am| are) (?:fine|ok(?:ay)?|happy|good|cool) (?:with|if)\b",
+    r"\b(?:it'?s|it is|that'?s|is) (?:fine|ok(?:ay)?|safe|allowed|permitted) (?:to|for|if)\b",
     r"^(?:yes|yep|yeah|yup|sure|ok(?:ay)?|fine|correct|exactly|perfect|do it|nope?)\b[,.! ]*"
     r"(?:$|please|do\b|go\b|use\b|keep\b|make\b|with\b)",
     r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:the )?(?:first|second|third|last|latter|former) (?:one|option)\b",
@@ -75,10 +99,10 @@ _DECIDES = _any(
 _DEMANDS = _any(
     r"\b(?:must|shall|should|ought to|gotta|requires?|required|requirements?|mandatory|compulsory|obligatory)\b",
     r"\b(?:have|has|had|having) (?:got )?to\b|\bneeds?\b|\b(?:is|are) to be\b",
-    rf"\b{_PERSON}(?: would| really| also| still| just|['’]d|['’]ll)* "
+    rf"\b{_PERSON}(?: would| really| also| still| just|'d|'ll)* "
     r"(?:want|like|love|expect|insist|ask|wish|hope|appreciate|demand|request)",
-    r"\bi['’]m (?:asking|expecting|hoping|looking for)\b|\b(?:would|might) be \w+(?: idea)? (?:to|if|not)\b|\bhow about\b",
-    r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don['’]?t forget)\b",
+    r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might) be \w+(?: idea)? (?:to|if|not)\b|\bhow about\b",
+    r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don'?t forget)\b",
     r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
     r"\bno (?:more|less|fewer|later|earlier) than\b|\b(?:limit(?:ed)?|cap(?:ped)?|restrict(?:ed)?) (?:\w+ ){0,3}(?:to|at)\b",
     r"\b(?:grateful|thankful|obliged) (?:for|if)\b|\bbelongs?\b|\bgets? to\b|\bwhoever\b|\bwill do[.!]?$",
@@ -87,22 +111,21 @@ _DEMANDS = _any(
     r"^(?:all|every|each|any)\b|\b(?:comes?|goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
     r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b|\bauthori[sz]ed\b|\b(?:final|frozen|fixed)[.!]?$",
     r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
-    r"\b(?:had|['’]d|you) better\b|\bi need\b|\bi want\b|\bsee that\b|\btodo\b|\bgoal is\b|\bthe (?:task|point|aim|idea) is to\b",
+    r"\b(?:had|'d|you) better\b|\bi need\b|\bi want\b|\bsee that\b|\btodo\b|\bgoal is\b|\bthe (?:task|point|aim|idea) is to\b",
 )
 _POLITE = _any(
     r"\b(?:can|could|would|will|might) (?:you|we|u|someone)\b",
     r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\bis it possible to\b|\bcan i (?:have|get)\b",
-    r"\bwhy (?:not|don['’]?t (?:we|you))\b|\bhow about\b|\bany chance (?:you|of)\b",
+    r"\bwhy (?:not|don'?t (?:we|you))\b|\bhow about\b|\bany chance (?:you|of)\b",
 )
 _OWN = _any(
-    r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i['’]?d rather|i(?: actually)? prefer|in favou?r of|let['’]?s|no way)\b",
+    r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i'?d rather|i(?: actually)? prefer|in favou?r of|let'?s|no way)\b",
     r"\bwhat (?:i|you|we) (?:want|need|should|must|ought)\b",
 )
 _ASKS = re.compile(
     r"^(?!should [^?]*,[^?]*$)(?:(?:ok(?:ay)?|so|and|but|hmm+|wait|also|then|well|now|ah+|um+|huh|wtf)[,! ]+)*"
-    r"(?:why|what|whats|what['’]s|how(?! about)|where|who|whose|which|when (?:is|are|does|did|will|was)|is|are|was|were|am|does|did|"
-    r"(?:do|have|should|shall|has|can|could) (?:we|you|i|they|it|the)\b(?! please)|any (?:ideas?|reason)|(?:is|are|does|did|was)n['’]?t)\b",
-    re.IGNORECASE,
+    r"(?:why|what|whats|what's|how(?! about)|where|who|whose|which|when (?:is|are|does|did|will|was)|is|are|was|were|am|does|did|"
+    r"(?:do|have|should|shall|has|can|could) (?:we|you|i|they|it|the)\b(?! please)|any (?:ideas?|reason)|(?:is|are|does|did|was)n'?t)\b",
 )
 _LEADS = (
     r"(?:(?:ok(?:ay)?|so|then|also|and|now|just|first(?:ly)?|second(?:ly)?|third|next|finally|lastly|actually|again|yes|yeah|no|please|well|"
@@ -135,8 +158,7 @@ _VERBS = (
 _NAMED = re.compile(
     rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|do (?:some|a|an|the|it|this|that|all)\b|(?:(?:\w+ly|always|only|do|re-?|double-?|deep|temp) ?)?"
     rf"(?:{'|'.join(_VERBS.split())})\b)"
-    r"(?!['’]s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
-    re.IGNORECASE,
+    r"(?!'s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
 )
 _NO_VERBS = (
     "in on at of for from to with by as is are was were am be been does did do has have had will would can could should may might if "
@@ -150,20 +172,19 @@ _NO_VERBS = (
 _BUILT = re.compile(
     rf"^{_LEADS}(?:(?:\w+ly|always|only) )?(?!(?:{'|'.join(_NO_VERBS.split())})\b)(?!\w+(?:ed|ing|ness|tion|ly)\b)"
     rf"[a-z]{{2,}}(?:-\w+)?\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?{_DETERMINER}",
-    re.IGNORECASE,
 )
 # A rule needs no verb: `Commits in English.` What tells of something that is or was has one, or begins with what it tells of.
 _TELLS = re.compile(
     r"^(?:the|an?|this|that|these|those|my|our|your|his|her|their|its?|i|we|you|he|she|they|there|here|hi|hello|hey|thanks?|good|great|nice|"
     r"interesting|cool|wow|sorry|oops)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n['’]t)\b|[\[\]{}=]|\w:\d|:$",
-    re.IGNORECASE,
+    r"\w+ed|\w+n't)\b|[\[\]{}=]|\w:\d|:$",
 )
 _RULE = re.compile(r"^[^\s.!,]+(?:[ ,]+[^\s.!]+){1,8}[.!]$")
 
 
 def english(sentence: str) -> Binding | None:
     """What a sentence does to whoever works; a question does nothing unless it is a polite way to demand."""
+    sentence = sentence.lower().replace("’", "'")
     polite = _POLITE.search(sentence) is not None
     question = sentence.endswith("?")
     asks = question or _ASKS.match(sentence) is not None

@@ -1,27 +1,226 @@
 """What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
 
-from typing import Self
+from collections.abc import Callable, Iterable
+from typing import Final, Self, TypeVar
 
-from palimpsest.core.events import Event
-from palimpsest.core.situation import Evidence
+import msgspec
+
+from palimpsest.audit.constraints import quotes_of
+from palimpsest.audit.entities import errors_of, names_of, words_of
+from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
+from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
+from palimpsest.audit.tools import action_of, exit_of, opened_file, result_text, tool_class
+from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
+from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
+from palimpsest.core.tokens import estimate
+
+MOST_COMMANDS: Final = 400
+MOST_NAMES: Final = 400
+MOST_READ: Final = 2_000
+MOST_ERRORS: Final = 50
+MOST_QUOTES: Final = 1_000
+MOST_WAITING: Final = 200
+LONGEST_COMMAND: Final = 200
+OPENING: Final = 80
+_SEARCHED: Final = 20_000
+
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
 
 
 class EvidenceTally:
-    """Evidence that is being gathered, event by event."""
+    """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before."""
 
     def __init__(self) -> None:
-        self._value = Evidence()
+        self._restore(Evidence())
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
         """A tally that goes on from what is known."""
         tally = cls()
-        tally._value = evidence
+        tally._restore(evidence)
         return tally
+
+    def _restore(self, known: Evidence) -> None:
+        self._value = known
+        self._changed: set[str] = set()
+        self._tests = known.tests
+        self._edited = dict.fromkeys(known.edited)
+        self._read = dict.fromkeys(known.read)
+        self._commands = {ran.command: ran for ran in known.commands}
+        self._errors = {same_command(ran.command): ran for ran in known.errors}
+        self._quotes = {(quote.id, quote.text): quote for quote in known.quotes}
+        self._tasks = {key_of(task): task for task in known.tasks}
+        self._names = dict.fromkeys(known.names)
+        self._said = {said.id: said for said in known.said}
+        self._waiting = {waiting.call_id: waiting for waiting in known.waiting}
 
     def take(self, event: Event) -> None:
         """Look at one event."""
+        match event.body:
+            case UserSaid():
+                self._take_said(event.seq, event.at, event.body)
+            case ModelReplied():
+                self._take_reply(event.body)
+            case ToolReturned():
+                self._take_result(event.seq, event.body)
+            case TaskChanged():
+                self._set_tasks(open_in(event.body.state))
+            case _:
+                pass
 
     def value(self) -> Evidence:
-        """What is proven up to the last event taken."""
+        """What is proven up to the last event taken; only what changed is put together again."""
+        if self._changed:
+            parts: dict[str, Callable[[], object]] = {
+                "edited": lambda: tuple(self._edited),
+                "read": lambda: tuple(self._read),
+                "commands": lambda: tuple(self._commands.values()),
+                "tests": lambda: self._tests,
+                "errors": lambda: tuple(self._errors.values()),
+                "quotes": lambda: tuple(self._quotes.values()),
+                "tasks": lambda: tuple(self._tasks.values()),
+                "names": lambda: tuple(self._names),
+                "said": lambda: tuple(self._said.values()),
+                "waiting": lambda: tuple(self._waiting.values()),
+            }
+            self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
+            self._changed.clear()
         return self._value
+
+    def _take_said(self, seq: int, at: int, body: UserSaid) -> None:
+        texts = [part.text for part in body.parts if isinstance(part, Text)]
+        whole = "\n".join(texts or [text_of(part) for part in body.parts])
+        self._said[f"{seq}.0"] = Said(f"{seq}.0", at, whole[:OPENING], estimate(whole))
+        self._changed.add("said")
+        for number, part in enumerate(body.parts):
+            for quote in quotes_of(part.text, f"{seq}.{number}") if isinstance(part, Text) else ():
+                self._keep_quote(quote)
+
+    def _keep_quote(self, quote: Quote) -> None:
+        self._put("quotes", self._quotes, (quote.id, quote.text), quote, MOST_QUOTES)
+
+    def _take_reply(self, body: ModelReplied) -> None:
+        for part in body.parts:
+            if isinstance(part, Text):
+                self._use_names(names_of(part.text[:_SEARCHED]))
+            elif isinstance(part, ToolCall):
+                self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]))
+                self._put("waiting", self._waiting, part.call_id, self._waiting_for(part), MOST_WAITING)
+
+    def _use_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._put("names", self._names, name, None, MOST_NAMES)
+
+    def _waiting_for(self, call: ToolCall) -> Waiting:
+        action = action_of(call)
+        if action.kind == "plan":
+            tasks, task, drop = change_of(call)
+            return Waiting(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
+        command, handle = action.command[:LONGEST_COMMAND], ""
+        if not command and action.kind in ("command", "other"):
+            handle = handle_asked(call)
+            running = self._waiting.get(_running(handle)) if handle else None
+            command = running.command if running is not None else ""
+        return Waiting(
+            call.call_id,
+            "command" if command else action.kind,
+            command,
+            tuple(touched.path for touched in action.paths if touched.how in ("edit", "write")),
+            tuple(touched.path for touched in action.paths if touched.how == "read"),
+            handle,
+        )
+
+    def _take_result(self, seq: int, body: ToolReturned) -> None:
+        call_id = body.result.call_id
+        waiting = self._waiting.pop(call_id, None)
+        self._changed.add("waiting")
+        if waiting is None:
+            waiting = Waiting(call_id, tool_class(body.tool))
+        if waiting.kind == "command":
+            self._take_command(seq, waiting, body)
+        elif not body.result.error:
+            self._take_paths(waiting, body)
+            if waiting.kind == "plan":
+                self._take_plan(waiting, result_text(body.result))
+
+    def _take_paths(self, waiting: Waiting, body: ToolReturned) -> None:
+        changes = waiting.kind in ("edit", "write")
+        for path in (*waiting.edited, *(body.paths if changes else ())):
+            self._edit(path)
+        for path in (*waiting.read, *(body.paths if waiting.kind == "read" else ())):
+            self._look_at(path)
+
+    def _take_command(self, seq: int, waiting: Waiting, body: ToolReturned) -> None:
+        output = result_text(body.result)
+        code, error = exit_of(body), body.result.error
+        handle = handle_told(output) if code is None else ""
+        if handle:
+            self._put("waiting", self._waiting, _running(handle), Waiting(_running(handle), "command", waiting.command), MOST_WAITING)
+        elif waiting.handle:
+            self._waiting.pop(_running(waiting.handle), None)
+        for path in waiting.edited if code in (0, None) and not error else ():
+            self._edit(path)
+        for path in waiting.read if not error else ():
+            self._look_at(path)
+        opened = opened_file(waiting.command, output)
+        if opened:
+            self._edit(opened)
+        if waiting.command:
+            self._ran(seq, waiting.command, code, output, error=error)
+
+    def _ran(self, seq: int, command: str, code: int | None, output: str, *, error: bool) -> None:
+        wrong = failed(command, code, error=error)
+        tests = is_test(command)
+        note = summary_of(output) if tests else ""
+        if not note and wrong:
+            note = error_line(output, errors_of(output[-_SEARCHED:]))
+        ran = Ran(command, code, seq, note)
+        self._put("commands", self._commands, command, ran, MOST_COMMANDS)
+        if tests and (code is not None or note):
+            self._tests = ran
+            self._changed.add("tests")
+        same = same_command(command)
+        if wrong:
+            self._put("errors", self._errors, same, ran, MOST_ERRORS)
+        elif same in self._errors and (code == 0 or (code is None and not error)):
+            del self._errors[same]
+            self._changed.add("errors")
+
+    def _take_plan(self, waiting: Waiting, answer: str) -> None:
+        self._set_tasks(waiting.tasks)
+        if waiting.drop and self._tasks.pop(waiting.drop, None) is not None:
+            self._changed.add("tasks")
+        if waiting.task:
+            task = numbered(waiting.task, answer)
+            self._tasks[key_of(task)] = task
+            self._changed.add("tasks")
+
+    def _set_tasks(self, tasks: tuple[str, ...] | None) -> None:
+        if tasks is not None:
+            self._tasks = {key_of(task): task for task in tasks}
+            self._changed.add("tasks")
+
+    def _edit(self, path: str) -> None:
+        if path in self._read:
+            del self._read[path]
+            self._changed.add("read")
+        self._put("edited", self._edited, path, None)
+
+    def _look_at(self, path: str) -> None:
+        # What was edited is listed as such; that it was also read says nothing more.
+        if path not in self._edited:
+            self._put("read", self._read, path, None, MOST_READ)
+
+    def _put(self, field: str, kept: dict[Key, Kept], key: Key, value: Kept, most: int = 0) -> None:
+        """Keep something as the newest; beyond the most that can ever be shown the oldest goes."""
+        kept.pop(key, None)
+        kept[key] = value
+        if most and len(kept) > most:
+            del kept[next(iter(kept))]
+        self._changed.add(field)
+
+
+def _running(handle: str) -> str:
+    return f"running {handle}"

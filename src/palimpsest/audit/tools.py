@@ -195,11 +195,14 @@ def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, T
     how = _HOW.get(action.kind)
     if how is not None:
         return Action(action.kind, (*action.paths, *(Touched(path, how) for path in returned.paths if path not in known)))
-    if action.kind == "command" and action.command[:5] in ("edit\n", "edit "):
-        opened = _OPENED.search(result_text(returned.result)[:2_000])
-        if opened is not None:
-            return Action("command", (Touched(opened[1], "edit"),), action.command)
-    return action
+    opened = opened_file(action.command, result_text(returned.result)) if action.kind == "command" else ""
+    return Action("command", (Touched(opened, "edit"),), action.command) if opened else action
+
+
+def opened_file(command: str, output: str) -> str:
+    """The file that an `edit` without a name changed: where an editor is part of the shell, its answer names the open file."""
+    found = _OPENED.search(output[:2_000]) if command[:5] in ("edit\n", "edit ") else None
+    return found[1] if found is not None else ""
 
 
 def result_text(result: ToolResult) -> str:

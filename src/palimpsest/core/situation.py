@@ -167,11 +167,29 @@ class Use(Value, frozen=True):
 
 
 class Ran(Value, frozen=True):
-    """A command, its exit code if it ended, and the event that says so."""
+    """A command, its exit code if it ended, the event that says so, and the line of its output that sums it up."""
 
     command: str
     exit: int | None = None
     seq: int = -1
+    note: str = ""
+
+
+class Waiting(Value, frozen=True):
+    """A call that nobody answered yet, or a command that still runs: what its result will prove.
+
+    `handle` is how later calls name a command that runs on. `tasks` is a whole list, `task` one more and `drop` one less.
+    """
+
+    call_id: str
+    kind: str = "other"
+    command: str = ""
+    edited: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    handle: str = ""
+    tasks: tuple[str, ...] | None = None
+    task: str = ""
+    drop: str = ""
 
 
 class Quote(Value, frozen=True):
@@ -203,6 +221,7 @@ class Evidence(Value, frozen=True):
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     said: tuple[Said, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

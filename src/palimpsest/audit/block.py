@@ -1,0 +1,162 @@
+"""The texts that go with every fold, computed from the log: evidence, names, and older messages of the user."""
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from typing import Final
+
+from palimpsest.audit.folders import fitting
+from palimpsest.core.items import seq_of
+from palimpsest.core.situation import Evidence, Quote, Ran, Said
+from palimpsest.core.tokens import estimate
+
+EVIDENCE_TOKENS: Final = 4_000
+NAMES_TOKENS: Final = 2_400
+TURNS: Final = 3
+LONG, SHORT = 160, 60
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+def evidence_block(
+    evidence: Evidence, tokens: int = EVIDENCE_TOKENS, *, whole: AbstractSet[str] = _NOBODY, turns: int = TURNS, factor: float = 1.0
+) -> str:
+    """What the log proves, within a room. `whole` are the items of the user that show verbatim, so that nothing in them is quoted.
+
+    Paths come before commands, which take what is left: those of the last turns, newest first.
+    """
+    block = _Block(tokens, factor)
+    block.reserve("tests", [_ran(evidence.tests, LONG)] if evidence.tests is not None else [])
+    block.reserve("tasks", _whole_or_short([f"- {task}" for task in evidence.tasks], block.room(0.25), block.size))
+    quotes = [quote for quote in evidence.quotes if quote.id not in whole]
+    block.reserve("user", _quotes(quotes, block.room(0.5), block.size))
+    block.reserve("edited", fitting(evidence.edited, block.room(0.6), block.size) if evidence.edited else [])
+    block.reserve("read", fitting(evidence.read, block.room(0.4), block.size) if evidence.read else [])
+    block.reserve("errors", _first([_ran(ran, LONG) for ran in reversed(evidence.errors[-10:])], block.room(0.3), block.size))
+    block.reserve("commands", _commands(_of_last_turns(evidence, turns), block.room(1.0), block.size))
+    return block.text()
+
+
+def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: float = 1.0) -> str:
+    """The names that the model used itself, most recent first, as many as fit."""
+    shown: list[str] = []
+    room = float(tokens)
+    for name in reversed(names):
+        room -= estimate(f", {name}", factor)
+        if room < 0:
+            break
+        shown.append(name)
+    return ", ".join(shown)
+
+
+def older_messages_block(said: Iterable[Said], shown: AbstractSet[str] = _NOBODY, *, opening: int = 80) -> str:
+    """Messages of the user that do not show any more: id, time and opening words of each, oldest first."""
+    return "\n".join(f"- {each.id}, {time_of(each.at)}: {each.opening[:opening]}" for each in said if each.id not in shown)
+
+
+def time_of(at: int) -> str:
+    """A moment as people read it, to the minute."""
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+_TITLES: Final = {
+    "user": "The user said:",
+    "edited": "Edited:",
+    "read": "Read:",
+    "commands": "Commands, newest first, with exit codes:",
+    "tests": "Last test:",
+    "errors": "Open errors:",
+    "tasks": "Open tasks:",
+}
+
+
+class _Block:
+    """Parts of a text that share one room."""
+
+    def __init__(self, tokens: int, factor: float) -> None:
+        self._left = tokens
+        self._factor = factor
+        self._parts: dict[str, list[str]] = {}
+
+    def size(self, text: str) -> int:
+        return estimate(text, self._factor)
+
+    def room(self, share: float) -> int:
+        """So much of what is left, less what a title needs."""
+        return max(0, int((self._left - 14) * share))
+
+    def reserve(self, part: str, lines: list[str]) -> None:
+        if lines:
+            need = self.size("\n".join((_TITLES[part], *lines))) + 1
+            if need <= self._left:
+                self._parts[part] = lines
+                self._left -= need
+
+    def text(self) -> str:
+        """The parts that are there, in the order of their titles."""
+        return "\n".join("\n".join((title, *self._parts[part])) for part, title in _TITLES.items() if part in self._parts)
+
+
+def _ran(ran: Ran, length: int) -> str:
+    """The code stands first, so that a command ends its line as it was written."""
+    code = "?" if ran.exit is None else str(ran.exit)
+    note = f"{ran.note[:length]} | " if ran.note else ""
+    return f"- [{code}] {note}{cut_to(ran.command, length)}"
+
+
+def cut_to(text: str, length: int) -> str:
+    """A text up to a length, and a mark if there was more."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def _commands(commands: Sequence[Ran], room: int, size: Callable[[str], int]) -> list[str]:
+    """Newest first: all of them at length, or all of them short, or the newest of them short."""
+    plain = [Ran(ran.command, ran.exit) for ran in reversed(commands)]
+    long = [_ran(ran, LONG) for ran in plain]
+    if size("\n".join(long)) <= room:
+        return long
+    return _first([_ran(ran, SHORT) for ran in plain], room, size)
+
+
+def _of_last_turns(evidence: Evidence, turns: int) -> list[Ran]:
+    begins = seq_of(evidence.said[-turns].id) if 0 < turns <= len(evidence.said) else -1
+    return [ran for ran in evidence.commands if ran.seq >= begins]
+
+
+def _quotes(quotes: Sequence[Quote], room: int, size: Callable[[str], int]) -> list[str]:
+    """What was forbidden, decided and demanded, in this order where not all fit; whole or by their first characters."""
+    lines = [_quoted(quote, len(quote.text)) for quote in quotes]
+    if size("\n".join(lines)) <= room:
+        return lines
+    lines = [_quoted(quote, SHORT) for quote in quotes]
+    if size("\n".join(lines)) <= room:
+        return lines
+    rank = {"forbidden": 0, "decided": 1, "demanded": 2}
+    ordered = sorted(range(len(quotes)), key=lambda place: (rank[quotes[place].kind], -place))
+    kept: list[int] = []
+    for place in ordered:
+        room -= size(lines[place] + "\n")
+        if room < 0:
+            break
+        kept.append(place)
+    return [lines[place] for place in sorted(kept)]
+
+
+def _quoted(quote: Quote, length: int) -> str:
+    return f'- {quote.kind} ({quote.id}): "{cut_to(quote.text, length)}"'
+
+
+def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:
+    if size("\n".join(lines)) <= room:
+        return lines
+    return _first([cut_to(line, SHORT + 2) for line in lines], room, size)
+
+
+def _first(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:
+    """As many lines from the beginning as fit."""
+    kept: list[str] = []
+    for line in lines:
+        room -= size(line + "\n")
+        if room < 0:
+            break
+        kept.append(line)
+    return kept

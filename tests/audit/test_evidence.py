@@ -1,0 +1,191 @@
+"""What the log proves, event by event."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceTally
+from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
+
+
+def gather(*bodies: Body) -> Evidence:
+    tally = EvidenceTally()
+    for seq, body in enumerate(bodies):
+        tally.take(Event(seq, seq - 1, 1_000 * seq, "", body))
+    return tally.value()
+
+
+def call(call_id: str, tool: str, **args: object) -> ModelReplied:
+    return ModelReplied((ToolCall(call_id, tool, msgspec.json.encode(args).decode()),))
+
+
+def back(call_id: str, text: str = "", *, exit_code: int | None = None, error: bool = False, tool: str = "") -> ToolReturned:
+    return ToolReturned(ToolResult(call_id, (Text(text),), error=error), tool=tool, exit=exit_code)
+
+
+def test_edited_and_read_paths_are_listed_once_with_the_newest_last() -> None:
+    told = gather(
+        call("1", "Read", file_path="a.py"),
+        back("1", "x"),
+        call("2", "Read", file_path="b.py"),
+        back("2", "x"),
+        call("3", "Edit", file_path="a.py", old_string="x", new_string="y"),
+        back("3", "ok"),
+        call("4", "Write", file_path="c.py", content=""),
+        back("4", "ok"),
+        call("5", "Edit", file_path="a.py", old_string="y", new_string="z"),
+        back("5", "ok"),
+        call("6", "Read", file_path="a.py"),
+        back("6", "z"),
+    )
+    assert told.edited == ("c.py", "a.py")
+    assert told.read == ("b.py",)
+
+
+def test_an_edit_that_failed_edited_nothing_and_a_command_that_read_a_file_read_it() -> None:
+    told = gather(
+        call("1", "Edit", file_path="a.py", old_string="x", new_string="y"),
+        back("1", "no match", error=True),
+        call("2", "exec_command", cmd="sed -n '1,9p' src/b.ts"),
+        back("2", "Process exited with code 0\nOutput:\n"),
+    )
+    assert told.edited == ()
+    assert told.read == ("src/b.ts",)
+
+
+def test_commands_have_exit_codes_and_failed_ones_stay_open_until_the_same_command_succeeds() -> None:
+    told = gather(
+        call("1", "Bash", command="make build"),
+        back("1", "Exit code 2\ncc: error: x.c missing", error=True),
+        call("2", "Bash", command="npm test"),
+        back("2", "Tests: 1 failed, 4 passed", exit_code=1),
+        call("3", "Bash", command="cd /r && make build 2>&1 | tail -5"),
+        back("3", "done", exit_code=0),
+        call("4", "Bash", command="grep -rn nothing src"),
+        back("4", "", exit_code=1),
+    )
+    assert [(ran.command, ran.exit, ran.seq) for ran in told.commands] == [
+        ("make build", 2, 1),
+        ("npm test", 1, 3),
+        ("cd /r && make build 2>&1 | tail -5", 0, 5),
+        ("grep -rn nothing src", 1, 7),
+    ]
+    assert told.errors == (Ran("npm test", 1, 3, "Tests: 1 failed, 4 passed"),)
+    assert told.tests == Ran("npm test", 1, 3, "Tests: 1 failed, 4 passed")
+
+
+def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_it() -> None:
+    told = gather(
+        call("1", "exec_command", cmd="bun run build"),
+        back("1", "Chunk ID: 1\nProcess running with session ID 77\nOutput:\n"),
+        call("2", "write_stdin", session_id=77, chars=""),
+        back("2", "Chunk ID: 2\nProcess exited with code 3\nOutput:\nfatal: no space"),
+    )
+    assert told.commands == (Ran("bun run build", 3, 3, "fatal: no space"),)
+    assert told.waiting == ()
+
+
+def test_what_the_user_said_is_kept_by_opening_words_and_what_binds_by_its_sentence() -> None:
+    told = gather(UserSaid((Text("The build is red. Never push to main!"),)))
+    assert told.said == (Said("0.0", 0, "The build is red. Never push to main!", told.said[0].tokens),)
+    assert told.quotes == (Quote("Never push to main!", "0.0", "forbidden"),)
+
+
+def test_open_tasks_come_from_lists_of_any_program() -> None:
+    todos = [{"content": "one", "status": "completed"}, {"content": "two", "status": "in_progress"}, {"content": "three"}]
+    assert gather(call("1", "TodoWrite", todos=todos), back("1", "ok")).tasks == ("two", "three")
+    plan = [{"step": "look", "status": "completed"}, {"step": "build", "status": "pending"}]
+    assert gather(call("1", "update_plan", plan=plan), back("1", "Plan updated")).tasks == ("build",)
+    assert gather(TaskChanged("todo", "list", Raw(b'[{"content":"a","status":"pending"}]'))).tasks == ("a",)
+    assert gather(call("1", "update_todo_list", todos="- [x] done\n- [ ] open"), back("1")).tasks == ("open",)
+
+
+def test_a_list_that_was_refused_changes_nothing() -> None:
+    assert gather(call("1", "TodoWrite", todos=[{"content": "one"}]), back("1", "denied", error=True)).tasks == ()
+
+
+def test_tasks_that_come_and_go_one_by_one_are_followed_by_their_numbers() -> None:
+    told = gather(
+        call("1", "TaskCreate", subject="Draw it"),
+        back("1", "Task #1 created successfully: Draw it"),
+        call("2", "TaskCreate", subject="Ship it"),
+        back("2", "Task #2 created successfully: Ship it"),
+        call("3", "TaskUpdate", taskId="1", status="completed"),
+        back("3", "Updated task #1 status"),
+    )
+    assert told.tasks == ("#2 Ship it",)
+
+
+def test_names_are_those_that_the_model_used_itself_most_recent_last() -> None:
+    told = gather(
+        UserSaid((Text("look at userName please"),)),
+        ModelReplied((Text("I will change getConfig and parse_args."),)),
+        ModelReplied((Text("getConfig is done."),)),
+    )
+    assert told.names == ("parse_args", "getConfig")
+
+
+def test_what_is_kept_is_bounded_by_what_can_be_shown() -> None:
+    bodies: list[Body] = []
+    for number in range(MOST_COMMANDS + 50):
+        bodies += [call(str(number), "Bash", command=f"echo name_{number:05}"), back(str(number), "", exit_code=0)]
+    told = gather(*bodies)
+    assert len(told.commands) == MOST_COMMANDS
+    assert told.commands[-1].command == f"echo name_{MOST_COMMANDS + 49:05}"
+    assert len(told.names) == MOST_NAMES
+
+
+def test_a_call_without_an_answer_waits_and_an_answer_without_a_call_is_taken_as_it_is() -> None:
+    told = gather(call("1", "Edit", file_path="a.py"), ToolReturned(ToolResult("9"), tool="Write", paths=("b.py",)))
+    assert told.waiting == (Waiting("1", "edit", edited=("a.py",)),)
+    assert told.edited == ("b.py",)
+
+
+BODIES = st.one_of(
+    st.builds(lambda text: UserSaid((Text(text),)), st.text(max_size=40)),
+    st.builds(
+        lambda number, tool, args: ModelReplied((ToolCall(str(number), tool, args),)),
+        st.integers(0, 3),
+        st.sampled_from(["Read", "Edit", "Bash", "TodoWrite", "TaskCreate", "TaskUpdate", "write_stdin"]),
+        st.one_of(
+            st.sampled_from(
+                [
+                    '{"file_path":"a/b.py"}',
+                    '{"command":"pytest -q"}',
+                    '{"todos":[{"content":"x"}]}',
+                    '{"subject":"s"}',
+                    '{"taskId":"1","status":"done"}',
+                    '{"session_id":5}',
+                ]
+            ),
+            st.text(max_size=20),
+        ),
+    ),
+    st.builds(
+        lambda number, text, error, code: ToolReturned(ToolResult(str(number), (Text(text),), error=error), tool="Bash", exit=code),
+        st.integers(0, 3),
+        st.one_of(st.text(max_size=20), st.sampled_from(["running with session ID 5", "Task #1 created", "Exit code 2"])),
+        st.booleans(),
+        st.sampled_from([None, 0, 1]),
+    ),
+    st.builds(lambda state: TaskChanged("t", "w", Raw(state)), st.sampled_from([b"null", b"[]", b'[{"content":"q"}]', b"{]"])),
+)
+
+
+@given(st.lists(BODIES, max_size=12), st.integers(0, 12))
+def test_going_on_from_what_is_known_gives_what_one_tally_gives(bodies: list[Body], cut: int) -> None:
+    events = [Event(seq, seq - 1, seq, "", body) for seq, body in enumerate(bodies)]
+    whole, part = EvidenceTally(), EvidenceTally()
+    for event in events[:cut]:
+        part.take(event)
+    kept = msgspec.json.decode(msgspec.json.encode(part.value()), type=Evidence)
+    rest = EvidenceTally.of(kept)
+    for event in events[cut:]:
+        rest.take(event)
+    for event in events:
+        whole.take(event)
+        whole.value()
+    assert rest.value() == whole.value()
