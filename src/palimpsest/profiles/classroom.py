@@ -7,6 +7,7 @@ from palimpsest.core.budget import Budget
 from palimpsest.core.scale import Scale
 from palimpsest.core.view import View
 from palimpsest.policies.compress import Compress
+from palimpsest.policies.fold import rung
 from palimpsest.policies.mask_old import MaskOld
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
@@ -20,6 +21,7 @@ def classroom(environment: Mapping[str, str]) -> Profile:
     return Profile(
         name="classroom",
         policies=(MaskOld(), Compress(above=_ABOVE, told_from=told_from)),
+        rung=rung(),
         budget=_budget,
         size="classroom",
         count=_count,

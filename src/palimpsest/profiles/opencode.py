@@ -7,6 +7,7 @@ from palimpsest.core.budget_rules import opencode_budget, opencode_measured_budg
 from palimpsest.core.scale import Scale
 from palimpsest.core.view import View
 from palimpsest.policies.anchor import Anchor
+from palimpsest.policies.fold import rung
 from palimpsest.policies.offload_opencode import Spill
 from palimpsest.policies.prune_results import PruneResults
 from palimpsest.profiles.profile import Profile
@@ -23,6 +24,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     return Profile(
         name="opencode",
         policies=(*((PruneResults(),) if prune else ()), anchor),
+        rung=rung(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
         size="opencode",
         count=_count_without_writes,
@@ -51,6 +53,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     return Profile(
         name="opencode-1.18",
         policies=(*((PruneResults(),) if pruning else ()), anchor),
+        rung=rung(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
         size="opencode-1.18",
         count=_count_reported,
