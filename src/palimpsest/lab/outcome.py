@@ -84,6 +84,16 @@ class Share(Value, frozen=True):
     items: int
 
 
+class Line(Value, frozen=True):
+    """A recorded event that some profile hid, in words: what it is, the tool or source it came from, and how it begins."""
+
+    event: int
+    kind: str
+    name: str = ""
+    text: str = ""
+    tokens: int = 0
+
+
 class Probed(Value, frozen=True, omit_defaults=False):
     """The share of probes that can be answered from what shows, and with one recall beside it."""
 
@@ -120,7 +130,7 @@ class Outcome(Value, frozen=True):
 
 
 class Replayed(Value, frozen=True):
-    """One session under several profiles; `source` is the file it was read from, or the home."""
+    """One session under several profiles; `source` is the file it was read from, or the home, `lines` what a page needs to name events."""
 
     id: str
     source: str
@@ -130,6 +140,7 @@ class Replayed(Value, frozen=True):
     model: str = ""
     tokens: int = 0
     profiles: Mapping[str, Outcome] = {}
+    lines: tuple[Line, ...] = ()
 
 
 class CardRun(Value, frozen=True):
