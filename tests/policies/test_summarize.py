@@ -4,13 +4,15 @@ import json
 from dataclasses import replace as with_
 
 import pytest
-from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
+from claude_work import MEASURED, SONNET, SUMMARY, body_of, claude, edits, fill, texts
 from msgspec import Raw
+from msgspec.structs import replace
 from workplace import offline, online, reply, say, use
 
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
+from palimpsest.core.ports import Sendable
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.continued import Continued
@@ -54,6 +56,18 @@ def test_cc_29_the_compaction_request_equals_the_conversations_head_tools_and_pr
     part = live["messages"][: len(live["messages"]) - kept]
     block = {"type": "text", "text": prompt("nine_sections")}
     assert asked["messages"] == [*part[:-1], {"role": "user", "content": [*part[-1]["content"], block]}]
+
+
+def marked(request: Sendable) -> list[str]:
+    """The texts of the blocks that carry a cache mark."""
+    body = json.loads(request.body)
+    blocks = [*body["system"], *(block for message in body["messages"] for block in message["content"])]
+    return [block.get("text", block["type"])[:17] for block in blocks if "cache_control" in block]
+
+
+def test_cc_29_the_prompt_is_marked_and_v_it_is_not_but_the_end_of_what_the_model_said_last_in_the_folded_part() -> None:
+    assert marked(compact(with_head("claude-code")).requests[0]) == ["Be brief.", "Read them all.", "Answer in plain t"]
+    assert marked(compact(with_head(MEASURED)).requests[0]) == ["Be brief.", "tool_use"]
 
 
 def with_pictures(name: str) -> Session:
@@ -274,3 +288,14 @@ def test_after_an_undo_the_same_compaction_waits_until_nothing_could_be_sent_any
     assert not online(session, look(session, "before_call"), provider).folded
     reply(session, Text("on", "assistant"), usage=Usage(input=197_000))
     assert online(session, look(session, "before_call"), provider).folded
+
+
+def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> None:
+    session = claude(model=replace(SONNET, cache_edits=True))
+    for number in range(9):
+        use(session, f"d{number}", "Bash", "{}", "x" * 40_000)
+    fill(session, 140_000)
+    offline(session, look(session, "before_call"))
+    fill(session, 160_000)
+    edits = body_of(compact(session).requests[0])["context_management"]["edits"]
+    assert edits == [{"type": "delete_tool_results", "tool_use_ids": ["d0", "d1", "d2", "d3", "d4", "d5"]}]

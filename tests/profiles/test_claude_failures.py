@@ -9,8 +9,8 @@ from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
 from workplace import online, reply, say, use
 
 from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.core.events import Failed, ModelReplied, Usage
-from palimpsest.core.items import Text, ToolCall
+from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage
+from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import lonely, rounds
 from palimpsest.engine.call import call
 from palimpsest.engine.moments import look
@@ -56,6 +56,18 @@ def test_cc_12_v_a_conversation_of_one_exchange_is_not_folded_and_reports_too_fe
     provider = Scripted(SUMMARY)
     assert not online(session, look(session, "before_call"), provider).folded
     assert (provider.requests, failures(session)) == ([], ["too_few_groups"])
+
+
+def test_v_one_exchange_that_the_provider_finds_too_long_is_folded_from_the_log_so_that_the_session_lives() -> None:
+    session = claude(MEASURED)
+    say(session, "read all of it")
+    for number in range(30):
+        session.record(ModelReplied((ToolCall(f"p{number}", "Read", "{}"),)))
+    for number in range(30):
+        session.record(ToolReturned(ToolResult(f"p{number}", (Text("x = 1\n" * 2_000),)), tool="Read"))
+    provider = Scripted(TOO_LONG, "done")
+    asyncio.run(call(session, provider))
+    assert [edit.by for edit in edits(session)] == ["fold without a model"]
 
 
 def longer(session: Session, count: int) -> None:

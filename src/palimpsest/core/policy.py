@@ -15,6 +15,7 @@ class Ask(Value, frozen=True, tag="ask"):
 
     `system` is a head of its own in place of ours. `grants` names the tools it may use, in at most `turns` turns; `schema` is the JSON
     schema of the reply. An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
+    `marks` is the rule of the cache marks, where it is not that of the conversation.
     """
 
     items: tuple[Item, ...]
@@ -29,6 +30,7 @@ class Ask(Value, frozen=True, tag="ask"):
     turns: int = 1
     system: str = ""
     endpoint: str = ""
+    marks: str = ""
 
 
 class Look(Value, frozen=True, tag="look"):

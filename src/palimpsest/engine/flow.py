@@ -74,6 +74,8 @@ def request_of(session: Session, want: Ask, model: ModelCard) -> Request:
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and want.tools)
     if want.reply or params.max_tokens:
         params = replace(params, max_tokens=min(want.reply or params.max_tokens or model.reply, model.reply))
+    if want.marks:
+        params = replace(params, mark_rule=want.marks)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
     return encode(asked, model, session.tools if want.tools else (), params, session.around.blobs.get)

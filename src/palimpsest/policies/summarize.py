@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
-from palimpsest.core.errors import CannotFold
+from palimpsest.core.errors import CannotFold, NoModel
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.pairs import rounds, waiting
@@ -35,6 +35,7 @@ class Summarize:
     retries: int = RETRIES
     form: Continued = field(default_factory=Continued)
     report: str = "Conversation compacted"
+    marks: str = ""
     name: str = "summarize"
     shrinks: bool = True
 
@@ -62,11 +63,13 @@ class Summarize:
     def _half(self, situation: Situation) -> Steps:
         items = situation.view.items
         count = len(rounds(items)) - 1
+        if count < 1 and situation.moment == "overflow":
+            raise NoModel("there is only one exchange, which no summary of what came before can shorten")
         if count < 1:
             raise CannotFold("too_few_groups: there is only one exchange, and that stays", kind="too_few_groups")
         if situation.moment == "overflow":
             count = max(1, count // 2)
-        reply, end = yield from ask_halving(self._shown(items), count, request_text(situation))
+        reply, end = yield from ask_halving(self._shown(items), count, request_text(situation), self.marks)
         return self._fold(situation, reply, end)
 
     def _shown(self, items: tuple[Item, ...]) -> tuple[Item, ...]:

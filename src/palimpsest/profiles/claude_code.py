@@ -76,7 +76,16 @@ def claude_code_2_1_325(environment: Mapping[str, str], *, proactive: str = "all
     return Profile(
         name="claude-code-2.1.325",
         policies=(
-            Summarize(auto=auto, asked=asked, overflow=True, keeps_round=True, images=True, form=form, report="Compacted"),
+            Summarize(
+                auto=auto,
+                asked=asked,
+                overflow=True,
+                keeps_round=True,
+                images=True,
+                form=form,
+                report="Compacted",
+                marks="claude-code-2.1.325-fold",
+            ),
             Restore(big="note", lines="tab", place="prompt"),
             Warn(),
         ),

@@ -43,15 +43,24 @@ def claude_code_2_1_325(heads: int, messages: Sequence[Message]) -> list[Spot]:
     return _second_and_third(heads) + _tails((_last_heard(messages),), messages)
 
 
+def claude_code_2_1_325_fold(heads: int, messages: Sequence[Message]) -> list[Spot]:
+    """In a request for a summary: the second and third block of the head, the end of the last message of the model."""
+    last_said = max((index for index, (said, _) in enumerate(messages) if said), default=-1)
+    return _second_and_third(heads) + _tails((last_said,), messages)
+
+
 def opencode(heads: int, messages: Sequence[Message]) -> list[Spot]:
     """The first two blocks of the head, the ends of the last two messages."""
     first = [(HEAD, index) for index in range(min(heads, 2))]
     return first + _tails(range(max(len(messages) - 2, 0), len(messages)), messages)
 
 
-_RULES: Mapping[Literal["claude-code", "claude-code-2.1.325", "opencode"], Callable[[int, Sequence[Message]], list[Spot]]] = {
+_RULES: Mapping[
+    Literal["claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"], Callable[[int, Sequence[Message]], list[Spot]]
+] = {
     "claude-code": claude_code,
     "claude-code-2.1.325": claude_code_2_1_325,
+    "claude-code-2.1.325-fold": claude_code_2_1_325_fold,
     "opencode": opencode,
 }
 

@@ -10,7 +10,7 @@ from palimpsest.wire.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
 
-MarkRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode"]
+MarkRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]
 Case: TypeAlias = Literal[
     "open_call",
