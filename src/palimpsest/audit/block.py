@@ -31,7 +31,8 @@ def evidence_block(
     block.reserve("user", _quotes(quotes, block.room(0.5), block.size))
     block.reserve("edited", fitting(evidence.edited, block.room(0.6), block.size) if evidence.edited else [])
     block.reserve("read", fitting(evidence.read, block.room(0.4), block.size) if evidence.read else [])
-    block.reserve("errors", _first([_ran(ran, LONG) for ran in reversed(evidence.errors[-10:])], block.room(0.3), block.size))
+    errors = _first([_ran(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
+    block.reserve("errors", errors)
     block.reserve("commands", _commands(_of_last_turns(evidence, turns), block.room(1.0), block.size))
     return block.text()
 
@@ -118,7 +119,8 @@ def _commands(commands: Sequence[Ran], room: int, size: Callable[[str], int]) ->
 
 
 def _of_last_turns(evidence: Evidence, turns: int) -> list[Ran]:
-    begins = seq_of(evidence.said[-turns].id) if 0 < turns <= len(evidence.said) else -1
+    starts = [said.id for said in evidence.said if not said.steering][-turns:]
+    begins = seq_of(starts[0]) if len(starts) == turns else -1
     return [ran for ran in evidence.commands if ran.seq >= begins]
 
 

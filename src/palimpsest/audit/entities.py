@@ -61,7 +61,7 @@ def names_of(text: str) -> list[str]:
         text = _URL.sub(" ", text)
     found = []
     for token in tokens_of(text):
-        name = _trimmed(token)
+        name = trimmed(token)
         if len(name) >= SHORTEST_NAME and is_name(name):
             found.append(name)
     return list(dict.fromkeys(found))
@@ -102,7 +102,7 @@ def paths_of(text: str) -> list[str]:
         text = _DRIVE.sub(" ", text)
     if "://" in text:
         text = _URL.sub(" ", text)
-    found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := _trimmed(token))]
+    found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
     return list(dict.fromkeys([*drives, *found]))
 
 
@@ -113,7 +113,7 @@ def numbers_of(text: str) -> list[str]:
     found = []
     for token in tokens_of(text):
         if token[0] in "+-." or token[0].isdigit():
-            number = _number(token)
+            number = number_in(token)
             if number:
                 found.append(number)
     return list(dict.fromkeys(found))
@@ -122,7 +122,8 @@ def numbers_of(text: str) -> list[str]:
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
-def _number(token: str) -> str:
+def number_in(token: str) -> str:
+    """The number that a token is, or nothing."""
     plain = token.strip("+-./@~")
     return plain if _NUMBER.fullmatch(plain) else ""
 
@@ -155,10 +156,10 @@ def entities_of(text: str) -> Entities:
     for token in tokens_of(_THOUSANDS.sub("", rest) if "," in rest else rest):
         if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
             continue
-        if token[0].isdigit() and (number := _number(token)):
+        if token[0].isdigit() and (number := number_in(token)):
             numbers.append(number)
             continue
-        name = _trimmed(token)
+        name = trimmed(token)
         if ("/" in name or "." in name) and is_path(name):
             paths[name] = None
         elif len(name) >= 7 and (_HEX.fullmatch(name) or _UUID.fullmatch(name)):
@@ -205,6 +206,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
             yield from _strings(value.values())
 
 
-def _trimmed(token: str) -> str:
+def trimmed(token: str) -> str:
+    """A token without the signs that a sentence puts around it."""
     name = token.rstrip(_ENDS).lstrip("-+@")
     return name.removeprefix("./")

@@ -30,9 +30,13 @@ Kept = TypeVar("Kept")
 
 
 class EvidenceTally:
-    """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before."""
+    """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
 
-    def __init__(self) -> None:
+    It is `bounded` by what can ever be shown, unless somebody wants to measure what was not.
+    """
+
+    def __init__(self, *, bounded: bool = True) -> None:
+        self._bounded = bounded
         self._restore(Evidence())
 
     @classmethod
@@ -92,7 +96,7 @@ class EvidenceTally:
     def _take_said(self, seq: int, at: int, body: UserSaid) -> None:
         texts = [part.text for part in body.parts if isinstance(part, Text)]
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
-        self._said[f"{seq}.0"] = Said(f"{seq}.0", at, whole[:OPENING], estimate(whole))
+        self._said[f"{seq}.0"] = Said(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
         self._changed.add("said")
         for number, part in enumerate(body.parts):
             for quote in quotes_of(part.text, f"{seq}.{number}") if isinstance(part, Text) else ():
@@ -217,7 +221,7 @@ class EvidenceTally:
         """Keep something as the newest; beyond the most that can ever be shown the oldest goes."""
         kept.pop(key, None)
         kept[key] = value
-        if most and len(kept) > most:
+        if most and self._bounded and len(kept) > most:
             del kept[next(iter(kept))]
         self._changed.add(field)
 

@@ -201,12 +201,13 @@ class Quote(Value, frozen=True):
 
 
 class Said(Value, frozen=True):
-    """A message of the user: its first item, when it came, its opening words, and its tokens."""
+    """A message of the user: its first item, when it came, its opening words, its tokens, and whether a turn was under way."""
 
     id: str
     at: int
     opening: str
     tokens: int = 0
+    steering: bool = False
 
 
 class Evidence(Value, frozen=True):

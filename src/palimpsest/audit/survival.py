@@ -1,0 +1,100 @@
+"""How much of a folded span the request right after it still shows: defined once for tests, lab and bars."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from palimpsest.audit.entities import numbers_of
+from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.visible import Visible, readable, strings_in
+from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
+from palimpsest.core.items import Text, Value
+
+TURNS: Final = 3
+
+
+class Share(Value, frozen=True):
+    """So many of so many; shares of several folds are pooled by adding them."""
+
+    shown: int = 0
+    of: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """As a part of one; nothing to show is all shown."""
+        return self.shown / self.of if self.of else 1.0
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(self.shown + other.shown, self.of + other.of)
+
+
+class Survival(Value, frozen=True):
+    """The share of each kind of entity that still shows."""
+
+    edited: Share = Share()
+    read: Share = Share()
+    commands: Share = Share()
+    messages: Share = Share()
+    constraints: Share = Share()
+    numbers: Share = Share()
+
+    def __add__(self, other: "Survival") -> "Survival":
+        return Survival(
+            self.edited + other.edited,
+            self.read + other.read,
+            self.commands + other.commands,
+            self.messages + other.messages,
+            self.constraints + other.constraints,
+            self.numbers + other.numbers,
+        )
+
+
+def survival_of(span: Iterable[Event], request: bytes | str, *, turns_begin: int | None = None) -> Survival:
+    """What a request shows of the distinct entities in a span of events.
+
+    A path counts as written or by its last two parts, a command of the last three turns by its first 60 characters, a message verbatim or
+    by id and opening 40 characters, a constraint verbatim or by its first 60 characters. `turns_begin` is the event with which the last
+    three turns begin; without it they are counted within the span.
+    """
+    events = tuple(span)
+    tally = EvidenceTally(bounded=False)
+    for event in events:
+        tally.take(event)
+    proven = tally.value()
+    visible = Visible(strings_in(request))
+    if turns_begin is None:
+        said = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
+        turns_begin = said[-TURNS] if len(said) >= TURNS else -1
+    return Survival(
+        edited=_share(visible.path(path) for path in proven.edited),
+        read=_share(visible.path(path) for path in proven.read),
+        commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
+        messages=_share(
+            visible.message(part.text, f"{event.seq}.{number}")
+            for event in events
+            if isinstance(event.body, UserSaid)
+            for number, part in enumerate(event.body.parts)
+            if isinstance(part, Text) and part.text.strip()
+        ),
+        constraints=_share(visible.sentence(quote.text) for quote in proven.quotes),
+        numbers=_share(number in visible.tokens for number in _numbers(events)),
+    )
+
+
+def _share(shown: Iterable[bool]) -> Share:
+    each = list(shown)
+    return Share(sum(each), len(each))
+
+
+def _numbers(events: Iterable[Event]) -> set[str]:
+    """Numbers of two signs or more; a single digit is everywhere."""
+    found: set[str] = set()
+    for event in events:
+        body = event.body
+        if isinstance(body, UserSaid | ModelReplied):
+            texts = [readable(part) for part in body.parts]
+        elif isinstance(body, ToolReturned):
+            texts = [readable(body.result)]
+        else:
+            continue
+        found.update(number for text in texts for number in numbers_of(text) if len(number) > 1)
+    return found

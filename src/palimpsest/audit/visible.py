@@ -1,0 +1,111 @@
+"""What a model can still read: whether a text, a path, a command or a message shows, in any of the ways that count as showing."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from palimpsest.audit.entities import tokens_of, trimmed, words_of
+from palimpsest.core.items import Content, Item, ToolCall, text_of
+from palimpsest.core.scale import shown
+
+COMMAND: Final = 60
+OPENING: Final = 40
+SENTENCE: Final = 60
+
+
+class Visible:
+    """Everything that shows, as one text; looking for many things in it costs little."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.text = "\n".join(texts)
+
+    @cached_property
+    def tokens(self) -> frozenset[str]:
+        """What could be a name, a path or a number, as it is compared."""
+        return frozenset(map(trimmed, tokens_of(self.text)))
+
+    @cached_property
+    def endings(self) -> frozenset[str]:
+        """The last two parts of everything that has more."""
+        return frozenset(last_two(token) for token in self.tokens if "/" in token)
+
+    @cached_property
+    def _plain(self) -> str:
+        return " ".join(self.text.split())
+
+    def path(self, path: str) -> bool:
+        """Whether a path shows as it was written or by its last two parts."""
+        plain = path.removeprefix("./").rstrip("/")
+        if plain in self.tokens or ("/" in plain and last_two(plain) in self.endings):
+            return True
+        # A path with blanks, Chinese or backslashes in it is no single token, and is looked for letter by letter.
+        return not _is_token(plain) and (plain in self.text or last_two(plain) in self.text)
+
+    def command(self, command: str) -> bool:
+        """Whether a command shows, by its first characters at least."""
+        return self._says(command.strip()[:COMMAND])
+
+    def sentence(self, sentence: str) -> bool:
+        """Whether a sentence shows, by its first characters at least."""
+        return self._says(sentence.strip()[:SENTENCE])
+
+    def message(self, text: str, item_id: str) -> bool:
+        """Whether a message shows whole, or by its id and its opening."""
+        if self._says(text.strip()):
+            return True
+        return item_id in self.text and self._says(text.strip()[:OPENING])
+
+    def _says(self, words: str) -> bool:
+        if words in self.text:
+            return True
+        # Blanks may have been joined on the way, in what shows or in what is looked for.
+        return " ".join(words.split()) in self._plain
+
+
+def last_two(path: str) -> str:
+    """The last two parts of a path."""
+    sign = "\\" if "\\" in path and "/" not in path else "/"
+    return sign.join(path.rsplit(sign, 2)[-2:])
+
+
+def _is_token(path: str) -> bool:
+    return list(tokens_of(path)) == [path]
+
+
+def readable(content: Content) -> str:
+    """What a content says, without the quoting of JSON."""
+    return "\n".join((content.tool, *words_of(content))) if isinstance(content, ToolCall) else text_of(content)
+
+
+def texts_of(items: Iterable[Item]) -> Iterator[str]:
+    """What the model reads of some items."""
+    for item in items:
+        content = item.content if item.mask is None else shown(item)
+        if content is not None:
+            yield readable(content)
+
+
+def strings_in(body: bytes | str) -> Iterator[str]:
+    """Every text in a request as it is sent; JSON within a text is opened too, for so do the arguments of calls travel."""
+    try:
+        yield from _strings(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        yield body if isinstance(body, str) else body.decode("utf-8", "replace")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        if value[:2] == '{"':
+            try:
+                yield from _strings(msgspec.json.decode(value))
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                return
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _strings(each)
