@@ -61,6 +61,15 @@ def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[
     return tuple(item for item in items if item.id in alone and isinstance(item.content, ToolCall) and seq_of(item.id) == newest)
 
 
+def settled(items: Sequence[Item]) -> int:
+    """How many items from the start can be edited: all, or those before the reply whose calls still wait for results."""
+    open_now = waiting(items)
+    if not open_now:
+        return len(items)
+    newest = seq_of(open_now[0].id)
+    return next(index for index, item in enumerate(items) if seq_of(item.id) == newest)
+
+
 def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
     """Every index at which a view can be cut in two with each call on the side of its result; both ends included."""
     last_use: dict[str, int] = {}

@@ -7,7 +7,7 @@ from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import BadInput, WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Document, Image, Item, Text, ToolCall, seq_of, text_of
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.flatten import attached, flatten
@@ -38,9 +38,11 @@ class Anchor:
         budget = situation.budget
         due = self.auto and budget.compact_at is not None and situation.used >= budget.compact_at
         forced = situation.moment in {"asked", "overflow"}
-        if not (due or forced) or not situation.may_fold or waiting(situation.view.items):
+        if not (due or forced) or not situation.may_fold:
             return ()
-        items = situation.view.items
+        items = situation.view.items[: settled(situation.view.items)]
+        if not forced and len(items) < len(situation.view.items):
+            return ()
         replay = _rejected(items) if situation.moment == "overflow" else ()
         told = items[: -len(replay)] if replay else items
         if self.told == "text" and not replay:

@@ -9,7 +9,7 @@ from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import BadInput, WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, text_of
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Ask, Look, Plan, Proposal, Save, Steps, ask, look, save
 from palimpsest.core.responses_shape import shape_of
 from palimpsest.core.scale import shown
@@ -34,14 +34,15 @@ class Compress:
     def plan(self, situation: Situation) -> Plan:
         """Rest, or save, ask and fold."""
         forced = situation.moment in {"asked", "overflow"}
-        items = situation.view.items
-        if not items or waiting(items) or not (forced or (situation.used > self.above and situation.may_fold)):
+        items = situation.view.items[: settled(situation.view.items)]
+        due = situation.used > self.above and situation.may_fold and len(items) == len(situation.view.items)
+        if not items or not (forced or due):
             return ()
-        return self._steps(situation)
+        return self._steps(situation, items)
 
-    def _steps(self, situation: Situation) -> Steps:
+    def _steps(self, situation: Situation, items: tuple[Item, ...]) -> Steps:
         view = situation.view
-        lines = [_line(item) for item in view.items]
+        lines = [_line(item) for item in items]
         yield from self._save(situation, b"".join(line + b"\n" for line in lines if line))
         text = "[" + ",".join(line.decode() for line in lines if line) + "]"
         part = text[: self.told] if self.told_from == "start" else text[-self.told :]
@@ -49,10 +50,10 @@ class Compress:
         reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
         summary = Put("summary", Text(f"[Compressed]\n\n{_text(reply)}"))
         stated = {fact.id for fact in view.facts.values()} | view.pins
-        kept = tuple(Keep(item.id) for item in view.items if item.id in stated)
+        kept = tuple(Keep(item.id) for item in items if item.id in stated)
         into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"
-        return Proposal((Fold(view.items[0].id, view.items[-1].id, into),), why)
+        return Proposal((Fold(items[0].id, items[-1].id, into),), why)
 
     def _save(self, situation: Situation, data: bytes) -> Steps:
         """Write the transcript first, under a name that no other has."""

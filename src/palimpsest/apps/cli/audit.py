@@ -23,8 +23,9 @@ Examples:
 @session_argument
 @click.argument("edit", required=False, type=int, metavar="[EDIT]")
 @click.option("--refused", is_flag=True, help="The edits that were proposed and refused, instead.")
+@click.option("--full", is_flag=True, help="Every line of what an edit hides and changes.")
 @json_option
-def audit(*, session: str, edit: int | None, refused: bool, as_json: bool) -> None:
+def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json: bool) -> None:
     """Show every edit of the view: when, by which policy, why, tokens before and after, its price, what it hides.
 
     With EDIT, the number of its event, everything about that one: what is no longer shown, and the view before and after.
@@ -48,7 +49,7 @@ def audit(*, session: str, edit: int | None, refused: bool, as_json: bool) -> No
         else:
             print_edits(console(), edits)
             if edit is not None:
-                print_edit(console(), edits[0], scale)
+                print_edit(console(), edits[0], scale, full=full)
 
 
 def _show_refused(log: Log, *, as_json: bool) -> None:

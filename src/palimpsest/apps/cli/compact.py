@@ -6,12 +6,11 @@ import click
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Home, find_home, find_session
+from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.ledger_of_edits import Audited, audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
 from palimpsest.apps.cli.working import provider_of, trial, working
-from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Failed, Refused
 from palimpsest.core.policy import run_steps
 from palimpsest.engine.flow import answer_without_model, carry_out
@@ -32,8 +31,9 @@ Examples:
 @click.option("--focus", default="", metavar="TEXT", help="What a summary should look at most.")
 @click.option("--preview", is_flag=True, help="Show what would be hidden and what it costs, and change nothing.")
 @click.option("--no-model", is_flag=True, help="Fold without asking a model, as PAL_OFFLINE=1 does.")
+@click.option("--full", is_flag=True, help="Every line of what is hidden and changed.")
 @json_option
-def compact(*, session: str, profile_name: str, model: str, focus: str, preview: bool, no_model: bool, as_json: bool) -> None:
+def compact(*, session: str, profile_name: str, model: str, focus: str, preview: bool, no_model: bool, full: bool, as_json: bool) -> None:
     """Fold the session now.
 
     Without a model (no key, --no-model, or --preview without --model) the fold is computed from the log: the user's
@@ -50,7 +50,12 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         looked = _fold(at_work, focus or "", asking=asking)
         at_work.log.sync()
         edits = [edit for edit in audited_edits(at_work.log, at_work.scale, at_work.card) if edit.event >= first]
-        _print(home, at_work, looked, edits, preview=preview, as_json=as_json)
+        if as_json:
+            emit([shape_of(edit) for edit in edits])
+        else:
+            _tell(at_work, looked, edits, preview=preview, full=full)
+        if not edits and (looked.failure is not None or _stopped(looked)):
+            click.get_current_context().exit(FINDINGS)
 
 
 def _fold(session: Session, focus: str, *, asking: bool) -> Looked:
@@ -61,29 +66,18 @@ def _fold(session: Session, focus: str, *, asking: bool) -> Looked:
     return asyncio.run(carry_out(steps, session, provider))
 
 
-def _print(home: Home, session: Session, looked: Looked, edits: list[Audited], *, preview: bool, as_json: bool) -> None:
-    if as_json:
-        emit([shape_of(edit) for edit in edits])
-    else:
-        _tell(session, looked, edits, preview=preview)
-    if not edits:
-        if looked.failure is not None and not as_json:
-            raise BadInput(f"nothing was folded: {looked.failure.message}", where=session.log.opened.session)
-        click.get_current_context().exit(FINDINGS if _stopped(looked) or looked.failure is not None else 0)
-
-
-def _tell(session: Session, looked: Looked, edits: list[Audited], *, preview: bool) -> None:
+def _tell(session: Session, looked: Looked, edits: list[Audited], *, preview: bool, full: bool) -> None:
     screen = console()
     for line in looked.notices:
         click.echo(plain(line), err=True)
     for why in _stopped(looked):
-        click.echo(one_line(f"refused: {why}", screen.width), err=True)
+        click.echo(one_line(f"pal: {why}", screen.width), err=True)
     if not edits:
-        click.echo("nothing to fold")
+        click.echo("nothing was folded" if looked.failure is not None or _stopped(looked) else "there is nothing to fold")
         return
     print_edits(screen, edits)
     for edit in edits:
-        print_edit(screen, edit, session.scale)
+        print_edit(screen, edit, session.scale, full=full)
     click.echo("nothing was changed; leave out --preview to do it" if preview else f"`pal undo {session.log.session}` takes it back")
 
 

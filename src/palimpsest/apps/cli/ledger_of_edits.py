@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 
 _LISTED = 12
+_RUN = 8
 _PER = 1_000_000
 
 
@@ -101,15 +103,19 @@ def shape_of(edit: Audited) -> dict[str, object]:
 
 
 def print_edits(screen: Console, edits: list[Audited]) -> None:
-    """A row for each edit."""
-    rows = table("edit", "when", "policy", "tokens", "price", "saves/call", "hides", "why", right=("edit", "price", "saves/call"))
+    """A row for each edit, and below them why each was made and what it hides."""
+    columns = ("edit", "when", "policy", "tokens", "price", "saves/call", "items hidden")
+    rows = table(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
         sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
         price = "?" if edit.price_usd is None else _signed(edit.price_usd)
-        why = f"(undone) {edit.body.why}" if edit.undone else edit.body.why
-        cells = (lately(edit.at), one_line(edit.body.by, 16), sizes, price, _signed(edit.saved_usd_per_call), _hides(edit.loss))
-        rows.add_row(str(edit.event), *cells, one_line(why, 60), style="dim" if edit.undone else "")
+        cells = (lately(edit.at), one_line(edit.body.by, 20), sizes, price, _signed(edit.saved_usd_per_call), f"{len(edit.loss.ids):,}")
+        rows.add_row(str(edit.event), *cells, style="dim" if edit.undone else "")
     screen.print(rows)
+    for edit in edits:
+        why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why, _hides(edit.loss)) if word)
+        if why:
+            screen.print(Text(one_line(f"{edit.event}: {why}", screen.width), style="dim" if edit.undone else ""), soft_wrap=True)
 
 
 def _signed(cost: float) -> str:
@@ -117,22 +123,36 @@ def _signed(cost: float) -> str:
 
 
 def _hides(loss: Loss) -> str:
-    counts = {"item": len(loss.ids), "path": len(loss.paths), "command": len(loss.commands), "message": loss.user_messages}
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count) or "nothing"
+    counts = {"path": len(loss.paths), "command": len(loss.commands), "number": loss.numbers, "user message": loss.user_messages}
+    words = [f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
+    return f"no longer shown: {', '.join(words)}" if words else ""
 
 
-def print_edit(screen: Console, edit: Audited, scale: Scale) -> None:
-    """One edit in full: what it hides by kind, and the view before and after as a comparison."""
+def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = False) -> None:
+    """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
     for name, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)):
         if values:
             screen.print(Text(f"{name} no longer shown ({len(values)}):", style="bold"))
-            for value in values[:_LISTED]:
+            shown_values = values if full else values[:_LISTED]
+            for value in shown_values:
                 screen.print(Text(f"  {one_line(value, screen.width - 2)}"))
-            if len(values) > _LISTED:
-                screen.print(Text(f"  … and {len(values) - _LISTED} more", style="dim"))
+            if len(values) > len(shown_values):
+                screen.print(Text(f"  … and {len(values) - len(shown_values)} more", style="dim"))
     screen.print(Text("the view, - before and + after:", style="bold"))
-    for mark, text, style in _compared(edit.before, edit.after, scale):
+    for mark, run in groupby(_compared(edit.before, edit.after, scale), key=lambda line: line[0]):
+        _print_run(screen, mark, list(run), full=full)
+
+
+def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
+    """Lines of one mark; of a long run only both ends."""
+    some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
+    for _, text, style in some:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
+    if len(some) < len(lines):
+        rest = lines[-(_RUN // 2) :]
+        screen.print(Text(f"{mark} … {len(lines) - len(some) - len(rest)} more, see --full", style="dim"))
+        for _, text, style in rest:
+            screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
 
 
 def _compared(before: View, after: View, scale: Scale) -> Iterator[tuple[str, str, str]]:
