@@ -1,0 +1,83 @@
+"""Where the marks of our own rule stand as a session goes on: head, frontier, best live entry, tail."""
+
+import asyncio
+
+from workplace import START, say, work
+
+from palimpsest.core.budget_rules import palimpsest_budget
+from palimpsest.core.edits import Fold, Keep, Mask, Put
+from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.engine.call import call
+from palimpsest.engine.session import Session
+from palimpsest.profiles.profile import Profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.past import past_request
+
+PROSE = "words that say nothing in particular\n" * 300
+
+
+def begin(*, tick: int = 1_000) -> Session:
+    profile = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply))
+    session = work(profile, clock=FixedClock(START, tick))
+    session.record(ContextStated(head=(Statement("base", PROSE, "system"),)))
+    say(session, PROSE)
+    return session
+
+
+def marks(session: Session) -> tuple[str, ...]:
+    """The marks of the next call; the model asks for a tool and gets its result."""
+    name = f"c{session.log.tip}"
+    # A provider that reports no cache leaves the ledger to its own belief.
+    asyncio.run(call(session, Scripted(ModelReplied((ToolCall(name, "Bash", "{}"),), usage=Usage(output=5)))))
+    session.record(ToolReturned(ToolResult(name, (Text(PROSE),)), tool="Bash"))
+    started = next(event.body for event in reversed(list(session.log.events())) if isinstance(event.body, CallStarted))
+    return started.marks
+
+
+def test_pa_24_an_unchanged_view_moves_no_mark_but_the_tails() -> None:
+    session = begin()
+    assert marks(session) == ("head:0", "2.0")
+    assert marks(session) == ("head:0", "2.0", "5.0")
+    assert marks(session) == ("head:0", "5.0", "8.0")
+    assert marks(session) == ("head:0", "8.0", "11.0")
+
+
+def test_pa_24_after_an_edit_the_marks_are_head_frontier_best_live_entry_and_tail() -> None:
+    session = begin()
+    for _ in range(4):
+        marks(session)
+    session.record(ViewEdited((Mask(("11.0",), "[gone]"),), by="test"))
+    # The call before the cleared result is the frontier, and what was cached up to the result before that is still live.
+    assert marks(session) == ("head:0", "8.0", "10.0", "14.0")
+    # The frontier stays where it is while the tail goes on, and so does what the last call left.
+    assert marks(session) == ("head:0", "10.0", "14.0", "18.0")
+    assert marks(session) == ("head:0", "10.0", "18.0", "21.0")
+
+
+def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier() -> None:
+    session = begin()
+    for _ in range(3):
+        marks(session)
+    ids = session.log.view.ids
+    session.record(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[0]), Put("summary", Text(PROSE)))),), by="test"))
+    assert session.witness.cache.frontier == "2.0"
+    found = marks(session)
+    assert found == ("head:0", "2.0", "12.0.1")
+
+
+def test_pa_24_with_a_cold_cache_the_old_tail_is_marked_again() -> None:
+    session = begin(tick=200_000)
+    assert marks(session) == ("head:0", "2.0")
+    assert marks(session) == ("head:0", "2.0", "5.0")
+
+
+def test_a_request_is_made_again_byte_for_byte_from_what_was_recorded() -> None:
+    session = begin()
+    marks(session)
+    session.record(ViewEdited((Mask(("5.0",), "[gone]"),), by="test"))
+    marks(session)
+    calls = [event.seq for event in session.log.events() if isinstance(event.body, CallStarted)]
+    for number in range(1, len(calls) + 1):
+        assert past_request(session.log, number, session.around.blobs.get).verified
