@@ -3,12 +3,13 @@
 import json
 
 from claude_work import MEASURED, SUMMARY, World, claude, edits, fill, texts
-from workplace import online, say, use
+from workplace import online, reply, say, use
 
-from palimpsest.core.edits import Put, into_of
-from palimpsest.core.items import Text
-from palimpsest.core.policy import Look, Proposal, Want, run_plan
-from palimpsest.core.situation import Evidence, Situation
+from palimpsest.core.edits import Fold, Put, into_of
+from palimpsest.core.events import Rewound, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.policy import Proposal, run_plan
+from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.restore import Restore
@@ -17,20 +18,20 @@ from palimpsest.providers.scripted import Scripted
 MANY = tuple(f"/repo/{number}.py" for number in range(8))
 
 
-def folded(session: Session, read: tuple[str, ...] = MANY) -> Situation:
-    situation = session.situation("folded")
-    values = {name: getattr(situation, name) for name in Situation.__slots__}
-    return Situation(**{**values, "evidence": Evidence(read=read)})
+def after(world: World, *read: str, name: str = "claude-code", used: int = 0) -> Session:
+    """A session that read files and was folded into one line."""
+    session = claude(name, world=world)
+    for number, path in enumerate(read):
+        use(session, f"c{number}", "Read", json.dumps({"file_path": path}), "as it was")
+    reply(session, Text("done", "assistant"), usage=Usage(input=used))
+    first, last = session.log.view.items[0].id, session.log.view.items[-1].id
+    session.record(ViewEdited((Fold(first, last, (Put("summary", Text("files were read")),)),), by="test", tokens_after=used))
+    return session
 
 
-def restored(policy: Restore, situation: Situation, world: World) -> list[str]:
+def restored(policy: Restore, session: Session) -> list[str]:
     """What a plan brings back, each text without its frame."""
-
-    def answer(want: Want) -> str | None:
-        assert isinstance(want, Look)
-        return world(want)
-
-    outcome = run_plan(policy.plan(situation), answer)
+    outcome = run_plan(policy.plan(session.situation("folded")), lambda want: answer_without_model(session, want))
     assert isinstance(outcome, Proposal)
     pieces = [piece for edit in outcome.edits for piece in into_of(edit)]
     found = [piece.content.text for piece in pieces if isinstance(piece, Put) and isinstance(piece.content, Text)]
@@ -45,33 +46,52 @@ def named(shown: list[str]) -> list[str]:
 
 def test_cc_51_restored_files_are_the_newest_5_newest_first() -> None:
     world = World({path: f"content of {path}" for path in MANY})
-    shown = restored(Restore(), folded(claude()), world)
+    shown = restored(Restore(), after(world, *MANY))
     assert named(shown) == ["/repo/7.py", "/repo/6.py", "/repo/5.py", "/repo/4.py", "/repo/3.py"]
     assert shown[1] == "It gave this result:\n     1→content of /repo/7.py"
+    shown = restored(Restore(), after(world, *MANY, "/repo/0.py"))
+    assert named(shown)[:2] == ["/repo/0.py", "/repo/7.py"]
 
 
 def test_cc_51_restored_files_stay_within_50000_and_the_first_that_does_not_fit_ends_the_loop() -> None:
-    world = World(dict.fromkeys(MANY, "x" * 16000) | {"/repo/6.py": "y" * 19_900})
-    assert named(restored(Restore(total=8_900), folded(claude()), world)) == ["/repo/7.py"]
-    assert named(restored(Restore(total=9_000), folded(claude()), world)) == ["/repo/7.py", "/repo/6.py"]
-    world = World(dict.fromkeys(MANY, "x" * 400000))
-    shown = restored(Restore(files=20), folded(claude(), tuple(f"/repo/{number % 8}.py" for number in range(8))), world)
-    assert sum(len(text) for text in shown) <= 4 * 50_000
+    world = World(dict.fromkeys(MANY, "x" * 16_000) | {"/repo/6.py": "y" * 19_900})
+    assert named(restored(Restore(total=8_900), after(world, *MANY))) == ["/repo/7.py"]
+    assert named(restored(Restore(total=9_000), after(world, *MANY))) == ["/repo/7.py", "/repo/6.py"]
+    many = tuple(f"/repo/{number}.py" for number in range(30))
+    shown = restored(Restore(files=30), after(World(dict.fromkeys(many, "x" * 400_000)), *many))
+    assert 4 * 40_000 <= sum(len(text) for text in shown) <= 4 * 50_000
 
 
 def test_cc_51_files_visible_in_kept_messages_are_left_out_and_the_skip_uses_up_one_of_the_5() -> None:
-    session = claude()
+    session = after(World(dict.fromkeys((*MANY, "/repo/8.py"), "text")), *MANY)
     say(session, "go")
-    use(session, "c1", "Read", '{"file_path":"/repo/6.py"}', "here it is")
-    shown = restored(Restore(), folded(session), World(dict.fromkeys(MANY, "text")))
-    assert named(shown) == ["/repo/7.py", "/repo/5.py", "/repo/4.py", "/repo/3.py"]
+    use(session, "late", "Read", '{"file_path":"/repo/8.py"}', "here it is")
+    assert named(restored(Restore(), session)) == ["/repo/7.py", "/repo/6.py", "/repo/5.py", "/repo/4.py"]
 
 
 def test_cc_51_a_file_that_is_gone_is_left_out_and_one_that_is_too_large_is_cut() -> None:
     world = World({"/repo/7.py": "line of text\n" * 5_000})
-    (asked, shown) = restored(Restore(), folded(claude()), world)
+    (asked, shown) = restored(Restore(), after(world, *MANY))
     assert "/repo/7.py" in asked
     assert 3_000 < len(shown) // 4 < 8_000
+
+
+def test_what_was_read_on_a_branch_that_was_left_does_not_come_back() -> None:
+    session = claude(world=World({"/a.py": "a", "/b.py": "b"}))
+    use(session, "c1", "Read", '{"file_path":"/a.py"}', "a")
+    back = session.log.tip
+    use(session, "c2", "Read", '{"file_path":"/b.py"}', "b")
+    session.record(Rewound(back))
+    session.record(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
+    assert named(restored(Restore(), session)) == ["/a.py"]
+
+
+def test_a_read_that_failed_does_not_come_back_and_edited_files_do() -> None:
+    session = claude(world=World({"/a.py": "a", "/b.py": "b"}))
+    reply(session, ToolCall("c1", "Read", '{"file_path":"/a.py"}'), ToolCall("c2", "Edit", '{"file_path":"/b.py"}'))
+    session.record(ToolReturned(ToolResult("c1", (Text("no"),), error=True), tool="Read"))
+    session.record(ToolReturned(ToolResult("c2", (Text("ok"),)), tool="Edit"))
+    assert named(restored(Restore(), session)) == ["/b.py"]
 
 
 def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_after_a_fold() -> None:
@@ -82,14 +102,14 @@ def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_afte
         "deferred_tools": "WebFetch, NotebookEdit",
         "session_start": "Project instructions: use tabs.",
     }
-    shown = restored(Restore(), folded(claude(), ()), World(facts=facts))
+    shown = restored(Restore(), after(World(facts=facts)))
     assert shown[0] == "The plan that is being carried out:\n1. lexer 2. parser"
     assert shown[1] == "Skills that were invoked before:\nreview\nLook at every line."
     assert 19_000 < len(shown[2]) <= 20_050
     assert shown[3].endswith("its result will be in /tmp/a1")
     assert shown[4].endswith("WebFetch, NotebookEdit")
     assert shown[5] == "Project instructions: use tabs."
-    assert restored(Restore(), folded(claude(), ()), World()) == []
+    assert restored(Restore(), after(World())) == []
 
 
 def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
@@ -107,7 +127,7 @@ def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
 def test_cc_53_v_a_restored_file_shows_its_content_on_disk_now_an_oversized_one_only_a_note() -> None:
     policy = Restore(big="note", lines="tab", place="prompt")
     world = World({"/repo/7.py": "new\ncontent", "/repo/6.py": "x" * 36_000})
-    assert restored(policy, folded(claude(MEASURED)), world) == [
+    assert restored(policy, after(world, *MANY, name=MEASURED)) == [
         'The tool Read was called with this input: {"file_path":"/repo/7.py"}',
         "It gave this result:\n1\tnew\n2\tcontent",
         "/repo/6.py was read before this point. It is too large to be shown again here; read it if you need it.",
@@ -127,6 +147,17 @@ def test_cc_53_v_restored_state_stands_before_the_pending_prompt_and_the_start_o
 
 
 def test_in_a_small_window_no_more_comes_back_than_half_of_what_is_left() -> None:
-    session = fill(claude(), 150_000)
-    world = World(dict.fromkeys(MANY, "x" * 8000))
-    assert named(restored(Restore(), folded(session), world)) == ["/repo/7.py"]
+    world = World(dict.fromkeys(MANY, "x" * 8_000))
+    assert named(restored(Restore(), after(world, *MANY, used=150_000))) == ["/repo/7.py"]
+    assert named(restored(Restore(), after(world, *MANY, used=10_000))) == list(reversed(MANY))[:5]
+
+
+def test_cc_53_v_a_compaction_shows_files_as_they_are_now() -> None:
+    world = World({"/repo/0.py": "changed since", "/repo/1.py": "x" * 36_000})
+    session = fill(claude(MEASURED, world=world), 170_000, 5)
+    say(session, "the pending prompt")
+    online(session, look(session, "before_call"), Scripted(SUMMARY))
+    shown = "\n".join(texts(session)[2:])
+    assert "1\tchanged since" in shown
+    assert "/repo/1.py was read before this point" in shown
+    assert texts(session)[-1] == "the pending prompt"

@@ -11,9 +11,10 @@ from palimpsest.core.edits import Edit, Insert, Put
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Look, Plan, Proposal, Steps, Want, look
-from palimpsest.core.situation import Evidence, Moment, Situation
+from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.policies.read_state import read_paths
+from palimpsest.policies.recent_files import recent_files
 
 FACTS = (
     ("plan", "The plan that is being carried out:"),
@@ -67,7 +68,7 @@ class Restore:
         found: list[Put] = []
         visible = read_paths(situation.view)
         room = self._room(situation)
-        for path in recent_files(situation.evidence)[: self.files]:
+        for path in (yield from recent_files(situation.view.seq, self.files)):
             if any(same_path(path, each) for each in visible):
                 continue
             text = yield from _look(Look(path))
@@ -106,11 +107,6 @@ class Restore:
         if self.lines == "tab":
             return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
         return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
-
-
-def recent_files(evidence: Evidence) -> tuple[str, ...]:
-    """The files that were read, newest first."""
-    return tuple(dict.fromkeys(reversed(evidence.read)))
 
 
 def _look(want: Look) -> Generator[Want, Answer, str | None]:
