@@ -88,6 +88,17 @@ def test_cx_34_what_was_stated_again_moves_in_its_newest_form_and_what_only_happ
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
 
 
+def test_cx_34_a_statement_that_only_tells_what_changed_stays_with_the_whole() -> None:
+    session = codex_session("codex-0.166")
+    whole = "<environment_context>\n  <cwd>/repo</cwd>\n  <shell>bash</shell>\n</environment_context>"
+    session.record(ContextStated((Statement("environment", whole), Statement("agents_md", "# AGENTS.md instructions"))))
+    turn(session, "ask 0", 0)
+    session.record(ContextStated((Statement("environment", "<cwd>/repo/sub</cwd>"),)))
+    turn(session, "ask 1", 1)
+    online(session, look(session, "asked"), Scripted("the summary"))
+    assert shows(session) == ["ask 0", whole, "<cwd>/repo/sub</cwd>", "# AGENTS.md instructions", "ask 1", "the summary"]
+
+
 def test_cx_35_the_insertion_point_falls_back_to_the_summary_then_the_compaction_item_then_the_end() -> None:
     context = (Keep("1.0"),)
     first, second = Group((Keep("2.0"),)), Group((Keep("3.0"), Keep("3.1")))

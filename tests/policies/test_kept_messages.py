@@ -54,6 +54,17 @@ def test_the_parts_of_one_message_stay_together_and_pictures_are_left_behind_or_
     assert keep_parts((message,), 2) == ((Keep("1.0"), Keep("1.1"), Keep("1.2")),)
 
 
+def test_the_marks_round_a_picture_go_with_it() -> None:
+    opening, closing = Text('<image name=[Image #1] path="a.png">'), Text("</image>")
+    parts = (opening, Image("image/png", "blob"), closing, Text("what is this?"))
+    (message,) = messages_of(tuple(Item(f"1.{number}", "user", part) for number, part in enumerate(parts)))
+    assert message.text == "what is this?"
+    assert keep_texts((message,), 100) == ((Keep("1.3"),),)
+    assert keep_parts((message,), 100) == ((Keep("1.0"), Keep("1.1"), Keep("1.2"), Keep("1.3")),)
+    (plain,) = messages_of((Item("2.0", "user", closing),))
+    assert plain.text == "</image>"
+
+
 def test_a_message_too_long_for_the_rest_is_cut_part_by_part_and_keeps_its_picture() -> None:
     items = (Item("1.0", "user", Text("a" * 40)), Item("1.1", "user", Image("image/png", "blob")), Item("1.2", "user", Text("b" * 400)))
     assert keep_parts(messages_of(items), 30) == (

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep
 from palimpsest.core.fragments import is_turn_boundary
-from palimpsest.core.items import Item, Opaque, Text, seq_of
+from palimpsest.core.items import Item, Opaque, Text, seq_of, text_of
 from palimpsest.core.pairs import waiting
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
@@ -70,21 +70,41 @@ def is_compaction(item: Item) -> bool:
     return item.kind == "summary" and isinstance(item.content, Opaque)
 
 
+def just_edited(view: View) -> bool:
+    """Whether the newest event is an edit: then whoever made it has had its look."""
+    last = view.items[-1].id if view.items else ""
+    told = last.count(".") == 1 and seq_of(last) == view.seq
+    return view.reported is not None and view.reported.seq == view.seq and not told
+
+
 def worth_folding(ground: Ground) -> bool:
     """Whether anything happened since the last summary; what a fold left is not folded again."""
     place = max((place for place, item in enumerate(ground.run) if item.kind == "summary"), default=-1)
     return any(item.kind in {"assistant", "thinking", "call", "result"} for item in ground.run[place + 1 :])
 
 
-def stated(view: View, ground: Ground) -> tuple[Keep, ...]:
-    """The items of the run that say how the world is now: developer messages first, then those in the user's role."""
-    current = frozenset(fact.id for fact in view.facts.values())
-    says = [item for item in ground.told if item.id in current and not _passes(item)]
-    return tuple(Keep(item.id) for item in sorted(says, key=_rank))
+def stated(ground: Ground) -> tuple[Keep, ...]:
+    """The newest words of each source in the run that say how the world is: developer messages first, then those in the user's role."""
+    said: dict[str, list[Item]] = {}
+    for item in ground.told:
+        if item.kind == "context" and not item.hidden and not _passes(item):
+            said.setdefault(item.source, []).append(item)
+    # Sources keep the order in which they first spoke, whichever of them spoke again.
+    current = [item for words in said.values() for item in _in_force(words)]
+    return tuple(Keep(item.id) for item in sorted(current, key=_rank))
+
+
+def _in_force(words: Sequence[Item]) -> Sequence[Item]:
+    """The newest statement; one that only tells what changed stays with the whole that it changes."""
+    sizes = [len(text_of(item.content)) for item in words]
+    whole = len(sizes) - 1 - sizes[::-1].index(max(sizes))
+    return words[whole:] if sizes[-1] * 2 < sizes[whole] else words[-1:]
 
 
 def _passes(item: Item) -> bool:
-    return item.source in _PASSING or item.source.startswith("agent:") or is_model_switch(item)
+    # A message that names no source told of an event in passing: what holds for longer has a tag.
+    nameless = item.source in {"", "developer"}
+    return nameless or not _PASSING.isdisjoint(item.source.split(".")) or item.source.startswith("agent:") or is_model_switch(item)
 
 
 def _rank(item: Item) -> bool:
@@ -102,7 +122,7 @@ def place_context(groups: Sequence[Group], context: Into) -> Into:
 
 def fold_of(situation: Situation, ground: Ground, groups: Sequence[Group], *, inject: bool) -> Fold:
     """The fold of a run into groups, with the context in its place; pins stay, and the model switch stands last."""
-    pieces = place_context(groups, stated(situation.view, ground) if inject else ())
+    pieces = place_context(groups, stated(ground) if inject else ())
     there = frozenset(piece.id for piece in pieces if isinstance(piece, Keep))
     pins = pinned(situation.view)
     extra = tuple(Keep(item.id) for item in ground.told if item.id in pins and item.id not in there)

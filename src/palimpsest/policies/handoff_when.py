@@ -10,7 +10,7 @@ from palimpsest.core.items import Item, Opaque, seq_of
 from palimpsest.core.pairs import waiting
 from palimpsest.core.policy import Answer, Span, Want, span
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.handoff_layout import ground_of, worth_folding
+from palimpsest.policies.handoff_layout import ground_of, just_edited, worth_folding
 
 MOMENTS: Final[frozenset[Moment]] = frozenset({"turn_starts", "before_call", "after_call", "overflow", "asked", "switched"})
 _MODEL: Final = frozenset({"assistant", "thinking", "call"})
@@ -29,7 +29,7 @@ class When:
     def reason(self, situation: Situation) -> str:
         """Why a hand-over is due now; empty when it is not."""
         why = self._reason(situation) if situation.may_fold else ""
-        return why if why and worth_folding(ground_of(situation.view)) else ""
+        return why if why and not just_edited(situation.view) and worth_folding(ground_of(situation.view)) else ""
 
     def _reason(self, situation: Situation) -> str:
         match situation.moment:

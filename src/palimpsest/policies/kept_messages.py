@@ -1,7 +1,8 @@
 """The user's messages that a fold carries on: the newest within a bound, in order, the one that crosses it cut in its middle."""
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from msgspec.structs import replace
@@ -11,6 +12,8 @@ from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.fragments import is_turn_boundary
 from palimpsest.core.items import Item, Text
 from palimpsest.core.scale import shown
+
+_FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 
 
 class Message(NamedTuple):
@@ -25,9 +28,16 @@ class Message(NamedTuple):
         return tuple((item, content.text) for item, content in told if isinstance(content, Text) and content.text)
 
     @property
+    def words(self) -> tuple[tuple[Item, str], ...]:
+        """The same without the marks that stand round a picture."""
+        if all(isinstance(item.content, Text) for item in self.items):
+            return self.texts
+        return tuple((item, text) for item, text in self.texts if not _FRAME.fullmatch(text.strip()))
+
+    @property
     def text(self) -> str:
         """All words of it."""
-        return "\n".join(text for _, text in self.texts)
+        return "\n".join(text for _, text in self.words)
 
 
 def tokens_of(text: str) -> int:
@@ -68,7 +78,7 @@ def keep_texts(messages: Sequence[Message], bound: int, *, in_parts: bool = Fals
         if tokens_of(text) > left:
             kept.append(_cut(message.items[0], text, left, in_parts=in_parts))
             break
-        kept.append(tuple(Keep(item.id) for item, _ in message.texts))
+        kept.append(tuple(Keep(item.id) for item, _ in message.words))
         left -= tokens_of(text)
     return tuple(reversed(kept))
 

@@ -9,6 +9,7 @@ from palimpsest.core.items import ToolResult
 from palimpsest.core.pairs import rounds
 from palimpsest.core.policy import Plan, Policy, Proposal
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.handoff_layout import just_edited
 from palimpsest.policies.handoff_when import effective
 
 
@@ -24,7 +25,7 @@ class LastResort:
     def plan(self, situation: Situation) -> Plan:
         """Masks if they are enough, else the fold."""
         room = effective(situation)
-        if situation.used < room and situation.moment != "overflow":
+        if situation.used < room and (situation.moment != "overflow" or just_edited(situation.view)):
             return ()
         masks, saved = _masks(situation)
         if masks and (situation.used - saved < room or self.rung is None):

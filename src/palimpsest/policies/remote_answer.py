@@ -51,7 +51,7 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
             elif said.startswith(prompt("handoff_prefix")):
                 groups.append(Group((Put("summary", Text(said)),), "summary"))
             elif said in known:
-                groups.append(Group(tuple(Keep(item.id) for item, _ in known.pop(said).texts)))
+                groups.append(Group(tuple(Keep(item.id) for item, _ in known.pop(said).words)))
             elif said and is_real_user_message((said,)):
                 groups.append(Group((Put("user", Text(said)),)))
     if all(group.what in {"user", "other"} for group in groups):
