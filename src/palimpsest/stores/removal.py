@@ -1,13 +1,14 @@
 """Deleting a session, unless another one reads through it."""
 
 import re
+import shutil
 
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.disk import refusal
 from palimpsest.stores.jsonl import JsonlShelf
 
 _OPENING = 64 * 1024
-_LEFTOVERS = re.compile(r"checkpoint(-new)?|mending|(torn|damaged)-\d+")
+_LEFTOVERS = re.compile(r"checkpoint(-new)?|mending|results|(torn|damaged)-\d+")
 
 
 def forks_of(shelf: JsonlShelf, session: str) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ def remove(shelf: JsonlShelf, session: str) -> None:
     try:
         for other in path.parent.iterdir():
             if other.stem == path.stem and _LEFTOVERS.fullmatch(other.suffix.removeprefix(".")):
-                other.unlink()
+                shutil.rmtree(other) if other.is_dir() else other.unlink()
         path.unlink()
     except OSError as error:
         raise refusal(error, path, "delete") from error

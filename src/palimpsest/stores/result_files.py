@@ -6,9 +6,11 @@ import tempfile
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 
 from palimpsest.stores.disk import refusal, sync_file, sync_folder
 
+SUFFIX = ".results"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _LOOSE = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -18,6 +20,11 @@ class ResultFiles:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+
+    @classmethod
+    def beside(cls, log: Path) -> Self:
+        """The files of the session whose log is this; they are deleted with it."""
+        return cls(log.with_suffix(SUFFIX))
 
     def __call__(self, name: str, data: bytes) -> str:
         """Keep the bytes under a name and return their path; a file of other content that has the name keeps it."""
