@@ -9,6 +9,7 @@ from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
+from palimpsest.core.policy import proposal_of
 from palimpsest.core.situation import Cache, Watch
 from palimpsest.policies.watch_cache import WatchCache
 from palimpsest.profiles.profile import Profile
@@ -78,7 +79,7 @@ def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:
     for read in (40_000, 12_500):
         reply(session, Text("done", "assistant"), usage=Usage(10, read, 500, 0, 50))
     plan = WatchCache().plan(session.situation("after_call"))
-    assert plan.notices == ("the cache gave 12,500 tokens, 27,500 fewer than at the call before, and no edit explains it",)
+    assert proposal_of(plan).notices == ("the cache gave 12,500 tokens, 27,500 fewer than at the call before, and no edit explains it",)
     reply(session, Text("done", "assistant"), usage=Usage(10, 13_000, 500, 0, 50))
     assert WatchCache().plan(session.situation("after_call")) == ()
     assert WatchCache().plan(situation((), cache=Cache())) == ()

@@ -1,6 +1,6 @@
 """Which tool results of a view are dead and may be cleared, and what clearing each of them frees."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from palimpsest.audit.pins import pinned
@@ -23,7 +23,7 @@ def is_dead(use: Use) -> bool:
     return use.died is not None
 
 
-def dead_of(situation: Situation, places: dict[str, int], *, held: bool = False, which: Callable[[Use], bool] = is_dead) -> list[Dead]:
+def dead_of(situation: Situation, places: Mapping[str, int], *, held: bool = False, which: Callable[[Use], bool] = is_dead) -> list[Dead]:
     """The dead results that show, newest first; pins stay, and what an undo brought back is only taken when `held` says so."""
     view, scale, calls = situation.view, situation.scale, situation.health.calls
     items, kept = view.items, pinned(view)

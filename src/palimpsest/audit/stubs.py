@@ -7,6 +7,7 @@ from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import SizeRule
 from palimpsest.core.tokens import estimate
 
 MOST_TOKENS = 25
@@ -62,9 +63,11 @@ def covered(items: Sequence[Item], place: int, scale: Scale) -> tuple[Mask, int]
     tokens = scale.item(item)
     text = stub_of(items, place, tokens, scale.factor)
     content = item.content
-    standing = (
-        ToolResult(content.call_id, (Text(text),), error=content.error, form=content.form)
-        if isinstance(content, ToolResult)
-        else Text(text)
-    )
-    return Mask((item.id,), text), tokens - scale.scaled(scale.rule(standing))
+    call_id = content.call_id if isinstance(content, ToolResult) else ""
+    return Mask((item.id,), text), tokens - scale.scaled(_weight(text, call_id, scale.rule))
+
+
+@lru_cache(maxsize=4_096)
+def _weight(text: str, call_id: str, rule: SizeRule) -> int:
+    """What a stub weighs in the place of a result, unscaled."""
+    return rule(ToolResult(call_id, (Text(text),)))

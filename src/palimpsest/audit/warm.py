@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 from palimpsest.audit.bill import STEP
 from palimpsest.core.situation import Situation
@@ -47,10 +48,10 @@ def places_of(view: View) -> dict[str, int]:
     return places
 
 
-def warm_of(situation: Situation) -> Warm:
-    """What is cached now, worked out once for all items."""
+def warm_of(situation: Situation, known: Mapping[str, int] | None = None) -> Warm:
+    """What is cached now, worked out once for all items; `known` says where they stand, if that is known already."""
     view, cache, now = situation.view, situation.cache, situation.now
-    places = places_of(view)
+    places = places_of(view) if known is None else known
     total = situation.used
     found: dict[int, int] = {}
     for prefix in cache.prefixes:
@@ -58,7 +59,7 @@ def warm_of(situation: Situation) -> Warm:
         if place is not None and prefix.live(now):
             found[place] = max(found.get(place, 0), min(prefix.tokens, total))
     if cache.automatic and found:
-        found = _every_place(situation, max(found, key=lambda place: found[place]), max(found.values()))
+        return _up_to_any(situation, places, max(found, key=lambda place: found[place]), max(found.values()))
     ends: list[int] = []
     tokens: list[int] = []
     for place in sorted(found):
@@ -68,13 +69,13 @@ def warm_of(situation: Situation) -> Warm:
     return Warm(tuple(ends), tuple(tokens), places)
 
 
-def _every_place(situation: Situation, end: int, cached: int) -> dict[int, int]:
+def _up_to_any(situation: Situation, places: Mapping[str, int], end: int, cached: int) -> Warm:
     """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
-    view, scale, minimum = situation.view, situation.scale, situation.card.cache_minimum
-    weigh = scale.item
-    sums = [sum(weigh(item) for item in view.head) + situation.tools_tokens]
-    for item in view.items[: end + 1]:
-        sums.append(sums[-1] + weigh(item))
+    view, scale = situation.view, situation.scale
+    sizes = scale.sizes(view)
+    tools = round(situation.tools_tokens / scale.factor)
+    sums = list(accumulate(sizes[: end + 1], initial=scale.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
-    rounded = ((place, int(size * share) // STEP * STEP) for place, size in enumerate(sums, -1))
-    return {place: size for place, size in rounded if size >= minimum}
+    tokens = [int(size * share) // STEP * STEP for size in sums]
+    first = bisect_left(tokens, situation.card.cache_minimum)
+    return Warm(tuple(range(first - 1, end + 1)), tuple(tokens[first:]), places)

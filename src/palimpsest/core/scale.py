@@ -68,6 +68,12 @@ class Scale:
             self._items = items
         return self._head_size + self._items_size
 
+    def sizes(self, view: View) -> list[int]:
+        """The unscaled size of each item, in order."""
+        self.raw(view)
+        memo, weigh = self._memo, self._weigh
+        return [known[1] if (known := memo.get(item.id)) is not None and known[0] is item else weigh(item) for item in view.items]
+
     @property
     def remembered(self) -> int:
         """How many items are in the memo."""

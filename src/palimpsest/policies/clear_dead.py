@@ -41,8 +41,11 @@ class ClearDead:
             return clear_all(situation)
         if situation.cache.edited:
             return ()
-        warm = warm_of(situation)
-        dead = dead_of(situation, dict(warm.places))
+        places = places_of(situation.view)
+        dead = dead_of(situation, places)
+        if not dead:
+            return ()
+        warm = warm_of(situation, places)
         best = best_clearing(clearings(dead, situation.used, warm, rates_of(situation.card, situation.cache)), self.cover, self.gain)
         if best is None:
             return ()
