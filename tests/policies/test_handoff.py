@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from codex_work import BOTH, CONTEXT, FULL, NO_SETTINGS, PREFIX, codex_session, shows, state, turn
-from workplace import offline, online, reply, say
+from workplace import offline, online, reply, say, use
 
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ContextStated, ModelReplied, SideCalled, Statement, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult
+from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Moment
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
@@ -132,7 +132,7 @@ def test_cx_37_earlier_summaries_are_never_kept_and_real_messages_survive_three_
         looked = online(session, look(session, "turn_starts"), Scripted(f"summary {number}"))
         assert looked.folded
         # What was kept is named, not written down again.
-        assert [piece for piece in fold(session).into if isinstance(piece, Put)] == [Put("summary", Text(f"{PREFIX}\nsummary {number}"))]
+        assert [piece.kind for piece in fold(session).into if isinstance(piece, Put)] == ["summary"]
     assert shows(session) == ["ask 0", "ask 1", "ask 2", "summary 2"]
 
 
@@ -223,6 +223,31 @@ def test_the_summary_is_the_last_message_of_the_reply() -> None:
     parts = (Text("first", "assistant", ref="m1"), Text("sec", "assistant", ref="m2"), Text("ond", "assistant", ref="m2"))
     assert last_message(ModelReplied(parts)) == "second"
     assert last_message(ModelReplied(())) == ""
+
+
+def test_cx_44_what_the_log_proves_stands_beside_the_summary_whatever_the_model_wrote() -> None:
+    session = codex_session()
+    say(session, "fix the parser")
+    use(session, "c1", "read_file", '{"path":"src/parser.py"}', "x" * 2_000)
+    use(session, "c2", "apply_patch", "*** Begin Patch\n*** Update File: src/parser.py\n@@\n-a\n+b\n*** End Patch", "ok")
+    use(session, "c3", "shell", '{"command":["pytest","-q"]}', "1 failed", exit_code=1)
+    reply(session, Text("done", "assistant"), usage=FULL)
+    online(session, look(session, "turn_starts"), Scripted("all is well"))
+    summary = text_of(session.log.view.items[-1].content)
+    assert summary.startswith(f"{PREFIX}\nall is well\n\nBeside the summary, from the log and not from a model:\n")
+    assert "src/parser.py" in summary
+    assert "- [1] pytest -q" in summary
+    assert shows(session) == ["fix the parser", "all is well"]
+
+
+def test_cx_44_messages_that_do_not_fit_any_more_are_named_with_their_opening_words() -> None:
+    session = codex_session()
+    for number, letter in enumerate("abcd"):
+        turn(session, f"{letter} opens " + letter * 39_000, number)
+    reply(session, Text("done", "assistant"), usage=FULL)
+    online(session, look(session, "turn_starts"), Scripted("all is well"))
+    summary = text_of(session.log.view.items[-1].content)
+    assert [f"{letter} opens" in summary for letter in "abcd"] == [True, True, False, False]
 
 
 def test_a_second_look_rests_and_so_does_one_at_an_empty_session() -> None:

@@ -56,7 +56,7 @@ def test_the_parts_of_one_message_stay_together_and_pictures_are_left_behind_or_
 
 def test_the_marks_round_a_picture_go_with_it() -> None:
     opening, closing = Text('<image name=[Image #1] path="a.png">'), Text("</image>")
-    parts = (opening, Image("image/png", "blob"), closing, Text("what is this?"))
+    parts: tuple[Text | Image, ...] = (opening, Image("image/png", "blob"), closing, Text("what is this?"))
     (message,) = messages_of(tuple(Item(f"1.{number}", "user", part) for number, part in enumerate(parts)))
     assert message.text == "what is this?"
     assert keep_texts((message,), 100) == ((Keep("1.3"),),)

@@ -8,6 +8,7 @@ from workplace import NOTHING, START, reply, say, use
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.session import Session, Surroundings
+from palimpsest.policies.handoff_ledger import TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
@@ -48,5 +49,5 @@ def turn(session: Session, text: str, number: int, *, usage: Usage = NOTHING, si
 
 
 def shows(session: Session) -> list[str]:
-    """The items in view, in a word each; a summary without the words that introduce it."""
-    return [text_of(item.content).removeprefix(f"{PREFIX}\n") for item in session.log.view.items]
+    """The items in view, in a word each; a summary without the words that introduce it and what the log proves beside it."""
+    return [text_of(item.content).removeprefix(f"{PREFIX}\n").partition(f"\n\n{TITLE}\n")[0] for item in session.log.view.items]
