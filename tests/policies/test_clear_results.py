@@ -5,6 +5,7 @@ from dataclasses import replace as with_
 from pathlib import Path
 
 import pytest
+from claude_lines import lines_of
 from claude_session import Line, chained, prompt, result, text, written
 from claude_session import call as block
 from claude_session import reply as line
@@ -104,6 +105,8 @@ def test_cc_20_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_a
     session = work(claude(), 50_000, (5_000,) * 6)
     asked(session, 20_000)
     assert masked(session) == [0, 1]
+    (boundary,) = [each for each in lines_of(session.log, MemoryBlobs()) if each.get("subtype") == "microcompact_boundary"]
+    assert boundary["microcompactMetadata"]["trigger"] == "manual"
     (edit,) = edits(session)
     assert (edit.why.partition(":")[0], edit.moment) == ("manual", "asked")
 
@@ -155,6 +158,10 @@ def test_cc_22_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the
     note = f"{recalled.seq}.0"
     assert before_call(session)[-1] == Mask((note,))
     assert session.log.view[note].hidden
+    (boundary,) = [each for each in lines_of(session.log, MemoryBlobs()) if each.get("subtype") == "microcompact_boundary"]
+    told = boundary["microcompactMetadata"]
+    assert (told["trigger"], told["compactedToolIds"]) == ("auto", [f"toolu_{number}" for number in range(6)])
+    assert len(told["clearedAttachmentUUIDs"]) == 1
     use(session, "toolu_new", "Bash", "{}", output(99, 30_000))
     reply(session, Text("More.", "assistant"), usage=Usage(input=150_000))
     assert all(mask.text for mask in before_call(session))

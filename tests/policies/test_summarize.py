@@ -13,12 +13,14 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
+from palimpsest.core.project import project
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.continued import Continued
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize import Summarize
 from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Tool
 
@@ -299,3 +301,26 @@ def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> 
     fill(session, 160_000)
     edits = body_of(compact(session).requests[0])["context_management"]["edits"]
     assert edits == [{"type": "delete_tool_results", "tool_use_ids": ["d0", "d1", "d2", "d3", "d4", "d5"]}]
+
+
+def test_a_summary_alone_is_not_summed_up_again() -> None:
+    session = fill(claude(), 160_000)
+    compact(session)
+    provider = Scripted(SUMMARY)
+    looked = online(session, look(session, "asked"), provider)
+    assert (looked.events, looked.notices, provider.requests) == ((), ("There is nothing to compact.",), [])
+
+
+@pytest.mark.parametrize("name", ["claude-code", MEASURED])
+def test_undoing_ten_compactions_in_a_row_gives_the_view_without_them(name: str) -> None:
+    session = claude(name)
+    for number in range(10):
+        fill(session, 170_000, 4)
+        compact(session, f"<summary>SUMMARY {number}</summary>")
+    assert [edit.by for edit in edits(session)] == ["summarize"] * 10
+    events = [event for event in session.log.events() if not isinstance(event.body, ViewEdited)]
+    plain = project(events)
+    session.card = card("claude-sonnet-4-5[1m]")
+    for event in reversed([event for event in session.log.events() if isinstance(event.body, ViewEdited)]):
+        session.undo(event.seq)
+    assert session.log.view.items == plain.items

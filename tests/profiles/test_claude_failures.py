@@ -200,6 +200,7 @@ def test_cc_43_claude_code_ends_the_turn() -> None:
 def test_a_model_that_does_not_sum_up_harms_nothing(name: str, answer: str | ModelReplied | ProviderError) -> None:
     session = fill(claude(name), 170_000, 6)
     before = session.log.view.items
-    assert not online(session, look(session, "before_call"), Scripted(answer)).folded
+    looked = online(session, look(session, "before_call"), Scripted(answer))
+    assert (looked.folded, looked.notices) == (False, ())
     assert session.log.view.items == before
     assert session.log.health.failures == {"summarize": 1}

@@ -1,6 +1,7 @@
 """The levels of the profiles of Claude Code, to the token, and every setting that moves them."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -149,3 +150,14 @@ def test_without_a_report_a_third_more_than_the_estimate_counts() -> None:
     session = claude()
     say(session, "x" * 4_000)
     assert session.used == 1_334
+
+
+@pytest.mark.parametrize(("name", "level"), [("claude-code", 178_808), (MEASURED, 178_808)])
+def test_a_model_that_writes_less_at_once_reserves_less_and_is_asked_for_no_more(name: str, level: int) -> None:
+    small = card("claude-3-5-sonnet")
+    session = fill(claude(name, model=small), 150_000)
+    assert session.budget.compact_at == level
+    provider = Scripted(SUMMARY, "on it")
+    online(session, look(session, "asked"), provider)
+    asyncio.run(call(session, provider))
+    assert [json.loads(request.body)["max_tokens"] for request in provider.requests] == [8_192, 8_192]

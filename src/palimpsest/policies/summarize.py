@@ -16,6 +16,7 @@ from palimpsest.policies.prompt import prompt
 from palimpsest.policies.strip_images import strip_images
 from palimpsest.policies.too_long import RETRIES, ask_dropping, ask_halving
 
+_SAID = frozenset({"user", "steering", "assistant", "thinking", "call", "result"})
 NO_SUMMARY = "no assistant message in summarization response"
 
 
@@ -51,8 +52,10 @@ class Summarize:
 
     def plan(self, situation: Situation) -> Plan:
         """Steps that ask the model, if there is anything to fold."""
-        if not situation.view.items or (situation.moment == "before_call" and not is_due(situation)):
+        if situation.moment == "before_call" and not is_due(situation):
             return ()
+        if not any(item.kind in _SAID for item in situation.view.items):
+            return Proposal(notices=("There is nothing to compact.",)) if situation.moment == "asked" else ()
         return self._half(situation) if self.keeps_round else self._whole(situation)
 
     def _whole(self, situation: Situation) -> Steps:
