@@ -206,6 +206,15 @@ def test_an_automatic_cache_keeps_whole_prompts_and_is_read_up_to_any_item() -> 
     assert ends(session) == [("7.0", 3_968)]
 
 
+def test_pa_09_an_automatic_cache_that_is_missed_again_and_again_is_not_believed_in() -> None:
+    session = begin("gpt-5")
+    for expected in (3_072, 3_072, 0, 0):
+        call(session, Text("a"), usage=Usage(3_100, 0, 0, 0, 1))
+        assert session.witness.cache.longest(0) == expected
+    call(session, Text("a"), usage=Usage(100, 3_072, 0, 0, 1))
+    assert ends(session) == [("10.0", 3_072)]
+
+
 def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     session = begin()
     for _ in range(300):

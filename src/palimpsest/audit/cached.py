@@ -28,6 +28,9 @@ from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, CachedPrefix, Card
 from palimpsest.core.view import EMPTY, View
 
+# A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
+_DOUBT = 2
+
 
 class CacheTally:
     """A belief about the cache that is being kept, event by event."""
@@ -81,14 +84,14 @@ class CacheTally:
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
 
     def _reply(self, usage: Usage, at: int, scale: Scale, card: Card) -> None:
-        cache = replace(self._value, watch=watch_reply(self._value.watch, usage), edited=False)
+        cache = replace(self._value, watch=watch_reply(self._value.watch, usage), edited=False, missed=self._missed(usage))
         called = at if cache.called is None else cache.called
         live = [prefix for prefix in cache.prefixes if prefix.live(called)]
         match card.cache:
             case "none":
                 prefixes: list[CachedPrefix] = []
             case "automatic":
-                prefixes = self._all_of(usage, called, scale, card)
+                prefixes = self._all_of(usage, called, scale, card, cache.missed)
             case "marks":
                 prefixes = self._marked(live, usage, called, scale, card)
         self._value = replace(cache, prefixes=tuple(thinned(prefixes)), called=called)
@@ -99,10 +102,19 @@ class CacheTally:
             return scale.scaled(self._raw)
         return sum(scale.item(item) for part in (self._head, self._items) for item in part)
 
-    def _all_of(self, usage: Usage, at: int, scale: Scale, card: Card) -> list[CachedPrefix]:
-        """An automatic cache keeps the whole prompt."""
+    def _missed(self, usage: Usage) -> int:
+        if not usage.prompt:
+            return self._value.missed
+        return self._value.missed + 1 if usage.cache_read * 2 < usage.prompt else 0
+
+    def _all_of(self, usage: Usage, at: int, scale: Scale, card: Card, missed: int) -> list[CachedPrefix]:
+        """An automatic cache keeps the whole prompt, unless it shows again and again that it does not."""
+        last = self._items[-1].id if self._items else ""
         tokens = whole_steps(usage.prompt or self._total(scale))
-        return [CachedPrefix(self._items[-1].id, tokens, at, IDLE)] if self._items and tokens >= card.cache_minimum else []
+        if missed > _DOUBT:
+            tokens = usage.cache_read
+            last = reaching(tokens, sums_of(self._head, self._items, scale), usage.prompt) if tokens else ""
+        return [CachedPrefix(last, tokens, at, IDLE)] if last and tokens >= card.cache_minimum else []
 
     def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, scale: Scale, card: Card) -> list[CachedPrefix]:
         """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""

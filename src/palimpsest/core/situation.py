@@ -123,7 +123,8 @@ class Cache(Value, frozen=True):
     """What we believe to be cached, from the marks that were sent and the reads that were reported.
 
     An `automatic` cache can be read up to any item. `frontier` is the item before the oldest place that the newest edit changed, and
-    `edited` says that no call was made since. `called` is when the newest call left.
+    `edited` says that no call was made since. `called` is when the newest call left, and `missed` how many calls in a row read less than
+    half of their prompt.
     """
 
     prefixes: tuple[CachedPrefix, ...] = ()
@@ -131,6 +132,7 @@ class Cache(Value, frozen=True):
     automatic: bool = False
     edited: bool = False
     called: int | None = None
+    missed: int = 0
     watch: Watch = Watch()
 
     def best(self, now: int) -> str:
