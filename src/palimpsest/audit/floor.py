@@ -2,7 +2,7 @@
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.errors import TooFull
-from palimpsest.core.items import Item, Value
+from palimpsest.core.items import Item, Text, Value
 from palimpsest.core.pairs import waiting
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
@@ -56,7 +56,9 @@ def floor_of(situation: Situation) -> Floor:
         FloorPart("tools", situation.tools_tokens, "offer fewer tools"),
         FloorPart("pins", _sum(situation, kept), f"unpin {', '.join(item.id for item in largest)}" if largest else ""),
         FloorPart("last request", _sum(situation, request), "put long parts of it into a file"),
-        FloorPart("mode and tasks", _sum(situation, [item for item in view.items if item.id in stated]), "close tasks that are done"),
+        FloorPart(
+            "mode and tasks", _sum(situation, [item for item in view.items if item.id in stated]) + _tasks(situation), "close what is done"
+        ),
         FloorPart("open calls", _sum(situation, [item for item in open_calls if item.id in begun]), "let them finish"),
     ]
     return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun | (stated & frozenset(view.ids)))
@@ -84,6 +86,12 @@ def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
     return sum(situation.scale.item(item) for item in items)
+
+
+def _tasks(situation: Situation) -> int:
+    """Open tasks are listed by their opening words whatever else goes."""
+    lines = "\n".join(f"- {task[:60]}" for task in situation.evidence.tasks)
+    return situation.scale.scaled(situation.scale.rule(Text(lines))) if lines else 0
 
 
 def _event(item: Item) -> str:

@@ -9,12 +9,14 @@ from palimpsest.audit.parts import NARRATIVE
 from palimpsest.audit.rent import after_fold, price_of_fold
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Plan, Proposal
+from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.policies.fold_parts import fold_of
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
+# Without pressure a fold that leaves more than this of a view is not worth what it hides.
+_WORTH = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class FoldFromLog:
 
     def plan(self, situation: Situation) -> Plan:
         """The largest fold of the ladder that fits, when one is due."""
+        return self.propose(situation)
+
+    def propose(self, situation: Situation, narrative: Put | None = None) -> Outcome:
+        """The same, with what a model told about the work."""
         why = self.due(situation)
         if not why:
             return ()
@@ -45,8 +51,8 @@ class FoldFromLog:
         limit, most = self._limits(situation, floor.tokens, now)
         pressed, last = self._pressed(situation), None
         for number, bounds in ladder(self.bounds, situation.budget.window):
-            folded = fold_of(situation, bounds, floor, self._notes(situation, bounds))
-            if folded is None or folded.tokens >= now:
+            folded = fold_of(situation, bounds, floor, narrative or self._notes(situation, bounds))
+            if folded is None or folded.tokens >= (now if pressed else now * _WORTH):
                 if pressed:
                     continue
                 break
@@ -114,7 +120,7 @@ class FoldFromLog:
         share = min(1.0, now / room) if situation.moment == "overflow" else 1.0
         return int(level * share * (1 - FREE)), most
 
-    def _rest(self, situation: Situation, floor: Floor) -> Plan:
+    def _rest(self, situation: Situation, floor: Floor) -> Outcome:
         room = room_of(situation)
         if room is not None and situation.used >= room and situation.moment != "asked":
             raise too_full(situation, floor, room)

@@ -41,7 +41,8 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
         return None
     run, tail = items[:cut], items[cut:]
     said, told = _messages(situation, run, tail, bounds, floor)
-    into: list[Put | Keep] = [*said, *evidence_put(situation, told, bounds), *names_put(situation, bounds)]
+    evidence = evidence_put(situation, told, bounds)
+    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence)]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     state = _state(situation, run, bounds)

@@ -1,46 +1,71 @@
-"""The texts that a fold adds: older messages, evidence, names, each in a frame that says what it is."""
+"""The texts that a fold adds: older messages, evidence, names, each under a line that says what it is."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
+from palimpsest.audit.block import SHORT, TURNS, cut_to, evidence_block, names_block, older_messages_block, time_of
 from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES
 from palimpsest.core.edits import Put
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, seq_of, text_of
 from palimpsest.core.situation import Situation
+from palimpsest.core.tokens import estimate
 from palimpsest.policies.fold_bounds import Bounds
 
+_OLDER = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
+_EVIDENCE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
+_MORE = "[More commands of the last turns, newest first, with exit codes]"
+_NAMES = "[Names used lately, newest first]"
+_TASK = 60
 
-def older_put(situation: Situation, shown: frozenset[str]) -> tuple[Put, ...]:
+
+def older_put(situation: Situation, shown: AbstractSet[str]) -> tuple[Put, ...]:
     """Messages of the user that do not show any more: id, time and opening words of each."""
-    lines = [f"- {said.id}, {_time(said.at)}: {said.opening}" for said in situation.evidence.said if said.id not in shown]
-    return (_put(MESSAGES, "Earlier messages of the user:\n" + "\n".join(lines)),) if lines else ()
+    text = older_messages_block(situation.evidence.said, shown)
+    return (_put(MESSAGES, f"{_OLDER}\n{text}"),) if text else ()
 
 
-def evidence_put(situation: Situation, whole: frozenset[str], bounds: Bounds) -> tuple[Put, ...]:
-    """What the log proves about the work so far; `whole` are the user's items that show verbatim."""
-    evidence = situation.evidence
-    lines = [
-        *(f"- {quote.kind}: {quote.text} ({quote.id})" for quote in evidence.quotes if quote.id not in whole),
-        *(f"- edited: {path}" for path in evidence.edited),
-        *(f"- read: {path}" for path in evidence.read),
-    ]
-    return (_put(EVIDENCE, "What the log shows of the work so far:\n" + "\n".join(lines)),) if lines and bounds.evidence else ()
+def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds) -> tuple[Put, ...]:
+    """What the log proves about the work so far; `whole` are the user's items that show verbatim. Open tasks show always."""
+    evidence, factor = situation.evidence, situation.scale.factor
+    room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
+    text = evidence_block(evidence, room, whole=whole, factor=factor) if room > 0 else ""
+    missing = [f"- {cut_to(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
+    if missing:
+        text = "\n".join((*(text,) * bool(text), "Open tasks:", *missing))
+    return (_put(EVIDENCE, f"{_EVIDENCE}\n{text}"),) if text else ()
 
 
-def names_put(situation: Situation, bounds: Bounds) -> tuple[Put, ...]:
-    """The names that the model used itself, the most recent first."""
-    names = situation.evidence.names
-    return (_put(NAMES, "Names in use: " + ", ".join(reversed(names))),) if names and bounds.names else ()
+def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put]) -> tuple[Put, ...]:
+    """The names that the model used itself, the most recent first; commands for which the evidence had no room take up to half of it."""
+    factor = situation.scale.factor
+    room = bounds.names - estimate(_NAMES, factor) - 8
+    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in told), room // 2)
+    text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
+    lines = [line for line in (more, text and f"{_NAMES}\n{text}") if line]
+    return (_put(NAMES, "\n".join(lines)),) if lines else ()
+
+
+def _more_commands(situation: Situation, told: str, room: int) -> str:
+    """Commands of the last turns that are not told yet, newest first, as many as fit."""
+    evidence, factor = situation.evidence, situation.scale.factor
+    starts = [said.id for said in evidence.said if not said.steering][-TURNS:]
+    begins = seq_of(starts[0]) if len(starts) == TURNS else -1
+    lines: list[str] = []
+    for ran in reversed(evidence.commands):
+        if ran.seq >= begins and ran.command[:SHORT] not in told:
+            line = f"- [{'?' if ran.exit is None else ran.exit}] {cut_to(ran.command, SHORT)}"
+            room -= estimate(line, factor) + 1
+            if room < estimate(_MORE, factor):
+                break
+            lines.append(line)
+    return "\n".join((_MORE, *lines)) if lines else ""
 
 
 def message_head(situation: Situation, item_id: str, cut: int) -> str:
     """The line above a message that is shown in part."""
-    at = next((f", {_time(said.at)}" for said in situation.evidence.said if said.id == item_id), "")
-    return f"[message of the user {item_id}{at}; {cut} tokens in the middle are left out, `recall` {item_id} shows it whole]"
+    at = next((f", {time_of(said.at)}" for said in situation.evidence.said if said.id == item_id), "")
+    return f"[Message {item_id} of the user{at}: {cut} tokens in the middle are left out, `recall` with the id shows it whole]"
 
 
 def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
-
-
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,10 +1,12 @@
-"""Asks a model for the thread of the work before a fold: goal, approach, state, next step; whatever goes wrong, the fold stands."""
+"""Folds with the thread of the work as a model tells it: goal, approach, state, next step; whatever goes wrong, a plain fold follows."""
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from palimpsest.audit.amend import supported
 from palimpsest.audit.parts import NARRATIVE
-from palimpsest.core.edits import Insert, Put
+from palimpsest.core.edits import Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Text, ToolCall, text_of
@@ -28,22 +30,19 @@ class _Unusable(PalimpsestError):
 
 @dataclass(frozen=True, slots=True)
 class Narrate:
-    """Stands before the fold in a profile, and speaks only when that fold comes; it puts what the model tells where the fold finds it."""
+    """Stands before the fold in a profile, and asks only when that fold is due; if it fails, the fold behind it takes its place."""
 
     fold: FoldFromLog = field(default_factory=FoldFromLog)
     name: str = "narrate"
     moments: frozenset[Moment] = frozenset({"asked", "idle"})
-    shrinks: bool = False
+    shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
         """Ask, if a fold follows and the setting wants a narrative at this moment."""
         mode = self.fold.narrative
         if mode == "off" or (situation.moment == "idle" and mode != "auto"):
             return ()
-        folding = self.fold.plan(situation)
-        if not isinstance(folding, tuple | Proposal) or not proposal_of(folding).edits:
-            return ()
-        return self._steps(situation)
+        return self._steps(situation) if proposal_of(self.fold.propose(situation)).edits else ()
 
     def _steps(self, situation: Situation) -> Steps:
         view = situation.view
@@ -57,10 +56,9 @@ class Narrate:
             return Proposal(notices=("no model is at hand: folded without an account of the work",))
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
-        why = (
-            f"a model told the thread of the work; {len(removed)} lines were left out" if removed else "a model told the thread of the work"
-        )
-        return Proposal((Insert((Put("summary", told, NARRATIVE),), view.items[0].id),), why)
+        folding = proposal_of(self.fold.propose(situation, Put("summary", told, NARRATIVE)))
+        lines = f"; {len(removed)} lines that nothing supports were left out" if removed else ""
+        return replace(folding, why=f"{folding.why}; with what a model told{lines}")
 
 
 def _text(reply: ModelReplied) -> str:

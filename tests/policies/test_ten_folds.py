@@ -1,0 +1,95 @@
+"""Ten folds in a row on real sessions: nothing that the user said is lost, the work stays known, and all of it can be taken back."""
+
+from collections.abc import Iterator
+
+import pytest
+from again import again, bodies
+from corpus import CORPUS, GOLDEN, WITHOUT
+from msgspec.structs import replace
+from real_work import CLAUDE, Place, faults, generated, recorded
+from workplace import offline
+
+from palimpsest.audit.visible import Visible, texts_of
+from palimpsest.core.events import EditUndone, UserSaid, ViewEdited
+from palimpsest.core.items import Text, seq_of
+from palimpsest.core.project import project
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.profiles.named import profile
+from palimpsest.wire.encode import encode
+
+# Folds are asked for here, and the whole is looked at in the end: a window in which all of it fits.
+ROOMY = replace(CLAUDE, window=3_000_000)
+TIMES = 10
+
+
+def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, list[int]]]:
+    """The session after each of ten folds, with the folds so far."""
+    session = again(place, profile("palimpsest"), ROOMY)
+    told = bodies(place, recorded_as)
+    folds: list[int] = []
+    for number, body in enumerate(told, 1):
+        session.record(body)
+        if number >= len(told) * (len(folds) + 1) // TIMES:
+            looked = offline(session, look(session, "asked"))
+            folds += [event.seq for event in looked.edited]
+            yield session, folds
+
+
+def check(session: Session) -> None:
+    """What must be visible after every fold."""
+    evidence, view = session.witness.evidence, session.log.view
+    visible = Visible(texts_of((*view.head, *view.items)))
+    for event in session.log.events():
+        if isinstance(event.body, UserSaid):
+            first = event.body.parts[0]
+            if isinstance(first, Text) and first.text.strip():
+                assert visible.message(first.text, f"{event.seq}.0"), f"message {event.seq}"
+    lost = [path for path in evidence.edited if not visible.path(path)]
+    assert lost == []
+    if evidence.tests is not None:
+        assert visible.command(evidence.tests.command)
+    assert all(task[:40] in visible.text for task in evidence.tasks)
+    begun = seq_of(evidence.said[-1].id) if evidence.said else 0
+    ran = [each for each in evidence.commands if each.seq >= begun]
+    assert [each.command for each in ran if not visible.command(each.command)] == []
+
+
+def take_back(session: Session, folds: list[int]) -> None:
+    """Undo all of them, newest first, and compare with the log as if they had never been."""
+    for seq in reversed(folds):
+        session.undo(seq)
+    plain = project(event for event in session.log.events() if not isinstance(event.body, ViewEdited | EditUndone))
+    assert session.log.view.items == plain.items
+    fetch = session.around.blobs.get
+    assert encode(session.log.view, CLAUDE, fetch=fetch).body == encode(plain, CLAUDE, fetch=fetch).body
+
+
+def try_on(place: Place, recorded_as: str) -> int:
+    number = 0
+    for session, folds in fold_ten_times(place, recorded_as):
+        number = len(folds)
+        check(session)
+    assert faults(session) == []
+    take_back(session, folds)
+    return number
+
+
+def test_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back() -> None:
+    assert try_on(generated(), "made3") == TIMES
+
+
+def longest(place: Place, most: int) -> list[str]:
+    sizes = {name: len(bodies(place, name)) for name in place.sessions}
+    return sorted(sizes, key=lambda name: -sizes[name])[:most]
+
+
+def test_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
+    place = recorded(GOLDEN)
+    assert [try_on(place, name) <= TIMES for name in longest(place, 8)] == [True] * 8
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
+def test_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
+    place = recorded(CORPUS)
+    assert sum(try_on(place, name) for name in longest(place, 6)) >= 6 * (TIMES - 2)
