@@ -1,0 +1,62 @@
+"""Sessions that the real programs wrote: ours compacts where they did, and keeps what they kept."""
+
+import pytest
+from claude_work import MEASURED, SUMMARY, edits
+from corpus import golden
+from readings import Home
+from workplace import START, online
+
+from palimpsest.core.events import UserSaid, ViewEdited
+from palimpsest.core.log import Log
+from palimpsest.core.view import View
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.profiles.named import profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.cards import card
+
+SAID = frozenset({"user", "assistant", "thinking", "call", "result"})
+CASES = [
+    ("claude/2.1.19/projects/*/c5073ae2*.jsonl", "claude-code", [160_010, 160_010]),
+    ("claude/2.1.325/projects/*/69901b92*.jsonl", MEASURED, [172_051, 172_051]),
+]
+
+
+def said(view: View) -> list[str]:
+    """What was said and done and still shows; what was stated about the world is restated by others."""
+    return [item.id for item in view.items if item.kind in SAID]
+
+
+@pytest.mark.parametrize(("pattern", "name", "counted"), CASES)
+def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_same_stays(
+    pattern: str, name: str, counted: list[int]
+) -> None:
+    (path,) = golden(pattern)
+    home = Home()
+    log = Log.open(home.shelf, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    events = list(log.events())
+    real = [(event.seq, event.body) for event in events if isinstance(event.body, ViewEdited)]
+    assert [body.tokens_before for _, body in real] == counted
+    for number, (seq, body) in enumerate(real):
+        prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
+        around = Surroundings(home.shelf, home.blobs, FixedClock(START))
+        session = Session(log.fork(home.shelf, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), around)
+        assert abs(session.used - body.tokens_before) <= 25
+        before = said(session.log.view)
+        assert online(session, look(session, "before_call"), Scripted(SUMMARY)).folded
+        assert edits(session)[-1].by == "summarize"
+        assert said(session.log.view) == said(log.state_at(seq).view)
+        assert len(said(session.log.view)) < len(before)
+
+
+def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() -> None:
+    (path,) = golden("claude/2.1.325-interactive/projects/*/*.jsonl")
+    home = Home()
+    log = Log.open(home.shelf, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
+    around = Surroundings(home.shelf, home.blobs, FixedClock(START))
+    session = Session(log.fork(home.shelf, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)
+    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert said(session.log.view) == said(log.state_at(seq).view)
