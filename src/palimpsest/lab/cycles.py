@@ -1,0 +1,127 @@
+"""Probes over forced compaction: a session is cut into parts, folded after each, and then asked what it still knows."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from msgspec import structs
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import (
+    Body,
+    ContextStated,
+    Event,
+    ModeChanged,
+    ModelReplied,
+    SessionOpened,
+    TaskChanged,
+    ToolReturned,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.policy import Answer, Want, run_steps
+from palimpsest.engine.flow import answer_without_model
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.lab.outcome import Probed
+from palimpsest.lab.probes import Probe, probes_of
+from palimpsest.lab.probes_score import Score, answerable, score
+from palimpsest.lab.probes_seen import Recorded, visible
+from palimpsest.profiles.profile import Profile
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.wire.cards import ModelCard
+
+CYCLES: Final = (1, 2, 5, 10)
+_TOLD = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
+
+Answering: TypeAlias = Callable[[Session, Want], Answer]
+
+
+class Asked(Value, frozen=True, omit_defaults=False):
+    """What a session still knew after so many forced folds; `folds` is how many of them found something to fold."""
+
+    cycles: int
+    folds: int
+    visible: Score
+    with_recall: Score
+
+
+class Material:
+    """A recorded session, ready to be asked about under any profile: what was said and done, without anybody's edits."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.events: Sequence[Event] = tuple(event for event in events if isinstance(event.body, _TOLD))
+        self.recorded = Recorded(self.events)
+        self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.pieces)
+
+    def parts(self, number: int) -> list[Sequence[Event]]:
+        """The session in so many parts of as many replies each, cut only where every call has its result; fewer if it is too short."""
+        safe, replies = _safe_places(self.events)
+        if not replies:
+            return []
+        cuts = [next((place for place, done in safe if done * number >= part * replies), len(self.events)) for part in range(1, number)]
+        edges = sorted({0, *cuts, len(self.events)})
+        return [self.events[first:last] for first, last in pairwise(edges)]
+
+
+def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: int, answering: Answering = answer_without_model) -> Asked:
+    """Feed a session part by part, fold after each part as if the user had asked for it, and put the questions at the end."""
+    clock = FixedClock()
+    around = Surroundings(MemoryShelf(), MemoryBlobs(), clock)
+    came_from: dict[int, int] = {}
+    folds = 0
+    with Session.create(SessionOpened("probed"), profile, model, around) as session:
+        for part in material.parts(cycles):
+            for event in part:
+                clock.time = event.at
+                came_from[session.record(_arriving(session, event.body, answering)).seq] = event.seq
+            folds += _folded(session, answering)
+        view, drops = session.log.view, session.card.cache_edits
+        seen = visible(view, came_from, drops_cached=drops)
+        reached = material.recorded.reachable(view, came_from)
+    return Asked(cycles, folds, score(material.probes, seen), score(material.probes, seen, reached))
+
+
+def probed(
+    material: Material, profile: Profile, model: ModelCard, cycles: Iterable[int] = CYCLES, answering: Answering = answer_without_model
+) -> dict[str, Probed]:
+    """The same for several numbers of folds, as a replay reports it."""
+    asked = (ask_after(material, profile, model, number, answering) for number in cycles)
+    return {str(each.cycles): Probed(each.visible.total, each.with_recall.total) for each in asked}
+
+
+def _arriving(session: Session, body: Body, answering: Answering) -> Body:
+    """A fact as this profile records it: results bounded, and no usage that was measured on another view."""
+    match body:
+        case ModelReplied():
+            return structs.replace(body, call=None, usage=Usage())
+        case ToolReturned():
+            return run_steps(session.profile.arrival(body), lambda want: answering(session, want))
+        case _:
+            return body
+
+
+def _folded(session: Session, answering: Answering) -> bool:
+    """Whether there was something to fold; a profile that cannot is asked all the same."""
+    try:
+        return run_steps(look(session, "asked"), lambda want: answering(session, want)).folded
+    except PalimpsestError:
+        return False
+
+
+def _safe_places(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:
+    """The places after which a session may be cut, each with how many replies came before it; and how many there are in all."""
+    waiting: set[str] = set()
+    found: list[tuple[int, int]] = []
+    replies = 0
+    for place, event in enumerate(events, 1):
+        if isinstance(event.body, ModelReplied):
+            replies += 1
+            waiting = {part.call_id for part in event.body.parts if isinstance(part, ToolCall)}
+        elif isinstance(event.body, ToolReturned):
+            waiting.discard(event.body.result.call_id)
+        if not waiting and isinstance(event.body, ModelReplied | ToolReturned):
+            found.append((place, replies))
+    return found, replies
