@@ -1,12 +1,13 @@
 """State that comes back after a fold: files as they are now, and facts that the world outside knows."""
 
 import json
+from dataclasses import replace as with_
 
 from claude_work import MEASURED, SUMMARY, World, claude, edits, fill, texts
 from workplace import online, reply, say, use
 
 from palimpsest.core.edits import Fold, Put, into_of
-from palimpsest.core.events import Rewound, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import ChildEnded, ChildOpened, Rewound, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.policy import Proposal, run_plan
 from palimpsest.engine.flow import answer_without_model
@@ -103,7 +104,7 @@ def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_afte
         "session_start": "Project instructions: use tabs.",
     }
     shown = restored(Restore(), after(World(facts=facts)))
-    assert shown[0] == "The plan that is being carried out:\n1. lexer 2. parser"
+    assert shown[0] == "The plan that was agreed on:\n1. lexer 2. parser"
     assert shown[1] == "Skills that were invoked before:\nreview\nLook at every line."
     assert 19_000 < len(shown[2]) <= 20_050
     assert shown[3].endswith("its result will be in /tmp/a1")
@@ -112,13 +113,34 @@ def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_afte
     assert restored(Restore(), after(World())) == []
 
 
+def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
+    session = claude()
+    use(session, "p", "ExitPlanMode", '{"plan":"1. lexer 2. parser"}', "approved")
+    use(session, "k", "Skill", '{"skill":"review"}', "Look at every line.")
+    use(session, "t", "ToolSearch", '{"query":"web"}', "WebFetch, WebSearch")
+    session.record(ChildOpened("child-1", role="explore"))
+    session.record(ChildOpened("child-2", role="test"))
+    session.record(ChildEnded("child-2", "done", "All 12 tests\npass."))
+    ended = "child-2 (test): done; the result is in its own session: All 12 tests pass."
+    assert restored(Restore(), session) == [
+        "The plan that was agreed on:\n1. lexer 2. parser",
+        "Skills that were invoked before:\nreview\nLook at every line.",
+        f"Agents that work in the background:\n{ended}\nchild-1 (explore): running",
+        "Tools that were found before and are at hand again:\nWebFetch, WebSearch",
+    ]
+    world = World(facts={"plan": "3. docs", "agents": "none is left"})
+    session.around = with_(session.around, look=world)
+    assert restored(Restore(), session)[0] == "The plan that was agreed on:\n3. docs"
+    assert restored(Restore(), session)[2] == "Agents that work in the background:\nnone is left"
+
+
 def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
     world = World(facts={"plan": "1. lexer", "session_start": "use tabs"})
     session = fill(claude(world=world), 160_000)
     online(session, look(session, "before_call"), Scripted(SUMMARY))
     shown = texts(session)
     assert shown[1:] == [
-        "<system-reminder>\nThe plan that is being carried out:\n1. lexer\n</system-reminder>",
+        "<system-reminder>\nThe plan that was agreed on:\n1. lexer\n</system-reminder>",
         "<system-reminder>\nuse tabs\n</system-reminder>",
     ]
     assert [edit.by for edit in edits(session)] == ["summarize", "restore"]
@@ -143,7 +165,7 @@ def test_cc_53_v_restored_state_stands_before_the_pending_prompt_and_the_start_o
     assert shown[0] == "<system-reminder>\nuse tabs\n</system-reminder>"
     assert shown[1].startswith("This conversation goes on")
     assert shown[2] == "Read them all."
-    assert shown[3:] == ["<system-reminder>\nThe plan that is being carried out:\n1. lexer\n</system-reminder>", "the pending prompt"]
+    assert shown[3:] == ["<system-reminder>\nThe plan that was agreed on:\n1. lexer\n</system-reminder>", "the pending prompt"]
 
 
 def test_in_a_small_window_no_more_comes_back_than_half_of_what_is_left() -> None:

@@ -13,11 +13,11 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Look, Plan, Proposal, Steps, Want, look
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
+from palimpsest.policies.looking_back import Past, look_back
 from palimpsest.policies.read_state import read_paths
-from palimpsest.policies.recent_files import recent_files
 
 FACTS = (
-    ("plan", "The plan that is being carried out:"),
+    ("plan", "The plan that was agreed on:"),
     ("skills", "Skills that were invoked before:"),
     ("agents", "Agents that work in the background:"),
     ("deferred_tools", "Tools that were found before and are at hand again:"),
@@ -50,11 +50,17 @@ class Restore:
         return self._steps(situation)
 
     def _steps(self, situation: Situation) -> Steps:
-        contents = yield from self._files(situation)
+        past = yield from look_back(situation.view.seq)
+        room = _room(situation)
+        contents = yield from self._files(situation, past, min(room, self.total))
+        room -= sum(_tokens(put, situation) for put in contents)
         for name, title in FACTS:
-            text = yield from _look(Look(name, "fact"))
-            if text:
-                contents += [_reminder(f"{title}\n{each}") for each in self._texts(name, text, situation)]
+            told = yield from _look(Look(name, "fact"))
+            for text in self._texts(name, told or _of_log(name, past), situation):
+                put = _reminder(f"{title}\n{text}")
+                if (size := _tokens(put, situation)) <= room:
+                    contents.append(put)
+                    room -= size
         start = yield from _look(Look(START, "fact"))
         stated = [_reminder(start)] if start else []
         before = _prompt_of(situation.view) if self.place == "prompt" else ""
@@ -64,23 +70,22 @@ class Restore:
         edits += [Insert(tuple(contents), before)] if contents else []
         return Proposal(tuple(edits), "state that the fold took away")
 
-    def _files(self, situation: Situation) -> Generator[Want, Answer, list[Put]]:
+    def _files(self, situation: Situation, past: Past, room: int) -> Generator[Want, Answer, list[Put]]:
         found: list[Put] = []
         visible = read_paths(situation.view)
-        room = self._room(situation)
-        for path in (yield from recent_files(situation.view.seq, self.files)):
+        for path in past.paths[: self.files]:
             if any(same_path(path, each) for each in visible):
                 continue
             text = yield from _look(Look(path))
             if text is None:
                 continue
-            if self.big == "note" and _tokens(text, situation) > self.each:
+            if self.big == "note" and _size(text, situation) > self.each:
                 found.append(
                     _reminder(f"{path} was read before this point. It is too large to be shown again here; read it if you need it.")
                 )
                 continue
             shown = self._numbered(_head(text, self.each, situation))
-            size = _tokens(shown, situation)
+            size = _size(shown, situation)
             if size > room:
                 break
             room -= size
@@ -88,14 +93,9 @@ class Restore:
             found += [_reminder(f"The tool Read was called with this input: {asked}"), _reminder(f"It gave this result:\n{shown}")]
         return found
 
-    def _room(self, situation: Situation) -> int:
-        """The total; in a small window half of what is left until the next compaction."""
-        level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
-        return min(self.total, max(0, level - situation.used) // 2)
-
     def _texts(self, name: str, text: str, situation: Situation) -> list[str]:
-        if name != "skills":
-            return [text]
+        if name != "skills" or not text:
+            return [text] if text else []
         try:
             skills = _skills.decode(text)
         except msgspec.DecodeError:
@@ -117,17 +117,40 @@ def _look(want: Look) -> Generator[Want, Answer, str | None]:
         return None
 
 
-def _tokens(text: str, situation: Situation) -> int:
+def _of_log(name: str, past: Past) -> str:
+    """What the log says where the world outside says nothing."""
+    match name:
+        case "plan":
+            return past.plan
+        case "skills":
+            return msgspec.json.encode(dict(past.skills)).decode() if past.skills else ""
+        case "agents":
+            return "\n".join(past.agents)
+        case _:
+            return past.tools
+
+
+def _room(situation: Situation) -> int:
+    """Half of what is left until the next compaction, which matters only in a small window."""
+    level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
+    return max(0, level - situation.used) // 2
+
+
+def _tokens(put: Put, situation: Situation) -> int:
+    return situation.scale.scaled(situation.scale.rule(put.content))
+
+
+def _size(text: str, situation: Situation) -> int:
     return situation.scale.scaled(situation.scale.rule(Text(text)))
 
 
 def _head(text: str, tokens: int, situation: Situation) -> str:
     """A text, or as much of its beginning as that many tokens hold, in whole lines where there are any."""
-    size = _tokens(text, situation)
+    size = _size(text, situation)
     if size <= tokens:
         return text
     cut = text[: len(text) * tokens // size]
-    while _tokens(cut, situation) > tokens:
+    while _size(cut, situation) > tokens:
         cut = cut[: len(cut) * 9 // 10]
     line = cut.rfind("\n")
     return cut[:line] if line > len(cut) // 2 else cut

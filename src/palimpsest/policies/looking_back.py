@@ -1,0 +1,97 @@
+"""What the newest part of the log says about the work: files touched last, the plan, skills, agents and tools that were found."""
+
+from collections.abc import Generator
+
+from palimpsest.audit.tools import action_of, args_of, result_text
+from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned
+from palimpsest.core.items import ToolCall, ToolResult, Value
+from palimpsest.core.policy import Answer, Span, Want, span
+
+_KNOWING = frozenset({"read", "edit", "write"})
+_PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
+_SKILLS = frozenset({"Skill", "skill"})
+_SEARCHES = frozenset({"ToolSearch", "tool_search"})
+_OPENING = 200
+AGENTS = 10
+# So many events are looked at in one go, and at most so many times: what is older is not recent.
+RUN = 250
+RUNS = 8
+
+
+class Past(Value, frozen=True):
+    """Newest first: paths, the plan that was agreed on, skills with their texts, agents by session, and tools that were found."""
+
+    paths: tuple[str, ...] = ()
+    plan: str = ""
+    skills: tuple[tuple[str, str], ...] = ()
+    agents: tuple[str, ...] = ()
+    tools: str = ""
+
+
+def look_back(tip: int) -> Generator[Want, Answer, Past]:
+    """What happened along the way that leads to the tip, as far back as is looked at."""
+    tally = _Tally(tip)
+    last = tip
+    for _ in range(RUNS):
+        events = yield from span(Span(max(0, last - RUN + 1), last))
+        for event in reversed(events):
+            tally.take(event)
+        last -= RUN
+        if last < 0:
+            break
+    return Past(tuple(tally.paths), tally.plan, tuple(tally.skills.items()), tuple(tally.agents.values())[:AGENTS], tally.tools)
+
+
+class _Tally:
+    """What is being gathered, from the newest event backwards; a call that failed did nothing."""
+
+    def __init__(self, tip: int) -> None:
+        self.paths: dict[str, None] = {}
+        self.skills: dict[str, str] = {}
+        self.agents: dict[str, str] = {}
+        self.plan = ""
+        self.tools = ""
+        self._next = tip
+        self._results: dict[str, ToolResult] = {}
+        self._ended: dict[str, ChildEnded] = {}
+
+    def take(self, event: Event) -> None:
+        # What lies on a branch that was left is passed over: each event names the one before it.
+        if event.seq != self._next:
+            return
+        self._next = event.parent
+        match event.body:
+            case ToolReturned(result=result) if not result.error:
+                self._results[result.call_id] = result
+            case ModelReplied(parts=parts):
+                for part in reversed(parts):
+                    if isinstance(part, ToolCall) and part.call_id in self._results:
+                        self._take_call(part, self._results[part.call_id])
+            case ChildEnded(session=session) as ended:
+                self._ended.setdefault(session, ended)
+            case ChildOpened(session=session, role=role):
+                self.agents.setdefault(session, self._state(session, role))
+            case _:
+                pass
+
+    def _take_call(self, call: ToolCall, result: ToolResult) -> None:
+        if call.tool in _PLANS:
+            self.plan = self.plan or str(args_of(call).get("plan") or "")
+        elif call.tool in _SKILLS:
+            args = args_of(call)
+            name = str(args.get("skill") or args.get("name") or args.get("command") or "")
+            self.skills.setdefault(name, result_text(result))
+        elif call.tool in _SEARCHES:
+            self.tools = self.tools or result_text(result)
+        else:
+            action = action_of(call)
+            for touched in action.paths if action.kind in _KNOWING else ():
+                self.paths.setdefault(touched.path)
+
+    def _state(self, session: str, role: str) -> str:
+        ended = self._ended.get(session)
+        who = f"{session} ({role})" if role else session
+        if ended is None:
+            return f"{who}: running"
+        said = " ".join(ended.text[:_OPENING].split())
+        return f"{who}: {ended.status}; the result is in its own session" + (f": {said}" if said else "")
