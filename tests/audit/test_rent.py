@@ -9,7 +9,7 @@ from palimpsest.audit.warm import Warm
 from palimpsest.core.items import Item, Text
 from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, Evidence, Said
-from palimpsest.core.view import View
+from palimpsest.core.view import Reported, View
 from palimpsest.wire.cards import ModelCard, Prices, card, resized
 
 HEAD = (Item("0.0", "context", Text("x20000")),)
@@ -37,6 +37,12 @@ def test_the_bounds_shrink_with_the_window_and_never_grow() -> None:
 def test_each_call_pays_a_cached_read_of_what_a_fold_would_leave_out() -> None:
     assert rent_of_call(VIEW, SAID, Scale(size), CLAUDE) == pytest.approx(0.1 * (110_000 - 50_400))
     assert rent_of_call(View(HEAD, (words("1.0", 30_000),)), SAID, Scale(size), CLAUDE) == 0.0
+
+
+def test_tools_are_carried_before_and_after_a_fold() -> None:
+    reported = View(HEAD, (words("1.0", 90_000),), reported=Reported(122_000, 5))
+    assert rent_of_call(reported, SAID, Scale(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(VIEW, SAID, Scale(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
 
 
 def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out() -> None:

@@ -260,6 +260,30 @@ def test_pa_07_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(
     assert stub.endswith(f": 123456 tokens, id {item_id}]")
 
 
+@pytest.mark.parametrize(
+    ("tool", "args", "begins", "ends"),
+    [
+        (
+            "Read",
+            '{"file_path":"/home/someone/2026/q3_projects/x81/service_v2/src/api/handlers/payment_requests.py"}',
+            "[Read …",
+            "/payment_requests.py",
+        ),
+        (
+            "Bash",
+            '{"command":"grep -rn x81 src/ | sort | uniq -c | sort -rn | awk \'{print $2}\' | xargs -n1 wc -l | head -50"}',
+            "[Bash grep -rn x81 src/ |",
+            "…",
+        ),
+        ("Glob", "{}", "[Glob", "[Glob"),
+    ],
+)
+def test_pa_07_a_long_path_keeps_its_end_and_a_long_command_its_start(tool: str, args: str, begins: str, ends: str) -> None:
+    stub = stub_of(used(2, tool, args, 900), 1, 900)
+    assert stub.startswith(begins)
+    assert stub.endswith(f"{ends}: 900 tokens, id 3.0]")
+
+
 def test_pa_07_short_arguments_are_whole_and_the_id_returns_the_original() -> None:
     items = used(2, "Read", '{"file_path":"src/a.py"}', 900)
     assert stub_of(items, 1, 900) == "[Read src/a.py: 900 tokens, id 3.0]"

@@ -35,9 +35,9 @@ def after_fold(view: View, evidence: Evidence, scale: Scale, card: Card, narrati
     return head + users + sum(bound(part, card.window) for part in (EVIDENCE, NAMES, narrative, TAIL, RESULTS))
 
 
-def rent_of_call(view: View, evidence: Evidence, scale: Scale, card: Card) -> float:
-    """Tokens, weighed by the price of a cached read, that this call carries and a folded view would not."""
-    extra = used(view, scale) - after_fold(view, evidence, scale, card)
+def rent_of_call(view: View, evidence: Evidence, scale: Scale, card: Card, tools: int = 0) -> float:
+    """Tokens, weighed by the price of a cached read, that this call carries and a folded view would not; both carry the tools."""
+    extra = used(view, scale, tools) - tools - after_fold(view, evidence, scale, card)
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
 
 

@@ -15,7 +15,7 @@ _LONGEST = 80
 
 
 def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0) -> str:
-    """The stub of the result at a place of the view, at most 25 tokens; a long argument keeps its end, a long tool its start."""
+    """The stub of the result at a place of the view, at most 25 tokens; a long path keeps its end, all else its start."""
     item = items[place]
     return _stub(_call_of(items, place), tokens, item.id, round(factor, 2))
 
@@ -23,26 +23,31 @@ def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0)
 @lru_cache(maxsize=4_096)
 def _stub(call: ToolCall | None, tokens: int, item_id: str, factor: float) -> str:
     tool = call.tool if call is not None else "tool"
-    argument = " ".join(_argument(call).split()) if call is not None else ""
+    argument, is_path = _argument(call) if call is not None else ("", False)
     length = _LONGEST
     while True:
-        named, said = tool[: max(8, length)], _end(argument, length)
+        named, said = tool[: max(8, length)], _cut(argument, length, end=is_path)
         text = f"[{named} {said}: {tokens} tokens, id {item_id}]" if said else f"[{named}: {tokens} tokens, id {item_id}]"
         if estimate(text, factor) <= MOST_TOKENS or not length:
             return text
         length -= 4
 
 
-def _end(text: str, length: int) -> str:
-    return text if len(text) <= length else f"…{text[len(text) - length + 1 :]}" if length > 3 else ""
+def _cut(text: str, length: int, *, end: bool) -> str:
+    if len(text) <= length:
+        return text
+    if length < 4:
+        return ""
+    return f"…{text[len(text) - length + 1 :]}" if end else f"{text[: length - 1]}…"
 
 
-def _argument(call: ToolCall) -> str:
-    """What a call was about: its path, the start of its command, or its arguments as they were written."""
+def _argument(call: ToolCall) -> tuple[str, bool]:
+    """What a call was about: its path, its command, or its arguments as they were written; and whether it is a path."""
     action = action_of(call)
-    if action.command:
-        return action.command[:_LONGEST]
-    return action.paths[0].path if action.paths else call.args[:_LONGEST]
+    if action.paths and not action.command:
+        return action.paths[0].path, True
+    said = action.command or ("" if call.args == "{}" else call.args)
+    return " ".join(said[: 4 * _LONGEST].split()), False
 
 
 def _call_of(items: Sequence[Item], place: int) -> ToolCall | None:

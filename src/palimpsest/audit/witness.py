@@ -38,18 +38,19 @@ _encode = msgspec.json.Encoder().encode
 class Witness:
     """Sees every event of one session, along its path; `scale` and `card` may change when the model does."""
 
-    def __init__(self, scale: Scale, card: Card) -> None:
+    def __init__(self, scale: Scale, card: Card, tools_tokens: int = 0) -> None:
         self.scale = scale
         self.card = card
+        self.tools_tokens = tools_tokens
         self.rent = 0.0
         self._evidence = EvidenceTally()
         self._uses = UsesTally()
         self._cache = CacheTally()
 
     @classmethod
-    def of(cls, log: Log, scale: Scale, card: Card) -> Self:
+    def of(cls, log: Log, scale: Scale, card: Card, tools_tokens: int = 0) -> Self:
         """A witness of all that a log tells; with a memo only what came after it is looked at."""
-        witness = cls(scale, card)
+        witness = cls(scale, card, tools_tokens)
         start, view = witness._recall(log)
         path = log.path
         projection = Projection(view, log.reader.skip(path), log.reader.item)
@@ -81,7 +82,7 @@ class Witness:
         self._cache.take(event, view, self.scale, self.card)
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
-            self.rent += rent_of_call(view, self.evidence, self.scale, self.card)
+            self.rent += rent_of_call(view, self.evidence, self.scale, self.card, self.tools_tokens)
         elif isinstance(body, ViewEdited) and any(isinstance(edit, Fold) for edit in body.edits):
             self.rent = 0.0
 
