@@ -1,0 +1,129 @@
+"""Watches a replay: which edits were made and what they hid, whether every request could be sent, and who filled the window."""
+
+from collections.abc import Callable, Iterable
+
+from palimpsest.core.edits import Edit, Fold, Insert, Mask
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Event, Loss, Refused, ViewEdited
+from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
+from palimpsest.core.view import View
+from palimpsest.engine.moments import Looked
+from palimpsest.lab.outcome import Edited, EditKind, Share
+from palimpsest.lab.stage import Stage
+from palimpsest.wire.encode import Encoder
+from palimpsest.wire.rules import check_request
+
+# So many edits that only mask may wait to be checked together: masks stay until a fold, and so would what they break.
+_MASKS = 32
+_FAULTS = 5
+
+
+class Bystander:
+    """Sees what a replay does and keeps what is worth telling."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.edits: list[Edited] = []
+        self.faults: list[str] = []
+        self.invalid = 0
+        self.refused = 0
+        self._recorded: dict[int, int] = {}
+        self._unchecked = 0
+        self._peak = -1
+        self._fullest = stage.session.log.view
+        session = stage.session
+        self._encoder = Encoder(session.card, session.tools, session.params, session.around.blobs.get)
+
+    def map(self, seq: int, recorded: int) -> None:
+        """An event of the replayed log stands for a recorded one."""
+        self._recorded[seq] = recorded
+
+    def recorded(self, seq: int) -> int:
+        """The recorded event that an event of the replayed log stands for; -1 for one that the replay made itself."""
+        return self._recorded.get(seq, -1)
+
+    def note(self, looked: Looked) -> None:
+        """Keep what came of a moment."""
+        self.refused += sum(isinstance(event.body, Refused) for event in looked.events)
+        for event in looked.events:
+            if isinstance(event.body, ViewEdited):
+                self._keep(event, event.body)
+
+    def watch(self) -> None:
+        """Remember the view if it is the fullest so far."""
+        call = self._stage.calls[-1]
+        if call.tokens > self._peak:
+            self._peak, self._fullest = call.tokens, self._stage.session.log.view
+
+    def check(self) -> None:
+        """Check the request as it would be sent now, if edits were made since the last time."""
+        if not self._unchecked:
+            return
+        self._unchecked = 0
+        session = self._stage.session
+        try:
+            request = self._encoder.encode(session.log.view)
+            faults = check_request(session.card.wire, request.body)
+        except PalimpsestError as error:
+            faults = (error.message,)
+        if faults:
+            self.invalid += 1
+            self.faults += faults[: _FAULTS - len(self.faults)]
+
+    def census(self) -> tuple[Share, ...]:
+        """Who filled the window when it was fullest, the largest first."""
+        return shares(self._fullest, self._stage.scale.item)
+
+    def _keep(self, event: Event, body: ViewEdited) -> None:
+        kind = _kind(body.edits)
+        loss = body.loss or Loss()
+        hides = {self._recorded[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded}
+        stage = self._stage
+        self.edits.append(
+            Edited(
+                stage.step,
+                event.at,
+                event.seq,
+                kind,
+                body.by,
+                body.why,
+                body.moment,
+                body.tokens_before,
+                body.tokens_after,
+                body.price_usd,
+                body.saved_usd_per_call,
+                tuple(sorted(hides - {-1})),
+                loss,
+            )
+        )
+        self._unchecked += 1
+        if kind != "mask" or self._unchecked >= _MASKS:
+            self.check()
+
+
+def shares(view: View, weigh: Callable[[Item], int]) -> tuple[Share, ...]:
+    """The tokens of a view by kind and by the tool or source they came from."""
+    tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
+    found: dict[tuple[str, str], list[int]] = {}
+    for item in (*view.head, *view.items):
+        sums = found.setdefault((item.kind, _name(item, tools)), [0, 0])
+        sums[0] += weigh(item)
+        sums[1] += 1
+    made = (Share(kind, name, tokens, items) for (kind, name), (tokens, items) in found.items())
+    return tuple(sorted(made, key=lambda share: (-share.tokens, share.kind, share.name)))
+
+
+def _name(item: Item, tools: dict[str, str]) -> str:
+    content = item.content
+    if isinstance(content, ToolCall):
+        return content.tool
+    return tools.get(content.call_id, "") if isinstance(content, ToolResult) else item.source
+
+
+def _kind(edits: Iterable[Edit]) -> EditKind:
+    made = tuple(edits)
+    if any(isinstance(edit, Fold) for edit in made):
+        return "fold"
+    if any(isinstance(edit, Mask) for edit in made):
+        return "mask"
+    return "insert" if any(isinstance(edit, Insert) for edit in made) else "unmask"
