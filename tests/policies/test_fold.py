@@ -1,23 +1,336 @@
-"""A fold that is computed from the log: what stays, in which order, and when it happens."""
+"""A fold that is computed from the log: when it happens, what stays and in which order."""
 
-from workplace import offline, say, use, work
+import pytest
+from msgspec.structs import replace
+from workplace import offline, online, reply, say, use, work
 
-from palimpsest.core.edits import Fold
-from palimpsest.core.events import ViewEdited
+from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.errors import TooFull
+from palimpsest.core.events import ContextStated, NotesTaken, Refused, SideCalled, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.scale import Scale
+from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
+from palimpsest.core.view import View
 from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.policies.fold import FoldFromLog, rung
+from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.cards import ModelCard, card
+
+CLAUDE = card("claude-sonnet-4-5")
+# In tests a token is a character, so that sums can be done by hand.
+LETTERS = Scale(lambda content: len(text_of(content)))
 
 
-def test_a_fold_that_is_asked_for_keeps_what_the_user_said_and_the_last_round() -> None:
-    session = work(profile("palimpsest"))
+def budget_of(model: ModelCard) -> Situation:
+    """An empty situation with the budget of our profile."""
+    budget = profile("palimpsest").budget(model)
+    return Situation(View(), budget, model, "before_call", LETTERS)
+
+
+def busy(fold: FoldFromLog | None = None, *, model: str = "claude-sonnet-4-5", rounds: int = 30) -> Session:
+    """A request, and many files read."""
+    ours = profile("palimpsest")
+    session = work(Profile("ours", (fold,), ours.budget, strictness="full") if fold is not None else ours, model)
     say(session, "read all of it, and never touch a.py")
-    for number in range(30):
+    for number in range(rounds):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
-    looked = offline(session, look(session, "asked"))
+    return session
+
+
+def folded(session: Session, moment: str = "asked") -> ViewEdited:
+    looked = offline(session, look(session, "asked" if moment == "asked" else "before_call"))
     body = looked.edited[0].body
     assert isinstance(body, ViewEdited)
-    assert isinstance(body.edits[0], Fold)
-    assert body.tokens_after < body.tokens_before / 2
-    assert session.log.view.items[0].id == "1.0"
-    assert session.log.view.ids[-2:] == ("90.0", "91.0")
+    return body
+
+
+@pytest.mark.parametrize(("window", "level"), [(200_000, 160_000), (100_000, 80_000), (1_000_000, 960_000), (8_000, 6_400)])
+def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_end_of_the_window(window: int, level: int) -> None:
+    at = budget_of(replace(CLAUDE, window=window))
+    item = Item("1.0", "user", Text("u"))
+    fold = FoldFromLog(shrink=1_000)
+    view = View(items=(item,))
+    assert fold.due(_situation(at, view, level - 1)) == ""
+    assert fold.due(_situation(at, view, level)) == f"{level:,} tokens are used, and from {level:,} on a fold is due"
+
+
+def _situation(at: Situation, view: View, used: int) -> Situation:
+    return Situation(view, at.budget, at.card, at.moment, at.scale, used=used)
+
+
+def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Situation:
+    """The numbers of section 4: a head of 20k, cached, the user's words 2k, 108k of 110k cached."""
+    head = (Item("0.0", "context", Text("h" * 20_000), "base"),)
+    items = (Item("1.0", "user", Text("u" * 2_000)), Item("2.0", "assistant", Text("a" * (used - 22_000), "assistant")))
+    prefixes = (CachedPrefix("0.0", 20_000, 0, 300_000), CachedPrefix("2.0", 108_000, 0, 300_000)) if warm else ()
+    at = budget_of(CLAUDE)
+    evidence = Evidence(said=(Said("1.0", 0, "u" * 80, 2_000),))
+    return Situation(
+        View(head, items),
+        at.budget,
+        CLAUDE,
+        "before_call",
+        LETTERS,
+        used=used,
+        now=1_000,
+        cache=Cache(prefixes),
+        rent=rent,
+        evidence=evidence,
+    )
+
+
+def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_it_halves_the_view() -> None:
+    fold = FoldFromLog()
+    assert fold.due(worked_example(53_300)) == ""
+    assert fold.due(worked_example(53_500)) == "waiting has cost 53,500 tokens, and a fold costs 26,700"
+    assert fold.due(worked_example(10**6, used=100_000)) == ""
+    assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
+
+
+def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
+    off = FoldFromLog(auto=False)
+    session = busy(off)
+    assert offline(session, look(session, "before_call")).events == ()
+    assert offline(session, look(session, "overflow")).folded
+    session = busy(off)
+    assert offline(session, look(session, "asked", asked="the parser")).folded
+
+
+def lively() -> Session:
+    """A session in which every part of a fold has something to show."""
+    session = work(profile("palimpsest", {"PAL_NARRATIVE": "asked"}))
+    session.record(ContextStated(head=(Statement("base", "You are a careful programmer.", "system"),)))
+    session.record(ContextStated((Statement("mode", "mode: plan"), Statement("skills", "skill: release"))))
+    for number in range(40):
+        say(session, f"message {number}: never touch file_{number}.py, {'and look around well ' * 150}")
+        use(session, f"r{number}", "Read", f'{{"file_path":"src/part_{number}.py"}}', f"def helper_{number}_x(): ...\n" * 60)
+        use(session, f"e{number}", "Edit", f'{{"file_path":"src/made_{number}.py","old_string":"a","new_string":"b"}}', "ok")
+        use(session, f"t{number}", "Bash", f'{{"command":"pytest -q tests/test_{number}.py"}}', "1 passed", exit_code=number % 2)
+    session.record(ContextStated((Statement("mode", "mode: build"),)))
+    session.record(NotesTaken("## Goal\nfinish the parts", covers=session.log.tip))
+    for number in range(20):
+        reply(session, Text(f"now helper_{number}_x of src/part_{number}.py", "assistant"))
+        use(session, f"l{number}", "Read", '{"file_path":"src/late.py"}', f"late_{number} = 1\n" * 120)
+    say(session, "go on with it")
+    return session
+
+
+def part_of(item: Item, kept: list[str]) -> str:
+    if item.kind == "user":
+        return "messages"
+    if item.kind == "summary":
+        return "messages" if item.source.startswith(("message", "older")) else item.source
+    return "state" if item.kind == "context" else "results" if item.id in kept else "tail"
+
+
+def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound() -> None:
+    session = lively()
+    fold = folded(session).edits[0]
+    assert isinstance(fold, Fold)
+    kept = [piece.id for piece in fold.into if isinstance(piece, Keep)]
+    named = [part_of(item, kept) for item in session.log.view.items]
+    order = list(dict.fromkeys(named))
+    assert order == ["messages", "evidence", "names", "narrative", "state", "results", "tail"]
+    first_of_tail = named.index("tail")
+    tail = session.log.view.items[first_of_tail:]
+    folded_part = session.log.view.items[:first_of_tail]
+    sizes = {
+        part: sum(session.scale.item(item) for item, name in zip(folded_part, named, strict=False) if name == part) for part in order[:-1]
+    }
+    verbatim = sum(session.scale.item(item) for item in folded_part if item.kind == "user")
+    assert 17_000 < verbatim <= 20_000
+    assert 1_000 < sizes["evidence"] <= 4_000
+    assert 200 < sizes["names"] <= 2_400
+    assert 0 < sizes["narrative"] <= 1_600
+    assert 2_000 < sizes["results"] <= 15_000
+    assert 10_000 < sum(session.scale.item(item) for item in tail) <= 15_000
+    assert session.log.view.items[-1].id == tail[-1].id
+
+
+def test_pa_11_all_bounds_shrink_with_the_window() -> None:
+    assert Bounds().scaled(50_000) == Bounds(5_000, 1_000, 600, 400, 3_750, 3_750)
+    assert Bounds().scaled(1_000_000) == Bounds()
+
+
+def test_pa_12_messages_within_the_bound_are_byte_equal_and_older_ones_show_id_time_and_opening_words() -> None:
+    session = lively()
+    before = {item.id: item for item in session.log.view.items if item.kind == "user"}
+    folded(session)
+    after = {item.id: item for item in session.log.view.items if item.kind == "user"}
+    assert all(before[name] == after[name] for name in after)
+    gone = [name for name in before if name not in after]
+    told = "\n".join(text_of(item.content) for item in session.log.view.items if item.kind == "summary")
+    assert len(gone) > 5
+    assert max(int(name.split(".")[0]) for name in gone) < min(int(name.split(".")[0]) for name in after)
+    cut = next(item for item in session.log.view.items if item.source.startswith("message "))
+    assert cut.source == f"message {gone[-1]}"
+    for name in gone[:-1]:
+        line = next(line for line in told.split("\n") if line.startswith(f"- {name}, 2023-11-14 2"))
+        assert text_of(before[name].content)[:60] in line
+    assert text_of(before[gone[-1]].content)[:400] in text_of(cut.content)
+    assert text_of(before[gone[-1]].content)[-200:] in text_of(cut.content)
+
+
+def test_pa_13_nothing_that_is_kept_verbatim_is_copied() -> None:
+    session = lively()
+    body = folded(session)
+    fold = body.edits[0]
+    assert isinstance(fold, Fold)
+    kept = {piece.id for piece in fold.into if isinstance(piece, Keep)}
+    written = "\n".join(text_of(piece.content) for piece in fold.into if isinstance(piece, Put))
+    moved = [item for item in session.log.view.items if item.id in kept and item.kind in ("user", "result", "context")]
+    assert len(moved) > 10
+    assert [item.id for item in moved if len(text_of(item.content)) > 200 and text_of(item.content) in written] == []
+    assert all(item.id.count(".") == 1 for item in moved)
+
+
+def test_pa_15_a_fold_makes_no_request() -> None:
+    session = busy(rounds=70)
+    model = Scripted()
+    assert online(session, look(session, "before_call"), model).folded
+    assert model.requests == []
+    assert not any(isinstance(event.body, SideCalled) for event in session.log.events())
+
+
+def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
+    numbers = [number for number, _ in ladder(Bounds(), 200_000)]
+    assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 5, 5]
+    tails = [bounds.tail for _, bounds in ladder(Bounds(), 200_000)]
+    assert tails[:7] == [15_000, 7_500, 3_750, 1_875, 937, 468, 234]
+    assert [(bounds.messages, bounds.evidence) for number, bounds in ladder(Bounds(), 200_000) if number > 3] == [
+        (5_000, 1_000),
+        (0, 200),
+        (0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "request_words", "taken"), [(10, 60_000, 2), (10, 112_000, 3), (112_000, 500, 4), (10, 122_500, 5), (118_500, 500, 5)]
+)
+def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: int, request_words: int, taken: int) -> None:
+    session = work(profile("palimpsest"))
+    session.record(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
+    for number in range(30):
+        say(session, f"before {number} " + "word " * 500)
+    say(session, "word " * request_words)
+    for number in range(40):
+        use(session, f"c{number}", "Bash", f'{{"command":"make part_{number}"}}', f"value_{number} = 1\n" * 100)
+    body = folded(session)
+    assert body.why == f"the user asked for it; rung {taken} of the ladder"
+    assert body.tokens_after <= 136_000
+
+
+def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_changed() -> None:
+    session = work(profile("palimpsest"))
+    session.record(ContextStated(head=(Statement("instructions", "rule " * 30_000, "system"),)))
+    say(session, "do this: " + "detail " * 100_000)
+    use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 30_000)
+    session.pin(paths=("a.py",))
+    before = session.log.view
+    with pytest.raises(TooFull) as caught:
+        offline(session, look(session, "before_call"))
+    assert session.log.view == before
+    message = caught.value.message
+    for words in (
+        "head 3",
+        "shorten instructions",
+        "pins ",
+        "unpin 5.0",
+        "last request 1",
+        "put long parts of it into a file",
+        "197,000 fit",
+    ):
+        assert words in message
+
+
+def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
+    session = busy(rounds=70)
+    for number in range(2):
+        assert offline(session, look(session, "before_call")).folded
+        use(session, f"d{number}", "Read", f'{{"file_path":"g{number}.py"}}', f"more_{number} = 1\n" * 30_000)
+    assert offline(session, look(session, "before_call")).folded is False
+    assert offline(session, look(session, "asked")).folded
+
+
+class Growing:
+    """A policy that claims to shrink and does not."""
+
+    name = "growing"
+    moments = FoldFromLog().moments
+    shrinks = True
+
+    def plan(self, situation: Situation) -> tuple[Fold, ...]:
+        items = situation.view.items
+        return (Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("more words than there were " * 1_000)))),)
+
+
+def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
+    session = work(Profile("ours", (Growing(),), profile("palimpsest").budget, strictness="full"))
+    say(session, "go")
+    use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
+    event = offline(session, look(session, "asked")).events[0]
+    assert isinstance(event.body, Refused)
+    assert event.body.why == "the view would not be smaller"
+
+
+def test_pa_21_after_a_fold_mode_skills_and_instructions_are_those_of_now() -> None:
+    session = busy(rounds=5)
+    session.record(ContextStated((Statement("mode", "mode: plan"), Statement("instructions", "old rules"), Statement("skills", "none"))))
+    for number in range(30):
+        use(session, f"m{number}", "Read", f'{{"file_path":"m{number}.py"}}', f"value_{number} = 1\n" * 400)
+    session.record(ContextStated((Statement("mode", "mode: build"), Statement("instructions", "new rules"))))
+    use(session, "z", "Read", '{"file_path":"z.py"}', "z = 1\n" * 6_000)
+    folded(session)
+    shown = [text_of(item.content) for item in session.log.view.items if item.kind == "context"]
+    assert sorted(shown) == ["mode: build", "new rules", "none"]
+    assert {source: fact.value for source, fact in session.log.view.facts.items()} == {
+        "mode": "mode: build",
+        "instructions": "new rules",
+        "skills": "none",
+    }
+    session.record(ContextStated(head=(Statement("base", "a new head", "system"),)))
+    assert [text_of(item.content) for item in session.log.view.head] == ["a new head"]
+
+
+def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed_again_in_that_epoch() -> None:
+    session = busy(rounds=62)
+    before = session.log.view
+    assert session.used > 160_000
+    for event in reversed(offline(session, look(session, "before_call")).edited):
+        session.undo(event.seq)
+    assert session.log.view.items == before.items
+    assert offline(session, look(session, "before_call")).folded is False
+    use(session, "more", "Read", '{"file_path":"more.py"}', "more = 1\n" * 12_000)
+    assert offline(session, look(session, "before_call")).folded
+
+
+def test_a_pinned_file_stays_through_every_rung() -> None:
+    session = busy(rounds=70)
+    session.pin(paths=("f3.py",))
+    folded(session, "before_call")
+    shown = [item for item in session.log.view.items if isinstance(item.content, ToolCall | ToolResult) and item.content.call_id == "c3"]
+    assert [item.kind for item in shown] == ["call", "result"]
+    assert all(item.mask is None for item in shown)
+
+
+def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
+    session = busy(rung())
+    assert offline(session, look(session, "asked")).folded
     assert offline(session, look(session, "asked")).events == ()
+
+
+def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
+    session = busy(rounds=40)
+    reply(session, ToolCall("open", "Bash", '{"command":"make"}'), usage=Usage(input=190_000))
+    folded(session, "before_call")
+    assert session.log.view.items[-1].content == ToolCall("open", "Bash", '{"command":"make"}')
+    session.record(ToolReturned(ToolResult("open", (Text("done"),))))
+
+
+def test_the_narrative_stands_before_the_fold_in_the_profile() -> None:
+    names = [policy.name for policy in profile("palimpsest").policies]
+    assert names[:3] == ["clear_dead", "narrate", "fold"]

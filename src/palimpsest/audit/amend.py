@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from palimpsest.audit.frames import quoted_commands
-from palimpsest.audit.parts import is_computed
+from palimpsest.audit.parts import STAND_IN, is_computed
 from palimpsest.audit.pins import pinned
+from palimpsest.audit.provenance import clean
 from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept
 from palimpsest.core.items import Text, ToolResult, text_of
 from palimpsest.core.policy import Edits
@@ -80,8 +81,16 @@ def _is_narrative(piece: Put | Keep) -> bool:
 def supported(text: str, situation: Situation) -> tuple[str, tuple[str, ...]]:
     """A narrative without the lines that claim a wish of the user which no event shows, or that repeat commands of a result; and these."""
     items = situation.view.items
+    said = [text_of(item.content) for item in items if item.kind in ("user", "steering") or item.source.startswith(STAND_IN)]
+    kept, removed = clean(text, [*said, *_remembered(situation)])
     results = (text_of(item.content) for item in items if isinstance(item.content, ToolResult) and item.mask is None)
-    said = (text_of(item.content) for item in items if item.kind in ("user", "steering"))
-    gone = frozenset(quoted_commands(text, results, said))
-    lines = [line for line in text.split("\n") if line not in gone]
-    return "\n".join(lines), tuple(line for line in text.split("\n") if line in gone)
+    quoted = frozenset(quoted_commands(kept, results, said))
+    lines = kept.split("\n")
+    return "\n".join(line for line in lines if line not in quoted), (*removed, *(line for line in lines if line in quoted))
+
+
+def _remembered(situation: Situation) -> list[str]:
+    """What is known of messages that do not show any more: their openings, and what binds in them."""
+    shown = frozenset(situation.view.ids)
+    evidence = situation.evidence
+    return [*(said.opening for said in evidence.said if said.id not in shown), *(quote.text for quote in evidence.quotes)]
