@@ -1,0 +1,81 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.lab.outcome import Share
+from palimpsest.lab.page_plot import Plane, steps_to, thinned
+from palimpsest.lab.page_treemap import squarified
+from palimpsest.lab.page_words import amount, money, percent, times
+
+
+@pytest.mark.parametrize(
+    ("top", "steps"),
+    [
+        (200_000, [0, 50_000, 100_000, 150_000, 200_000]),
+        (8.79, [0, 2.5, 5, 7.5]),
+        (3, [0, 1, 2, 3]),
+        (0, [0]),
+        (0.07, [0, 0.02, 0.04, 0.06]),
+    ],
+)
+def test_axes_have_round_numbers_and_not_many(top: float, steps: list[float]) -> None:
+    assert steps_to(top) == pytest.approx(steps)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3_000))
+def test_thinning_keeps_the_ends_the_peak_the_floor_and_the_order(heights: list[int]) -> None:
+    points = [(float(step), float(height)) for step, height in enumerate(heights)]
+
+    kept = thinned(points, 100)
+
+    assert len(kept) <= 102
+    assert set(kept) <= set(points)
+    assert [x for x, _ in kept] == sorted(x for x, _ in kept)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert max(y for _, y in kept) == max(heights)
+    assert min(y for _, y in kept) == min(heights)
+
+
+def test_places_of_a_plane_are_shares_across_and_pixels_up() -> None:
+    plane = Plane(100, 50, 132, head=14, foot=18)
+
+    assert [plane.x(value) for value in (0, 25, 100)] == ["0.00%", "25.00%", "100.00%"]
+    assert [plane.y(value) for value in (0, 25, 50)] == ["114.0", "64.0", "14.0"]
+
+
+@given(st.lists(st.integers(1, 200_000), min_size=1, max_size=40))
+def test_areas_of_a_treemap_are_as_their_tokens_and_fill_the_frame_without_overlap(sizes: list[int]) -> None:
+    cells = squarified([Share("tool_result", f"tool {number}", size, 1) for number, size in enumerate(sizes)], 480, 230)
+
+    assert sorted(cell.share.tokens for cell in cells) == sorted(sizes)
+    for cell in cells:
+        assert cell.width * cell.height == pytest.approx(480 * 230 * cell.share.tokens / sum(sizes), rel=1e-6)
+        assert cell.x >= 0
+        assert cell.x + cell.width <= 480 + 1e-6
+        assert cell.y >= 0
+        assert cell.y + cell.height <= 230 + 1e-6
+    for number, one in enumerate(cells):
+        for other in cells[number + 1 :]:
+            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            assert min(across, down) <= 1e-6
+
+
+def test_a_share_of_nothing_takes_no_room() -> None:
+    assert [cell.share.name for cell in squarified([Share("user", "a", 0, 1), Share("user", "b", 5, 1)])] == ["b"]
+
+
+def test_numbers_are_told_in_few_characters() -> None:
+    assert [amount(number) for number in (0, 950, 1_000, 9_512, 9_960, 163_400, 999_600, 1_234_567)] == [
+        "0",
+        "950",
+        "1k",
+        "9.5k",
+        "10k",
+        "163k",
+        "1.0M",
+        "1.2M",
+    ]
+    assert [money(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
+    assert [percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "1 %", "50 %", "99 %", "100 %"]
+    assert [times(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
