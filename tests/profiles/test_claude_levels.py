@@ -65,10 +65,11 @@ def test_cc_03_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and
     assert len(provider.requests) == 1
 
 
-def test_cc_03_the_blocking_override_moves_only_this() -> None:
-    assert budget(CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == replace(budget(), block_at=150_000)
-    assert budget(CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="soon") == budget()
-    assert budget(MEASURED, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == budget(MEASURED)
+@pytest.mark.parametrize("name", ["claude-code", MEASURED])
+def test_cc_03_the_blocking_override_moves_only_this(name: str) -> None:
+    assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == replace(budget(name), block_at=150_000)
+    assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="soon") == budget(name)
+    assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="-5") == budget(name)
 
 
 def test_cc_03_with_auto_compact_on_compaction_comes_first() -> None:

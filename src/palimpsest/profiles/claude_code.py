@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.budget_rules import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.core.scale import Scale
@@ -66,11 +68,13 @@ def claude_code_2_1_325(environment: Mapping[str, str], *, proactive: str = "all
     limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
     percent = _percent(environment)
     window = _number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    block_at = _number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
         comes = auto and (proactive == "all" or window is not None or _PROACTIVE.search(card.name) is not None)
         reply = limit or min(CLAUDE_REPLY, card.reply)
-        return claude_measured_budget(card.window, reply, auto=comes, percent=percent, auto_window=window)
+        found = claude_measured_budget(card.window, reply, auto=comes, percent=percent, auto_window=window)
+        return found if block_at is None else replace(found, block_at=block_at)
 
     form = Continued(measured=True)
     return Profile(
