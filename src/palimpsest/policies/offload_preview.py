@@ -11,11 +11,14 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Save, Want, save
 
-# So many letters in one row are no word of any language; rows of a wrapped text count as one.
-_BASE64 = re.compile(
-    r"(?:data:[\w.+/-]*;base64,)?(?:[A-Za-z0-9+/_-]{60,}\r?\n){0,4000}[A-Za-z0-9+/_-]{400,}={0,2}|"
-    r"(?:data:[\w.+/-]*;base64,)?(?:[A-Za-z0-9+/]{60,}\r?\n){6,}[A-Za-z0-9+/]*={0,2}"
-)
+_ROW = re.compile(r"[A-Za-z0-9+/_-]{60,}={0,2}")
+_BREAK = re.compile(r"\r?\n")
+_LAST_ROW = re.compile(r"\r?\n(?:[A-Za-z0-9+/_-]{1,59}={1,2}|[A-Za-z0-9+/_-]{20,59})(?=\r?\n|$)")
+_PREFIX = re.compile(r"data:[\w.+/-]*;base64,$")
+# So many letters in one row, or in rows that follow each other, are no word of any language.
+_LEAST = 400
+# One letter over and over, or a row of the same few, is a drawing or a rule and no encoding.
+_VARIETY = 20
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
 _LOOK = 8_192
 
@@ -38,7 +41,7 @@ class OffloadPreview:
         if _is_binary(text):
             shown = f"[binary, {len(text.encode('utf-8', 'surrogatepass')):,} bytes]"
         else:
-            shown = preview(_BASE64.sub(_named, text), self.above, self.head, self.tail, self.factor).text
+            shown = preview(without_base64(text), self.above, self.head, self.tail, self.factor).text
         if shown == text:
             return returned
         address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
@@ -53,10 +56,24 @@ def _is_binary(text: str) -> bool:
     return "\0" in text or len(_UNREADABLE.findall(part)) * 10 > len(part)
 
 
-def _named(found: re.Match[str]) -> str:
-    run = found[0]
-    letters = run.rpartition(",")[2]
-    # One letter over and over, or a row of the same few, is a drawing or a rule and no encoding.
-    if len(set(letters)) < 20:
-        return run
-    return f"[base64, {len(letters) * 3 // 4:,} bytes]"
+def without_base64(text: str) -> str:
+    """A text with every long row of encoded bytes named instead of shown."""
+    pieces: list[str] = []
+    done = 0
+    rows = list(_ROW.finditer(text))
+    number = 0
+    while number < len(rows):
+        start, end = rows[number].span()
+        while number + 1 < len(rows) and _BREAK.fullmatch(text, end, rows[number + 1].start()):
+            number += 1
+            end = rows[number].end()
+        number += 1
+        letters = text[start:end]
+        if end - start < _LEAST or len(set(letters[:4_000])) < _VARIETY:
+            continue
+        last = _LAST_ROW.match(text, end)
+        end = last.end() if last is not None and "\n" in letters else end
+        before = _PREFIX.search(text, max(done, start - 100), start)
+        pieces += (text[done : before.start() if before is not None else start], f"[base64, {(end - start) * 3 // 4:,} bytes]")
+        done = end
+    return "".join((*pieces, text[done:]))

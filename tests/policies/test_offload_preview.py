@@ -1,0 +1,93 @@
+"""What a tool gives back is bounded before it is recorded: large results by a preview, binary never inline."""
+
+import base64
+
+import pytest
+
+from palimpsest.core.events import ToolReturned
+from palimpsest.core.items import Image, Text, ToolResult, text_of
+from palimpsest.core.policy import Answer, Save, Want, run_steps
+from palimpsest.core.tokens import estimate
+from palimpsest.policies.offload_preview import OffloadPreview
+from palimpsest.profiles.named import profile
+
+
+def arrive(text: str, rule: OffloadPreview | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:
+    """The result as it is recorded, and what was kept."""
+    kept: list[bytes] = []
+
+    def answer(want: Want) -> Answer:
+        assert isinstance(want, Save)
+        kept.append(want.data)
+        return "sha256:abc"
+
+    returned = ToolReturned(ToolResult("c1", (Text(text), *others)), tool="Bash", exit=0)
+    return run_steps((rule or OffloadPreview())(returned), answer), kept
+
+
+LONG = "".join(f"line {number} of a long output\n" for number in range(9_000))
+
+
+def test_pa_23_a_result_over_the_limit_arrives_as_head_and_tail_with_the_address_of_the_whole() -> None:
+    assert estimate(LONG) > 25_000
+    returned, kept = arrive(LONG)
+    shown = text_of(returned.result)
+    assert returned.result.blob == "sha256:abc"
+    assert kept == [LONG.encode()]
+    assert shown.startswith("line 0 of a long output\n")
+    assert "line 8999 of a long output\n" in shown
+    assert shown.endswith("[the whole is kept as sha256:abc]")
+    assert 2_000 < estimate(shown) <= 2_500
+    assert (returned.tool, returned.exit) == ("Bash", 0)
+
+
+def test_pa_23_a_result_within_the_limit_arrives_as_it_is() -> None:
+    short = "line\n" * 4_000
+    assert arrive(short) == (ToolReturned(ToolResult("c1", (Text(short),)), tool="Bash", exit=0), [])
+
+
+def test_pa_23_a_lower_limit_is_a_setting() -> None:
+    rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).arrival
+    assert rule == OffloadPreview(above=8_000)
+    assert isinstance(rule, OffloadPreview)
+    returned, kept = arrive(LONG[: len(LONG) // 2], rule)
+    assert len(kept) == 1
+    assert "tokens left out" in text_of(returned.result)
+
+
+@pytest.mark.parametrize("data", ["\x7fELF\x02\x01\x01\0\0\0" * 50, "abc\0def", "\ufffd\ufffd\ufffdPNG\ufffd\x1a" * 30])
+def test_pa_23_binary_never_shows(data: str) -> None:
+    returned, kept = arrive(data)
+    size = len(data.encode())
+    assert text_of(returned.result) == f"[binary, {size:,} bytes]\n[the whole is kept as sha256:abc]"
+    assert kept == [data.encode()]
+
+
+def test_pa_23_base64_is_named_and_the_text_around_it_stays() -> None:
+    data = base64.b64encode(bytes(range(256)) * 20).decode()
+    for encoded in (data, f"data:image/png;base64,{data}", "\n".join(data[start : start + 76] for start in range(0, len(data), 76))):
+        returned, kept = arrive(f"the picture is {encoded}\nand that is all")
+        shown = text_of(returned.result)
+        assert shown.startswith("the picture is [base64, 5,")
+        assert "\nand that is all\n" in shown
+        assert kept == [f"the picture is {encoded}\nand that is all".encode()]
+
+
+@pytest.mark.parametrize("text", ["=" * 2_000, "-" * 500, "a" * 3_000, "word " * 2_000, "/".join(["folder"] * 40), "0123456789" * 50])
+def test_rows_of_signs_and_plain_words_are_no_encoding(text: str) -> None:
+    assert arrive(text)[1] == []
+
+
+def test_pictures_beside_the_text_stay() -> None:
+    picture = Image("image/png", blob="sha256:def")
+    returned, _ = arrive(LONG, None, picture)
+    assert returned.result.parts[1:] == (picture,)
+
+
+def test_what_was_bounded_before_is_left_alone() -> None:
+    once, _ = arrive(LONG)
+
+    def answer(want: Want) -> Answer:
+        raise AssertionError(want)
+
+    assert run_steps(OffloadPreview()(once), answer) == once

@@ -1,0 +1,116 @@
+"""Our own profile: its numbers, its settings, and one setting for how much may be saved."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from real_work import CLAUDE, at_work, cramped, generated
+from workplace import offline
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.policy import Policy
+from palimpsest.engine.moments import look
+from palimpsest.policies.clear_dead import ClearDead
+from palimpsest.policies.fold import FoldFromLog
+from palimpsest.policies.narrate import Narrate
+from palimpsest.policies.offload_preview import OffloadPreview
+from palimpsest.profiles.named import DEFAULT, PROFILES, profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.thrift import NUMBERS
+from palimpsest.wire.cards import card
+
+THRIFT = ("careful", "balanced", "thrifty")
+
+
+def policy(ours: Profile, name: str) -> Policy:
+    return next(each for each in ours.policies if each.name == name)
+
+
+def test_it_is_the_default_and_everything_it_does_passes_the_full_gate() -> None:
+    ours = profile()
+    assert (ours.name, DEFAULT, ours.strictness, ours.folds, ours.circuit) == ("palimpsest", "palimpsest", "full", 2, 3)
+    assert [each.name for each in ours.policies] == ["clear_dead", "narrate", "fold", "warn", "watch_cache"]
+    assert ours.arrival == OffloadPreview()
+    assert "none" in PROFILES
+    assert profile("none").policies == ()
+
+
+@pytest.mark.parametrize(("level", "tokens"), [("120000", 120_000), ("60%", 120_000), ("100%", 197_000), ("1", 1), ("", 160_000)])
+def test_where_to_fold_can_be_said_in_tokens_or_percent(level: str, tokens: int) -> None:
+    budget = profile("palimpsest", {"PAL_COMPACT_AT": level}).budget(CLAUDE)
+    assert (budget.compact_at, budget.buffer) == (tokens, 200_000 - tokens)
+    assert budget.warn_at == max(1, tokens - 20_000)
+
+
+def test_folding_by_itself_can_be_switched_off() -> None:
+    ours = profile("palimpsest", {"PAL_AUTO_COMPACT": "off"})
+    assert ours.budget(CLAUDE).compact_at is None
+    assert policy(ours, "fold") == FoldFromLog(auto=False)
+    with at_work(generated(), "made3", ours, cramped(generated(), "made3")) as session:
+        assert not offline(session, look(session, "before_call")).folded
+        assert offline(session, look(session, "overflow")).folded
+
+
+def test_what_a_fold_keeps_can_be_set() -> None:
+    ours = profile("palimpsest", {"PAL_TAIL": "9000", "PAL_MESSAGES": "8000", "PAL_RESULTS": "7000", "PAL_NARRATIVE": "auto"})
+    fold = policy(ours, "fold")
+    assert isinstance(fold, FoldFromLog)
+    assert (fold.bounds.tail, fold.bounds.messages, fold.bounds.results, fold.narrative) == (9_000, 8_000, 7_000, "auto")
+    assert policy(ours, "narrate") == Narrate(fold)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PAL_COMPACT_AT", "soon", "give a number of tokens, or a share of the window such as 60%"),
+        ("PAL_COMPACT_AT", "140%", "give a number of tokens, or a share of the window such as 60%"),
+        ("PAL_COMPACT_AT", "-5", "give a number of tokens, or a share of the window such as 60%"),
+        ("PAL_TAIL", "long", "give a number of tokens"),
+        ("PAL_THRIFT", "greedy", "it can be careful, balanced, thrifty"),
+        ("PAL_NARRATIVE", "always", "it can be off, auto, asked"),
+        ("PAL_AUTO_COMPACT", "maybe", "it can be on, 1, true, yes, off, 0, false, no"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(name: str, value: str, words: str) -> None:
+    with pytest.raises(BadInput, match=name) as caught:
+        profile("palimpsest", {name: value})
+    assert words in str(caught.value)
+
+
+def shape(value: Any) -> Any:
+    """A value with every number replaced by its type."""
+    if isinstance(value, bool | str | frozenset):
+        return value
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, tuple):
+        return tuple(shape(each) for each in value)
+    if is_dataclass(value):
+        return type(value).__name__, {each.name: shape(getattr(value, each.name)) for each in fields(value)}
+    return value
+
+
+def test_pa_26_thrift_changes_only_numbers() -> None:
+    ways = [profile("palimpsest", {"PAL_THRIFT": name}) for name in THRIFT]
+    assert ways[1].policies == profile().policies
+    assert shape(ways[0].policies) == shape(ways[1].policies) == shape(ways[2].policies)
+    assert ways[0].policies != ways[1].policies != ways[2].policies
+    for one in ways:
+        assert (one.strictness, one.folds, one.circuit, one.params) == (ways[1].strictness, 2, 3, ways[1].params)
+        assert one.budget(CLAUDE) == ways[1].budget(CLAUDE)
+
+
+def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
+    covers = [NUMBERS[name].cover for name in THRIFT]
+    kept = [NUMBERS[name].bounds.tail + NUMBERS[name].bounds.results for name in THRIFT]
+    assert covers == sorted(covers, reverse=True)
+    assert kept == sorted(kept, reverse=True)
+    clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
+    assert clear == ClearDead(cover=1.0, gain=1_000)
+
+
+def test_small_local_models_get_small_bounds() -> None:
+    small = card("openai-compatible/x")
+    budget = profile().budget(small)
+    assert budget.compact_at is not None
+    assert budget.compact_at == small.window - min(40_000, small.window // 5)
