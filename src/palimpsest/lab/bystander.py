@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
+from palimpsest.audit.survival import Survival as Counted
+from palimpsest.audit.survival import survival_of
+from palimpsest.audit.visible import texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Mask
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, Loss, Refused, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.view import View
 from palimpsest.engine.moments import Looked
-from palimpsest.lab.outcome import Edited, EditKind, Share
+from palimpsest.lab.outcome import Edited, EditKind, Share, survival
 from palimpsest.lab.stage import Stage
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules import check_request
@@ -79,6 +82,7 @@ class Bystander:
         loss = body.loss or Loss()
         hides = {self._recorded[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded}
         stage = self._stage
+        survived = self._survived(body, event.seq) if kind == "fold" else None
         self.edits.append(
             Edited(
                 stage.step,
@@ -94,11 +98,24 @@ class Bystander:
                 body.saved_usd_per_call,
                 tuple(sorted(hides - {-1})),
                 loss,
+                None if survived is None else survival(survived),
+                survived,
             )
         )
         self._unchecked += 1
         if kind != "mask" or self._unchecked >= _MASKS:
             self.check()
+
+    def _survived(self, body: ViewEdited, seq: int) -> Counted:
+        """What of the folded span still shows."""
+        log, before = self._stage.session.log, self._stage.before.items
+        fold = next(edit for edit in body.edits if isinstance(edit, Fold))
+        places = {item.id: place for place, item in enumerate(before)}
+        run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
+        numbers = sorted({seq_of(item.id) for item in run})
+        after = log.view if log.tip == seq else log.state_at(seq).view
+        shown = "\n".join([*texts_of(after.head), *texts_of(after.items)])
+        return survival_of([log.event(number) for number in numbers], shown)
 
 
 def shares(view: View, weigh: Callable[[Item], int]) -> tuple[Share, ...]:

@@ -67,7 +67,7 @@ def samples_of(events: Iterable[Event]) -> tuple[list[Sample], str]:
 
 
 def _unseen(samples: Sequence[Sample], factor: float) -> int:
-    """What every request had beside what is recorded: the least of all runs, for after an edit some programs add what is not in the file."""
+    """What every request had beside what is recorded: the least of all runs, for after an edit programs add what is not in the file."""
     runs: dict[int, list[float]] = {}
     for sample in samples:
         runs.setdefault(sample.run, []).append(sample.reported - factor * sample.raw)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
+from palimpsest.audit.survival import Survival as Counted
 from palimpsest.core.events import Loss, Usage
 from palimpsest.core.items import Value
 from palimpsest.wire.prices import FREE, Cost
@@ -46,7 +47,7 @@ class Edited(Value, frozen=True):
     """One edit that was installed before the call of a step.
 
     `event` is its place in the replayed log. `hides` are the recorded events whose items it hid, `loss` what was in them by kind
-    of entity (its ids are items of the replayed log), and `survival` is there for folds.
+    of entity (its ids are items of the replayed log). Folds have a `survival`, and the counts behind it in `survived`.
     """
 
     step: int
@@ -63,6 +64,7 @@ class Edited(Value, frozen=True):
     hides: tuple[int, ...] = ()
     loss: Loss = Loss()
     survival: Survival | None = None
+    survived: Counted | None = None
 
 
 class Reread(Value, frozen=True):
@@ -183,7 +185,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
 
 
 def figures(outcomes: Iterable[Outcome]) -> Figures:
-    """The numbers of some outcomes together; context sizes are those of the conversation's own calls, survivals the mean over folds."""
+    """The numbers of some outcomes together; context sizes are those of the conversation's own calls, survivals those of all folds."""
     many = tuple(outcomes)
     calls = [call for outcome in many for call in outcome.calls]
     turns = [call.tokens for call in calls if call.purpose == "turn"]
@@ -204,17 +206,23 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         offloads=sum(outcome.offloads for outcome in many),
         invalid=sum(outcome.invalid for outcome in many),
         rereads=sum(len(outcome.rereads) for outcome in many),
-        survival=mean_survival([edit.survival for outcome in many for edit in outcome.edits if edit.survival is not None]),
+        survival=_pooled(many),
         probes={"cycles": _probed(many)},
         plan_ms=round(sum(timed), 3) if timed else None,
     )
 
 
-def mean_survival(all_of: list[Survival]) -> Survival:
-    """The mean over some folds; where nothing was folded everything survived."""
-    if not all_of:
-        return Survival()
-    return Survival(*(round(sum(getattr(each, name) for each in all_of) / len(all_of), 4) for name in SURVIVALS))
+def survival(counted: Counted) -> Survival:
+    """Counts as shares."""
+    named = {"edited_paths": counted.edited, "read_paths": counted.read, "user_messages": counted.messages}
+    shares = {"commands": counted.commands, "numbers": counted.numbers, "constraints": counted.constraints, **named}
+    return Survival(**{name: round(share.ratio, 4) for name, share in shares.items()})
+
+
+def _pooled(outcomes: Iterable[Outcome]) -> Survival:
+    """What survived all folds together; where nothing was folded everything did."""
+    counts = [edit.survived for outcome in outcomes for edit in outcome.edits if edit.survived is not None]
+    return survival(sum(counts, Counted()))
 
 
 def ratio(one: float, other: float) -> float | None:

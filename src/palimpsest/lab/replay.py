@@ -62,7 +62,7 @@ class _Run:
         """One recorded call, with what arrived before it and what follows from it."""
         stage = self._stage
         stage.step = step.number
-        stage.world.clock.time = step.at
+        stage.outside.clock.time = step.at
         if not step.number and not any(isinstance(each.body, ContextStated) and each.body.head is not None for each in step.arrived):
             stage.session.record(ContextStated(head=self._head))
         opened = False
@@ -119,7 +119,7 @@ class _Run:
     def _return(self, returned: ToolReturned) -> Event:
         stage = self._stage
         bounded = run_steps(self._profile.arrival(returned), lambda want: answer_without_model(stage.session, want))
-        stage.world.returned(returned.result)
+        stage.outside.returned(returned.result)
         event = stage.session.record(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1

@@ -19,10 +19,10 @@ from palimpsest.engine.session import Session
 from palimpsest.lab.imitation import drawn, manner_of, reply_to, summary_text
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Called, Purpose
+from palimpsest.lab.outside import Outside
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.rereads import Sight
 from palimpsest.lab.till import Till
-from palimpsest.lab.world import World
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.caching import anchored
 from palimpsest.wire.cards import ModelCard
@@ -37,10 +37,10 @@ class Stage:
 
     def __init__(self, recording: Recording, names: Names, profile: Profile, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
         self.measure = recording.measure
-        self.world = World(recording.blobs)
-        self.world.clock.time = recording.steps[0].at if recording.steps else 0
+        self.outside = Outside(recording.blobs)
+        self.outside.clock.time = recording.steps[0].at if recording.steps else 0
         opened = SessionOpened(recording.session, cwd=recording.cwd)
-        self.session = Session.create(opened, profile, card, self.world.surroundings())
+        self.session = Session.create(opened, profile, card, self.outside.surroundings())
         self.session.params = replace(self.session.params, ttl=ttl)
         self.scale = Scale(palimpsest_size, self.measure.factor, drops_cached=card.cache_edits)
         self.till = Till(card, self.scale.item, ttl)
@@ -48,6 +48,7 @@ class Stage:
         self.manner = manner_of(profile.name)
         self.calls: list[Called] = []
         self.step = 0
+        self.before = self.session.log.view
         self.plan_seconds = 0.0
         self.overflows = 0
         self.stopped = ""
@@ -57,11 +58,12 @@ class Stage:
     @property
     def now(self) -> int:
         """The time of the recording."""
-        return self.world.clock.now()
+        return self.outside.clock.now()
 
     def look(self, moment: Moment, incoming: int = 0) -> Looked:
         """Let the policies of the profile look; a view that nothing can make small enough stays as it is."""
         began = perf_counter()
+        self.before = self.session.log.view
         try:
             return run_steps(look(self.session, moment, incoming=incoming), self._answer)
         except TooFull as error:
@@ -84,7 +86,7 @@ class Stage:
         session.record(replace(reply, call=event.seq, usage=usage, model=card.name, foreign=Raw(b"null")))
         for part in reply.parts:
             if isinstance(part, ToolCall):
-                self.world.called(part)
+                self.outside.called(part)
 
     def too_long(self) -> bool:
         """Whether the view is longer than the window, by the measure that counts."""
