@@ -157,6 +157,20 @@ def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_promp
     assert [(body.purpose, body.model, body.text) for body in called] == [("compact", "other", "the summary")]
 
 
+def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instructions_of_its_own() -> None:
+    for name in BOTH:
+        session = codex_session(name)
+        session.record(ContextStated(head=(Statement("base", "You write code.", "system"),)))
+        turn(session, "ask", 1, usage=FULL)
+        provider = Scripted("the summary")
+        online(session, look(session, "turn_starts"), provider)
+        request = sent(provider)
+        base = request["instructions"] if name == "codex" else request["input"][0]["content"][0]["text"]
+        assert base == "You write code."
+        assert ("instructions" in request) is (name == "codex")
+        assert [text_of(item.content) for item in session.log.view.head] == ["You write code."]
+
+
 def test_cx_38_the_prompt_may_come_from_the_settings_and_names_what_the_user_wants_kept() -> None:
     session = worked(settings={"compact_prompt": "sum it up"})
     provider = Scripted("the summary")
@@ -272,7 +286,15 @@ def test_pins_stay_with_their_other_half() -> None:
     result = next(item.id for item in session.log.view.items if item.kind == "result")
     session.pin(ids=(result,))
     online(session, look(session, "asked"), Scripted("the summary"))
-    assert [item.kind for item in session.log.view.items] == ["call", "result", "user", "user", "user", "summary"]
+    assert [item.kind for item in session.log.view.items] == ["user", "call", "result", "user", "user", "summary"]
+
+
+def test_pins_stay_where_they_stood_between_the_messages() -> None:
+    session = worked("codex-0.166")
+    spoken = [item.id for item in session.log.view.items if item.kind == "assistant"]
+    session.pin(ids=tuple(spoken))
+    online(session, look(session, "asked"), Scripted("the summary"))
+    assert shows(session) == ["ask 0", "done 0", "ask 1", "done 1", *CONTEXT, "ask 2", "done 2", "the summary"]
 
 
 def test_a_call_that_waits_for_its_result_is_not_folded() -> None:

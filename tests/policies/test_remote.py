@@ -104,6 +104,15 @@ def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
     ]
 
 
+def test_cx_42_of_messages_with_the_same_words_the_last_one_stays() -> None:
+    session = worked("codex", 2)
+    turn(session, "ask 0", 2, usage=FULL)
+    last = [item.id for item in session.log.view.items if item.kind == "user"][-1]
+    online(session, look(session, "asked"), Scripted(answer(message("user", "ask 0"), SEALED)))
+    assert shows(session)[:-1] == ["ask 0", "ask 0"]
+    assert session.log.view.items[1].id == last
+
+
 def test_cx_42_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_rest_fits() -> None:
     session = codex_session("codex", GPT)
     items = (

@@ -1,6 +1,7 @@
 """What a hand-over folds and where everything stands after it: messages kept, context, summary, model switch."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple
 
 from palimpsest.audit.pins import pinned
@@ -122,12 +123,33 @@ def place_context(groups: Sequence[Group], context: Into) -> Into:
 
 def fold_of(situation: Situation, ground: Ground, groups: Sequence[Group], *, inject: bool) -> Fold:
     """The fold of a run into groups, with the context in its place; pins stay, and the model switch stands last."""
-    pieces = place_context(groups, stated(ground) if inject else ())
-    there = frozenset(piece.id for piece in pieces if isinstance(piece, Keep))
-    pins = pinned(situation.view)
-    extra = tuple(Keep(item.id) for item in ground.told if item.id in pins and item.id not in there)
+    context: Into = stated(ground) if inject else ()
+    there = {*_ids(context), *(name for group in groups for name in _ids(group.pieces))}
+    pins = pinned(situation.view) - there
+    pieces = place_context(_with_pins(ground, groups, pins) if pins else groups, context)
     switch = () if ground.switch is None else (Keep(ground.switch.id),)
-    return Fold(ground.run[0].id, ground.run[-1].id, (*extra, *pieces, *switch))
+    return Fold(ground.run[0].id, ground.run[-1].id, (*pieces, *switch))
+
+
+def _with_pins(ground: Ground, groups: Sequence[Group], pins: AbstractSet[str]) -> tuple[Group, ...]:
+    """Pins between the messages where they stood, and all of them before what sums up."""
+    places = {item.id: place for place, item in enumerate(ground.run)}
+    left = [item for item in ground.told if item.id in pins]
+    made: list[Group] = []
+    for group in groups:
+        place = min((places[name] for name in _ids(group.pieces)), default=-1 if group.what == "user" else len(places))
+        while left and places[left[0].id] < place:
+            made.append(_pin(left.pop(0)))
+        made.append(group)
+    return (*made, *map(_pin, left))
+
+
+def _pin(item: Item) -> Group:
+    return Group((Keep(item.id),), "user" if is_turn_boundary(item) else "other")
+
+
+def _ids(pieces: Into) -> tuple[str, ...]:
+    return tuple(piece.id for piece in pieces if isinstance(piece, Keep))
 
 
 def size_after(situation: Situation, ground: Ground, fold: Fold) -> int:

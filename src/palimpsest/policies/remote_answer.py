@@ -13,7 +13,7 @@ from palimpsest.core.situation import Situation
 from palimpsest.policies.handoff import KEPT_TOKENS
 from palimpsest.policies.handoff_layout import Ground, Group
 from palimpsest.policies.handoff_ledger import summary_text
-from palimpsest.policies.kept_messages import keep_texts, messages_of
+from palimpsest.policies.kept_messages import Message, keep_texts, messages_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.args import type_of
 from palimpsest.wire.lenient import Json, parse, tables_at, text
@@ -37,7 +37,9 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
     What the user asked for last stays, whether or not the provider gave it back.
     """
     messages = messages_of(ground.told)
-    known = {message.text: message for message in messages}
+    known: dict[str, list[Message]] = {}
+    for message in messages:
+        known.setdefault(message.text, []).append(message)
     summaries = {item.content.text: item for item in ground.told if item.kind == "summary" and isinstance(item.content, Text)}
     groups: list[Group] = []
     for part in reply.parts:
@@ -51,15 +53,14 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
                 groups.append(Group((Keep(summaries.pop(said).id),), "summary"))
             elif said.startswith(prompt("handoff_prefix")):
                 groups.append(Group((Put("summary", Text(said)),), "summary"))
-            elif said in known:
-                groups.append(Group(tuple(Keep(item.id) for item, _ in known.pop(said).words)))
+            elif known.get(said):
+                groups.append(Group(tuple(Keep(item.id) for item, _ in known[said].pop(0).words)))
             elif said and is_real_user_message((said,)):
                 groups.append(Group((Put("user", Text(said)),)))
     if all(group.what in {"user", "other"} for group in groups):
         raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
-    newest = next(reversed(known.values()), None)
-    if newest is not None and newest is messages[-1]:
-        groups += (Group(message) for message in keep_texts((newest,), KEPT_TOKENS))
+    if messages and messages[-1] in known[messages[-1].text]:
+        groups += (Group(message) for message in keep_texts(messages[-1:], KEPT_TOKENS))
     # A compaction stands for everything before it, so that nothing of the past may stand behind it.
     return tuple(sorted(groups, key=lambda group: group.what == "compaction"))
 
