@@ -18,11 +18,18 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def evidence_block(
-    evidence: Evidence, tokens: int = EVIDENCE_TOKENS, *, whole: AbstractSet[str] = _NOBODY, turns: int = TURNS, factor: float = 1.0
+    evidence: Evidence,
+    tokens: int = EVIDENCE_TOKENS,
+    *,
+    whole: AbstractSet[str] = _NOBODY,
+    elsewhere: AbstractSet[int] = frozenset(),
+    turns: int = TURNS,
+    factor: float = 1.0,
 ) -> str:
     """What the log proves, within a room. `whole` are the items of the user that show verbatim, so that nothing in them is quoted.
 
-    Paths come before commands, which take what is left: those of the last turns, newest first.
+    Paths come before commands, which take what is left: those of the last turns, newest first. Where not all of them fit, those whose
+    results (by event) show `elsewhere` go first.
     """
     block = _Block(tokens, factor)
     block.reserve("tests", [_ran(evidence.tests, LONG)] if evidence.tests is not None else [])
@@ -33,7 +40,7 @@ def evidence_block(
     block.reserve("read", fitting(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _first([_ran(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
     block.reserve("errors", errors)
-    block.reserve("commands", _commands(_of_last_turns(evidence, turns), block.room(1.0), block.size))
+    block.reserve("commands", _commands(_of_last_turns(evidence, turns), elsewhere, block.room(1.0), block.size))
     return block.text()
 
 
@@ -109,13 +116,23 @@ def cut_to(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _commands(commands: Sequence[Ran], room: int, size: Callable[[str], int]) -> list[str]:
-    """Newest first: all of them at length, or all of them short, or the newest of them short."""
-    plain = [Ran(ran.command, ran.exit) for ran in reversed(commands)]
-    long = [_ran(ran, LONG) for ran in plain]
+def _commands(commands: Sequence[Ran], elsewhere: AbstractSet[int], room: int, size: Callable[[str], int]) -> list[str]:
+    """Newest first: all of them at length, or all of them short, or the newest of them short; of those that begin alike the newest."""
+    newest = list(reversed(commands))
+    long = [_line(ran, ran.command) for ran in newest]
     if size("\n".join(long)) <= room:
         return long
-    return _first([_ran(ran, SHORT) for ran in plain], room, size)
+    alike: dict[str, Ran] = {}
+    for ran in newest:
+        alike.setdefault(ran.command[:SHORT], ran)
+    short = [_line(ran, start) for start, ran in alike.items()]
+    if size("\n".join(short)) <= room:
+        return short
+    return _first([_line(ran, start) for start, ran in alike.items() if ran.seq not in elsewhere], room, size)
+
+
+def _line(ran: Ran, command: str) -> str:
+    return _ran(Ran(command, ran.exit), LONG)
 
 
 def _of_last_turns(evidence: Evidence, turns: int) -> list[Ran]:
