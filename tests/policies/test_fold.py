@@ -6,7 +6,18 @@ from workplace import offline, online, reply, say, use, work
 
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import TooFull
-from palimpsest.core.events import ContextStated, NotesTaken, Refused, SideCalled, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    Failed,
+    NotesTaken,
+    Refused,
+    SideCalled,
+    Statement,
+    ToolReturned,
+    Usage,
+    ViewEdited,
+)
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
@@ -334,3 +345,18 @@ def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
 def test_the_narrative_stands_before_the_fold_in_the_profile() -> None:
     names = [policy.name for policy in profile("palimpsest").policies]
     assert names[:3] == ["clear_dead", "narrate", "fold"]
+
+
+def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
+    for useful, folds in ((10, False), (60, True)):
+        session = work(profile("palimpsest"))
+        say(session, "read all of it")
+        for number in range(useful):
+            use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
+        for number in range(60 - useful):
+            use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
+        session.record(CallStarted(session.card.name, "anthropic", estimate=session.scale.raw(session.log.view)))
+        session.record(Failed("call", "too_long", "prompt is too long"))
+        looked = offline(session, look(session, "overflow"))
+        assert (useful, looked.folded) == (useful, folds)
+        assert session.used < 136_000

@@ -74,7 +74,7 @@ class FoldFromLog:
         if not situation.may_fold:
             return ""
         if situation.moment == "overflow":
-            return "the request was too long"
+            return "" if _made_room(situation) else "the request was too long"
         if not self.auto:
             return ""
         if situation.moment == "idle":
@@ -112,12 +112,10 @@ class FoldFromLog:
 
     def _limits(self, situation: Situation, floor: int, now: int) -> tuple[int, int]:
         """What a fold should come down to, and what it must at the least."""
-        level, room = situation.budget.compact_at or room_of(situation), situation.budget.window
-        most = fold_limit(situation, floor)
+        level, most = situation.budget.compact_at or room_of(situation), fold_limit(situation, floor)
         if level is None or most is None:
             return now, now
-        # What was too long has at least the window's tokens, whatever we thought it had.
-        share = min(1.0, now / room) if situation.moment == "overflow" else 1.0
+        share = _real_share(situation, now) if situation.moment == "overflow" else 1.0
         return int(level * share * (1 - FREE)), most
 
     def _rest(self, situation: Situation, floor: Floor) -> Outcome:
@@ -136,6 +134,22 @@ class FoldFromLog:
         content = Text(notes.text)
         scale = situation.scale
         return Put("summary", content, NARRATIVE) if scale.scaled(scale.rule(content)) <= bounds.narrative else None
+
+
+def _real_share(situation: Situation, now: int) -> float:
+    """What was too long has at least the window's tokens, whatever we thought it had: how much of the window our count really is."""
+    call, window = situation.view.call, situation.budget.window
+    thought = situation.scale.scaled(call.estimate) + situation.tools_tokens if call is not None and call.estimate else now
+    return min(1.0, thought / window) if window else 1.0
+
+
+def _made_room(situation: Situation) -> bool:
+    """Whether what was cleared since the request that was too long is enough."""
+    level = situation.budget.compact_at or room_of(situation)
+    if level is None or not situation.cache.edited:
+        return False
+    now = situation.scale.total(situation.view) + situation.tools_tokens
+    return now <= level * _real_share(situation, now) * (1 - FREE)
 
 
 def is_held(situation: Situation) -> bool:
