@@ -104,6 +104,12 @@ def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
     ]
 
 
+def test_cx_42_where_no_message_comes_back_those_of_the_user_stay_by_our_own_rule() -> None:
+    session = worked("codex")
+    online(session, look(session, "asked"), Scripted(answer(SEALED)))
+    assert shows(session)[:-1] == ["ask 0", "ask 1", "ask 2"]
+
+
 def test_cx_42_of_messages_with_the_same_words_the_last_one_stays() -> None:
     session = worked("codex", 2)
     turn(session, "ask 0", 2, usage=FULL)

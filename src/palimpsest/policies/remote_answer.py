@@ -34,7 +34,7 @@ def put(situation: Situation, compaction: Opaque) -> Put:
 def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tuple[Group, ...]:
     """Assistant messages, compactions, real messages of the user and summaries, in their order; all else is dropped.
 
-    What the user asked for last stays, whether or not the provider gave it back.
+    What the user asked for last stays, whether or not the provider gave it back; all that the user said if it gave nothing back.
     """
     messages = messages_of(ground.told)
     known: dict[str, list[Message]] = {}
@@ -60,7 +60,8 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
     if all(group.what in {"user", "other"} for group in groups):
         raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
     if messages and messages[-1] in known[messages[-1].text]:
-        groups += (Group(message) for message in keep_texts(messages[-1:], KEPT_TOKENS))
+        missing = messages[-1:] if any(group.what == "user" for group in groups) else messages
+        groups += (Group(message) for message in keep_texts(missing, KEPT_TOKENS))
     # A compaction stands for everything before it, so that nothing of the past may stand behind it.
     return tuple(sorted(groups, key=lambda group: group.what == "compaction"))
 
