@@ -1,75 +1,123 @@
-"""The world round a replayed session: its clock, its blobs, and files as the recorded tools showed them last."""
+"""A made-up project: files with functions and settings that name each other, and that edits really change."""
 
 import re
+from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
-from palimpsest.audit.entities import words_of
-from palimpsest.audit.showing import plain_path
-from palimpsest.audit.tools import action_of, result_text
-from palimpsest.core.items import ToolCall, ToolResult
-from palimpsest.core.policy import Look
-from palimpsest.core.ports import Blobs
-from palimpsest.engine.session import Surroundings
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.lab.fitted import RESULT_TOKENS, whole
 
-# How programs number the lines of a file that they show.
-_NUMBERED: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
+AREAS: Final = (
+    *("orders", "billing", "parser", "cache", "search", "invoice", "ledger", "router"),
+    *("session", "worker", "report", "schema", "catalog", "mailer", "auth", "export"),
+)
+THINGS: Final = (
+    *("window", "bucket", "cursor", "token", "batch", "ticket", "margin", "signal"),
+    *("branch", "record", "anchor", "widget", "voucher", "parcel", "shelf", "basket"),
+)
+VERBS: Final = (
+    *("load", "merge", "split", "check", "count", "render", "store", "drop"),
+    *("group", "trace", "lift", "close", "fetch", "apply", "prune", "settle"),
+)
+NOUNS: Final = ("limit", "timeout", "retries", "depth", "budget", "quota", "ratio", "delay", "floor", "ceiling")
+_CHINESE: Final = ("先检查列表是否为空", "旧接口保留到下个版本", "超时由调用方决定", "结果按时间倒序排列")
+_SETTING: Final = re.compile(r"^(\w+) = (\d+)$")
+# Characters of such code to a token.
+_CHARACTERS: Final = 3.3
 
 
-class Layered:
-    """Blobs of a replay over those of its recording, which it reads and never changes."""
+@dataclass
+class SourceFile:
+    """One file: its lines as they are now."""
 
-    def __init__(self, below: Blobs) -> None:
-        self._below = below
-        self._own = MemoryBlobs()
+    path: str
+    area: str
+    lines: list[str] = field(default_factory=list)
 
-    def put(self, data: bytes) -> str:
-        """Keep the bytes in memory."""
-        return self._own.put(data)
+    def settings(self) -> list[tuple[int, str, int]]:
+        """Line, name and value of everything that has a number."""
+        found = ((place, _SETTING.match(line)) for place, line in enumerate(self.lines[:40]))
+        return [(place, match[1], int(match[2])) for place, match in found if match is not None]
 
-    def get(self, address: str) -> bytes:
-        """The bytes, wherever they are."""
-        return self._own.get(address) if address in self._own else self._below.get(address)
-
-    def __contains__(self, address: str) -> bool:
-        return address in self._own or address in self._below
+    def functions(self) -> list[str]:
+        """The names of its functions."""
+        return [line[4 : line.index("(")] for line in self.lines if line.startswith("def ")]
 
 
 class World:
-    """What a replay finds when it looks outside: the time of the recording, and files as they were read or written last."""
+    """All files of a project, each made when it is first looked at."""
 
-    def __init__(self, blobs: Blobs) -> None:
-        self.clock = FixedClock()
-        self.blobs = Layered(blobs)
-        self._files: dict[str, str] = {}
-        self._calls: dict[str, ToolCall] = {}
-        self._kept: set[str] = set()
+    def __init__(self, random: Random, files: int = 160) -> None:
+        self._random = random
+        self._files: dict[str, SourceFile] = {}
+        self.paths: dict[str, list[str]] = {area: [] for area in AREAS}
+        for number in range(files):
+            area, thing, verb = random.choice(AREAS), random.choice(THINGS), random.choice(VERBS)
+            folder = f"src/{area}/{thing}" if number % 3 else f"src/{area}"
+            path = f"tests/{area}/test_{verb}_{thing}.py" if number % 5 == 0 else f"{folder}/{verb}_{thing}.py"
+            if path not in self.paths[area]:
+                self.paths[area].append(path)
 
-    def surroundings(self) -> Surroundings:
-        """What a session is given."""
-        return Surroundings(MemoryShelf(), self.blobs, self.clock, self._keep, self._look)
+    def area(self) -> str:
+        """An area that has files."""
+        return self._random.choice([area for area, paths in self.paths.items() if paths])
 
-    def called(self, call: ToolCall) -> None:
-        """A tool is called; a file that it writes whole is known from now on."""
-        self._calls[call.call_id] = call
-        action = action_of(call)
-        if action.kind == "write" and action.paths:
-            self._files[plain_path(action.paths[0].path)] = max(words_of(call), key=len, default="")
+    def file(self, path: str) -> SourceFile:
+        """A file of the project; one that nobody has looked at is made now."""
+        if path not in self._files:
+            area = next((area for area, paths in self.paths.items() if path in paths), AREAS[0])
+            self._files[path] = SourceFile(path, area, self._code(area, path))
+        return self._files[path]
 
-    def returned(self, result: ToolResult) -> None:
-        """A tool gives back what it found; a file that it read is known from now on."""
-        call = self._calls.pop(result.call_id, None)
-        if call is None or result.error:
-            return
-        action = action_of(call)
-        if action.kind == "read" and len(action.paths) == 1:
-            self._files[plain_path(action.paths[0].path)] = _NUMBERED.sub("", result_text(result))
+    def add(self, area: str) -> SourceFile:
+        """A new file."""
+        random = self._random
+        path = f"src/{area}/{random.choice(VERBS)}_{random.choice(THINGS)}_{random.randrange(10, 99)}.py"
+        self.paths[area].append(path)
+        return self.file(path)
 
-    def _keep(self, name: str, data: bytes) -> str:
-        self._kept.add(name)
-        return f"kept/{name}"
+    def name(self, area: str) -> str:
+        """A function that files of an area call."""
+        random = self._random
+        return f"{random.choice(VERBS)}_{area}_{random.choice(THINGS)}_{random.choice(NOUNS)}"
 
-    def _look(self, want: Look) -> str | None:
-        if want.what != "file":
-            return None
-        return "" if want.name in self._kept else self._files.get(plain_path(want.name))
+    def change(self, source: SourceFile) -> tuple[str, str]:
+        """Change a setting or some lines of a file for good: what stood there, and what does now."""
+        random, settings = self._random, source.settings()
+        if settings and random.random() < 0.4:
+            place, name, value = random.choice(settings)
+            old, new = [source.lines[place]], [f"{name} = {value + random.randrange(1, 40)}"]
+        else:
+            place = random.randrange(max(1, len(source.lines) - 6))
+            old = source.lines[place : place + random.randrange(2, 30)]
+            new = [*old[:-1], *self._body(source.area, random.randrange(1, 9)), *old[-1:]]
+        source.lines[place : place + len(old)] = new
+        return "\n".join(old), "\n".join(new)
+
+    def _code(self, area: str, path: str) -> list[str]:
+        """Lines of about as many tokens as files have that agents read."""
+        random = self._random
+        room = 2.5 * max(whole(random, RESULT_TOKENS["read"]) for _ in range(2)) * _CHARACTERS
+        lines = [f'"""The {area} part: {path.rpartition("/")[2]}."""', f"from shop import {self.name(random.choice(AREAS))}", ""]
+        lines += [
+            f"{random.choice(THINGS)}_{area}_{noun} = {random.randrange(10, 900)}" for noun in random.sample(NOUNS, random.randrange(1, 4))
+        ]
+        while sum(map(len, lines)) + 8 * len(lines) < room:
+            thing = random.choice(THINGS)
+            lines += ["", f"def {self.name(area)}({thing}: list[str], *, limit: int = {random.randrange(10, 900)}) -> dict[str, int]:"]
+            lines += self._body(area, random.randrange(1, 6))
+            lines.append("    return found")
+        return lines
+
+    def _body(self, area: str, blocks: int) -> list[str]:
+        random, lines = self._random, []
+        for _ in range(blocks):
+            thing = random.choice(THINGS)
+            if random.random() < 0.06:
+                lines.append(f"    # {random.choice(_CHINESE)}")
+            lines += [
+                f"    for {thing} in {self.name(area)}({random.choice(THINGS)}):",
+                f"        if len({thing}) > {random.randrange(10, 9_000)} and len(found) < limit:",
+                f"            found[{thing}] = {self.name(area)}({thing}, {random.choice(NOUNS)}={random.randrange(2, 90)})",
+            ]
+        return lines
