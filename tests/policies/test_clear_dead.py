@@ -178,11 +178,20 @@ def test_what_an_undo_brought_back_is_cleared_only_under_pressure() -> None:
     uses = {"3.0": Use(0, died=1), "5.0": Use(0, died=1)}
     held = frozenset({"3.0"})
     assert cleared(ClearDead().plan(situation(many(2), uses=uses, calls=9, held=held))) == ("5.0",)
-    for moment, level in (("overflow", None), ("before_call", 2_000)):
-        now = situation(
-            many(2), uses=uses, calls=9, held=held, compact_at=level, moment="overflow" if moment == "overflow" else "before_call"
-        )
-        assert cleared(ClearDead().plan(now)) == ("3.0", "5.0")
+    assert cleared(ClearDead().plan(situation(many(2), uses=uses, calls=9, held=held, moment="overflow"))) == ("3.0", "5.0")
+
+
+@pytest.mark.parametrize(("level", "expected"), [(100_000, ("3.0",)), (100_001, ()), (99_999, ())])
+def test_from_compact_at_on_all_that_is_dead_goes_if_that_leaves_room(level: int, expected: tuple[str, ...]) -> None:
+    # 100,000 tokens, of which 30,000 are dead and have paid next to no rent: 70 % of the level must be reached.
+    now = situation(ITEMS, uses={"3.0": Use(0, died=1)}, prefixes=PREFIXES, calls=1, compact_at=level)
+    assert cleared(ClearDead(room=0.3).plan(now)) == expected
+
+
+@pytest.mark.parametrize(("window", "expected"), [(70_000, ("3.0",)), (69_999, ())])
+def test_on_overflow_all_that_is_dead_goes_if_the_request_then_fits(window: int, expected: tuple[str, ...]) -> None:
+    now = situation(ITEMS, uses={"3.0": Use(0, died=1)}, prefixes=PREFIXES, calls=1, moment="overflow", window=window)
+    assert cleared(ClearDead().plan(now)) == expected
 
 
 def test_under_pressure_the_price_does_not_matter() -> None:

@@ -57,13 +57,14 @@ def situation(
     pins: frozenset[str] = frozenset(),
     held: frozenset[str] = frozenset(),
     compact_at: int | None = 160_000,
+    window: int = 200_000,
 ) -> Situation:
     """One moment in which everything weighs what its text says."""
     view = View(head=tuple(head), items=tuple(items), pins=pins, held=held)
     scale = Scale(size)
     return Situation(
         view=view,
-        budget=Budget(200_000, compact_at=compact_at),
+        budget=Budget(window, compact_at=compact_at),
         card=model,
         moment=moment,
         scale=scale,

@@ -25,7 +25,8 @@ class Clearing(Value, frozen=True):
 class ClearDead:
     """Rent or buy: a suffix of the dead results is cleared once its rent is `cover` times its price and it frees `gain` tokens.
 
-    Under pressure, that is on overflow or from `compact_at` on, all that is dead goes, and what an undo brought back with it.
+    Under pressure all that is dead goes, and what an undo brought back with it: from `compact_at` on if that leaves the share `room` of
+    it free, for else a fold is due, which breaks the cache once and not again soon; on overflow if the request then fits.
     """
 
     name: str = "clear_dead"
@@ -33,12 +34,15 @@ class ClearDead:
     shrinks: bool = True
     cover: float = 2.0
     gain: int = 2_000
+    room: float = 0.3
 
     def plan(self, situation: Situation) -> Outcome:
         """The dead results to clear now, in one edit; nothing when an edit was made and no call since."""
-        level = situation.budget.compact_at
-        if situation.moment == "overflow" or (level is not None and situation.used >= level):
-            return clear_all(situation)
+        budget, level = situation.budget, situation.budget.compact_at
+        if situation.moment == "overflow":
+            return clear_all(situation, situation.used - (budget.block_at or budget.window))
+        if level is not None and situation.used >= level:
+            return clear_all(situation, situation.used - round(level * (1 - self.room)))
         if situation.cache.edited:
             return ()
         places = places_of(situation.view)
@@ -52,11 +56,11 @@ class ClearDead:
         return Proposal(masks_of(dead[: best.count]), _why(best))
 
 
-def clear_all(situation: Situation) -> Outcome:
-    """Everything dead in one edit, whatever it costs; what an undo brought back goes too."""
+def clear_all(situation: Situation, least: int = 0) -> Outcome:
+    """Everything dead in one edit, whatever it costs, if that frees at `least` so many tokens; what an undo brought back goes too."""
     dead = dead_of(situation, places_of(situation.view), held=True)
     gain = sum(each.gain for each in dead)
-    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short") if dead else ()
+    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short") if dead and gain >= least else ()
 
 
 def clearings(dead: list[Dead], total: int, warm: Warm, rates: Rates) -> list[Clearing]:
