@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep
 from palimpsest.core.fragments import is_turn_boundary
-from palimpsest.core.items import Item, Opaque, Text, seq_of, text_of
+from palimpsest.core.items import Item, Text, seq_of, text_of
 from palimpsest.core.pairs import waiting
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
@@ -64,11 +64,6 @@ def is_model_switch(item: Item) -> bool:
     if item.kind != "context" or not isinstance(item.content, Text):
         return False
     return item.source in MODEL_SWITCH or item.content.text.lstrip().startswith(_SWITCH_MARK)
-
-
-def is_compaction(item: Item) -> bool:
-    """Whether an item is a summary that only its provider can read."""
-    return item.kind == "summary" and isinstance(item.content, Opaque)
 
 
 def just_edited(view: View) -> bool:
