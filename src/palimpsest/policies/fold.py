@@ -15,7 +15,7 @@ from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.policies.fold_parts import fold_of
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
-# Without pressure a fold that leaves more than this of a view is not worth what it hides.
+# A fold that is asked for and leaves more than this of a view is not worth what it hides.
 _WORTH = 0.95
 
 
@@ -50,9 +50,10 @@ class FoldFromLog:
         now = situation.scale.total(situation.view) + situation.tools_tokens
         limit, most = self._limits(situation, floor.tokens, now)
         pressed, last = self._pressed(situation), None
+        least = now if pressed else now * self._worth(situation)
         for number, bounds in ladder(self.bounds, situation.budget.window):
             folded = fold_of(situation, bounds, floor, narrative or self._notes(situation, bounds))
-            if folded is None or folded.tokens >= (now if pressed else now * _WORTH):
+            if folded is None or folded.tokens >= least:
                 if pressed:
                     continue
                 break
@@ -94,6 +95,10 @@ class FoldFromLog:
     def _shrinks_much(self, situation: Situation) -> bool:
         after = after_fold(situation.view, situation.evidence, situation.scale, situation.card) + situation.tools_tokens
         return not is_held(situation) and situation.used > self.shrink * after
+
+    def _worth(self, situation: Situation) -> float:
+        """The share of the view that a fold may leave when there is no pressure: by itself it comes only if it really shrinks much."""
+        return _WORTH if self.always or situation.moment == "asked" else 1 / self.shrink
 
     def _soon_cold(self, situation: Situation) -> str:
         """While the user is away a model is asked with the cache still warm; the fold itself is free, for by the next call it is cold."""
