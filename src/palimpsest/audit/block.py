@@ -119,20 +119,21 @@ def cut_to(text: str, length: int) -> str:
 def _commands(commands: Sequence[Ran], elsewhere: AbstractSet[int], room: int, size: Callable[[str], int]) -> list[str]:
     """Newest first: all of them at length, or all of them short, or the newest of them short; of those that begin alike the newest."""
     newest = list(reversed(commands))
-    long = [_line(ran, ran.command) for ran in newest]
+    long = [_ran(Ran(ran.command, ran.exit), LONG) for ran in newest]
     if size("\n".join(long)) <= room:
         return long
     alike: dict[str, Ran] = {}
     for ran in newest:
         alike.setdefault(ran.command[:SHORT], ran)
-    short = [_line(ran, start) for start, ran in alike.items()]
+    short = [short_line(ran) for ran in alike.values()]
     if size("\n".join(short)) <= room:
         return short
-    return _first([_line(ran, start) for start, ran in alike.items() if ran.seq not in elsewhere], room, size)
+    return _first([short_line(ran) for ran in alike.values() if ran.seq not in elsewhere], room, size)
 
 
-def _line(ran: Ran, command: str) -> str:
-    return _ran(Ran(command, ran.exit), LONG)
+def short_line(ran: Ran) -> str:
+    """The exit code and the beginning of a command, with nothing around them: where this is used every token counts."""
+    return f"{'?' if ran.exit is None else ran.exit} {ran.command[:SHORT]}"
 
 
 def _of_last_turns(evidence: Evidence, turns: int) -> list[Ran]:

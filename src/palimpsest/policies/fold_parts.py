@@ -7,7 +7,7 @@ from palimpsest.audit.floor import NEEDED, Floor
 from palimpsest.audit.parts import NARRATIVE, STAND_IN, is_part
 from palimpsest.core.bound import preview
 from palimpsest.core.edits import Fold, Into, Keep, Put
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.policies.fold_bounds import Bounds
@@ -41,8 +41,9 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
         return None
     run, tail = items[:cut], items[cut:]
     said, told = _messages(situation, run, tail, bounds, floor)
-    evidence = evidence_put(situation, told, bounds)
-    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence)]
+    shown = frozenset(seq_of(item.id) for item in tail if isinstance(item.content, ToolResult) and item.mask is None)
+    evidence = evidence_put(situation, told, bounds, shown)
+    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence, shown)]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     state = _state(situation, run, bounds)

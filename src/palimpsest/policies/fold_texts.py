@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from palimpsest.audit.block import SHORT, TURNS, cut_to, evidence_block, names_block, older_messages_block, time_of
+from palimpsest.audit.block import SHORT, TURNS, cut_to, evidence_block, names_block, older_messages_block, short_line, time_of
 from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text, seq_of, text_of
@@ -16,6 +16,7 @@ _EVIDENCE = "[Work so far, listed from the log by a program; results that are go
 _MORE = "[More commands of the last turns, newest first, with exit codes]"
 _NAMES = "[Names used lately, newest first]"
 _TASK = 60
+_NONE: frozenset[int] = frozenset()
 
 
 def older_put(situation: Situation, shown: AbstractSet[str]) -> tuple[Put, ...]:
@@ -24,36 +25,39 @@ def older_put(situation: Situation, shown: AbstractSet[str]) -> tuple[Put, ...]:
     return (_put(MESSAGES, f"{_OLDER}\n{text}"),) if text else ()
 
 
-def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds) -> tuple[Put, ...]:
-    """What the log proves about the work so far; `whole` are the user's items that show verbatim. Open tasks show always."""
+def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds, kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
+    """What the log proves about the work so far; `whole` are the user's items that show verbatim. Open tasks show always.
+
+    Results of the events `kept` show as they are, so that their commands need no room where it is short.
+    """
     evidence, factor = situation.evidence, situation.scale.factor
     room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
-    text = evidence_block(evidence, room, whole=whole, factor=factor) if room > 0 else ""
+    text = evidence_block(evidence, room, whole=whole, elsewhere=kept, factor=factor) if room > 0 else ""
     missing = [f"- {cut_to(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
     if missing:
         text = "\n".join((*(text,) * bool(text), "Open tasks:", *missing))
     return (_put(EVIDENCE, f"{_EVIDENCE}\n{text}"),) if text else ()
 
 
-def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put]) -> tuple[Put, ...]:
+def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put], kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
     """The names that the model used itself, the most recent first; commands for which the evidence had no room take up to half of it."""
     factor = situation.scale.factor
     room = bounds.names - estimate(_NAMES, factor) - 8
-    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in told), room // 2)
+    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in told), kept, room // 2)
     text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
     lines = [line for line in (more, text and f"{_NAMES}\n{text}") if line]
     return (_put(NAMES, "\n".join(lines)),) if lines else ()
 
 
-def _more_commands(situation: Situation, told: str, room: int) -> str:
+def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:
     """Commands of the last turns that are not told yet, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.scale.factor
     starts = [said.id for said in evidence.said if not said.steering][-TURNS:]
     begins = seq_of(starts[0]) if len(starts) == TURNS else -1
     lines: list[str] = []
     for ran in reversed(evidence.commands):
-        if ran.seq >= begins and ran.command[:SHORT] not in told:
-            line = f"- [{'?' if ran.exit is None else ran.exit}] {cut_to(ran.command, SHORT)}"
+        if ran.seq >= begins and ran.seq not in kept and ran.command[:SHORT] not in told:
+            line = short_line(ran)
             room -= estimate(line, factor) + 1
             if room < estimate(_MORE, factor):
                 break
