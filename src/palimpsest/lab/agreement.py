@@ -18,6 +18,7 @@ class Compared(Value, frozen=True, omit_defaults=False):
     """
 
     session: str
+    format: str
     calls: int
     reported: int
     simulated: int
@@ -25,7 +26,21 @@ class Compared(Value, frozen=True, omit_defaults=False):
     call_error: float
 
 
-def compare(session: str, events: Iterable[Event]) -> Compared | None:
+class Agreement(Value, frozen=True, omit_defaults=False):
+    """All sessions that tell, and the median of their errors by format."""
+
+    sessions: tuple[Compared, ...]
+    median: dict[str, float]
+
+
+def agreement_of(found: Iterable[Compared]) -> Agreement:
+    """Sessions side by side."""
+    sessions = tuple(found)
+    formats = dict.fromkeys(one.format for one in sessions)
+    return Agreement(sessions, {name: round(median(one.error for one in sessions if one.format == name), 5) for name in formats})
+
+
+def compare(session: str, form: str, events: Iterable[Event]) -> Compared | None:
     """The simulated cache beside the reported one; nothing where no cache read was reported."""
     told = tuple(events)
     walk = _Walk(measure_of(told).unseen)
@@ -36,7 +51,7 @@ def compare(session: str, events: Iterable[Event]) -> Compared | None:
     simulated = sum(guess.cache_read for _, guess in pairs)
     errors = [abs(guess.cache_read - usage.cache_read) / usage.cache_read for usage, guess in pairs if usage.cache_read]
     error = abs(simulated - reported) / reported
-    return Compared(session, len(pairs), reported, simulated, round(error, 5), round(median(errors), 5))
+    return Compared(session, form, len(pairs), reported, simulated, round(error, 5), round(median(errors), 5))
 
 
 class _Walk:

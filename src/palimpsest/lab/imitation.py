@@ -1,14 +1,16 @@
 """Answers what plans want while no model is at hand: summaries of the size and the memory that those of other programs have."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.items import Item, Opaque, Text, Value
-from palimpsest.core.policy import Ask
+from palimpsest.core.items import Item, Opaque, Text, Value, text_of
+from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.situation import Card, Evidence
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.engine.flow import answer_without_model
+from palimpsest.engine.session import Session
 from palimpsest.lab.needs import plain_name
 from palimpsest.wire.args import type_of
 
@@ -42,6 +44,22 @@ MANNERS: Final[Mapping[str, Manner]] = {
 def manner_of(profile: str) -> Manner | None:
     """How a profile's summaries are; none for one that imitates nobody and folds without a model."""
     return next((manner for name, manner in MANNERS.items() if profile == name or profile.startswith(f"{name}-")), None)
+
+
+def imitating(profile: str, factor: float) -> Callable[[Session, Want], Answer]:
+    """Answers the wants of a profile that imitates another program, where nothing is billed; all others have no model."""
+    manner = manner_of(profile)
+    if manner is None:
+        return answer_without_model
+
+    def answer(session: Session, want: Want) -> Answer:
+        if not isinstance(want, Ask):
+            return answer_without_model(session, want)
+        said = [text_of(item.content) for item in reversed(session.log.view.items) if item.kind == "user"]
+        text = summary_text("summary of this session", manner, session.witness.evidence, said, factor)
+        return reply_to(want, text, session.card, Usage(output=manner.written), round(manner.kept / factor))
+
+    return answer
 
 
 def survives(name: str, share: float) -> bool:

@@ -174,6 +174,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     cache_write: int = 0
     usd: float = 0.0
     usd_parts: Mapping[str, float] = {}
+    usd_of: Mapping[str, float] = {}
     folds: int = 0
     masks: int = 0
     offloads: int = 0
@@ -200,7 +201,8 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         cache_read=sum(call.usage.cache_read for call in calls),
         cache_write=sum(call.usage.cache_write + call.usage.cache_write_long for call in calls),
         usd=round(total.total, 6),
-        usd_parts={name: round(dollars, 6) for name, dollars in (*total.parts().items(), *_by_purpose(calls).items())},
+        usd_parts={name: round(dollars, 6) for name, dollars in total.parts().items()},
+        usd_of=_by_purpose(calls),
         folds=_count(many, "fold"),
         masks=_count(many, "mask"),
         offloads=sum(outcome.offloads for outcome in many),
@@ -235,12 +237,11 @@ def _count(outcomes: Iterable[Outcome], kind: EditKind) -> int:
 
 
 def _by_purpose(calls: Iterable[Called]) -> dict[str, float]:
-    """What summaries and re-reads cost, which is part of the other parts."""
-    found = {"of_summaries": 0.0, "of_rereads": 0.0}
+    """What the conversation's own calls, summaries and re-reads cost, each with all its parts."""
+    found = {"turn": 0.0, "summary": 0.0, "reread": 0.0}
     for call in calls:
-        if call.purpose != "turn":
-            found["of_summaries" if call.purpose == "summary" else "of_rereads"] += call.cost.total
-    return found
+        found[call.purpose] += call.cost.total
+    return {name: round(dollars, 6) for name, dollars in found.items()}
 
 
 def _probed(outcomes: Iterable[Outcome]) -> dict[str, Probed]:

@@ -22,6 +22,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
+from palimpsest.core.project import pieces_of
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.lab.measure import Measure, measure_of
 
@@ -66,6 +67,16 @@ class Recording:
     steps: tuple[Step, ...]
     measure: Measure
     blobs: Blobs
+
+    @property
+    def tokens(self) -> int:
+        """What all of it weighs together, as the last request would carry it if nothing were ever edited."""
+        contents = [piece.content for step in self.steps for body in (*_bodies(step), step.reply) for piece in pieces_of(body)]
+        return self.measure.unseen + self.measure.scaled(sum(map(palimpsest_size, contents)))
+
+
+def _bodies(step: Step) -> list[Body]:
+    return [arrived.body for arrived in step.arrived]
 
 
 def recording_of(log: Log, blobs: Blobs) -> Recording:

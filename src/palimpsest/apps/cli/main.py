@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion:completion", "Print the completion script of a shell."),
     },
     "Try": {
+        "replay": ("replay:replay", "See what sessions would have cost and lost under other policies."),
         "demo": ("demo:demo", "See log, view, fold, audit and undo on a made-up session."),
         "bench": ("bench:bench", "Measure this machine against the bars and the peers."),
     },

@@ -1,0 +1,114 @@
+"""Replays sessions under several profiles and cards, and tells what was found as programs read it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from palimpsest.lab.cycles import Material, probed
+from palimpsest.lab.imitation import imitating
+from palimpsest.lab.needs import Names
+from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures
+from palimpsest.lab.replay import replay
+from palimpsest.lab.taking import Taken
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.cards import ModelCard
+
+BASELINE = "claude-code-2.1.325"
+_BASELINES = (BASELINE, "claude-code")
+Ttl = Literal["5m", "1h"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted."""
+
+    profiles: tuple[Profile, ...]
+    cards: tuple[ModelCard, ...]
+    ttl: Ttl = "5m"
+    timing: bool = False
+    cycles: tuple[int, ...] = ()
+
+    @property
+    def against(self) -> str:
+        """The profile that ratios are taken against."""
+        names = [profile.name for profile in self.profiles]
+        return next((name for name in _BASELINES if name in names), "")
+
+    @property
+    def replays(self) -> int:
+        """How often each session is replayed."""
+        return len(self.profiles) * len(self.cards)
+
+
+def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | None = None) -> dict[str, Replayed]:
+    """One session under every card and profile, by card; `tell` hears how many replays are done."""
+    recording, names = taken.recording, Names(taken.recording.steps)
+    material = Material(taken.events) if plan.cycles else None
+    found: dict[str, Replayed] = {}
+    done = 0
+    for card in plan.cards:
+        outcomes: dict[str, Outcome] = {}
+        for profile in plan.profiles:
+            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, tell=_part(tell, done))
+            if material is not None:
+                answering = imitating(profile.name, recording.measure.factor)
+                outcome = replace(outcome, probes=probed(material, profile, card, plan.cycles, answering))
+            outcomes[profile.name] = outcome
+            done += 1
+        found[card.name] = Replayed(
+            taken.id,
+            taken.source,
+            taken.format,
+            recording.events,
+            recording.title,
+            recording.model,
+            recording.tokens,
+            outcomes,
+        )
+    return found
+
+
+def _part(tell: Callable[[float], None] | None, done: int) -> Callable[[int, int], None] | None:
+    return None if tell is None else lambda steps, total: tell(done + steps / max(1, total))
+
+
+def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparison:
+    """Everything that was replayed, card by card."""
+    runs = [
+        CardRun(card.name, plan.ttl if card.cache == "marks" else "", card.window, tuple(each[card.name] for each in sessions))
+        for card in plan.cards
+    ]
+    return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against)
+
+
+def as_builtins(comparison: Comparison) -> dict[str, object]:
+    """What `pal replay --json` prints: sessions and their total, by card where there are several."""
+    told = {run.card: _run(run, comparison.profiles) for run in comparison.runs}
+    return {"cards": told} if len(told) > 1 else next(iter(told.values()))
+
+
+def _run(run: CardRun, profiles: Iterable[str]) -> dict[str, object]:
+    return {
+        "sessions": [
+            {
+                "id": session.id,
+                "source": session.source,
+                "format": session.format,
+                "events": session.events,
+                "profiles": {name: _figures([outcome]) for name, outcome in session.profiles.items()},
+            }
+            for session in run.sessions
+        ],
+        "total": {name: _figures([session.profiles[name] for session in run.sessions]) for name in profiles},
+        "card": run.card,
+        "ttl": run.ttl,
+        "window": run.window,
+    }
+
+
+def _figures(outcomes: list[Outcome]) -> dict[str, object]:
+    told: dict[str, object] = msgspec.to_builtins(figures(outcomes))
+    return told
