@@ -123,7 +123,7 @@ def test_the_parts_of_a_bar_are_the_whole_bill() -> None:
 
     assert sum(parts.values()) == pytest.approx(found.cost.total)
     assert parts["summaries"] > 0 < parts["rereads"]
-    assert parts["summaries"] == pytest.approx(figures([found]).usd_parts["of_summaries"], abs=1e-6)
+    assert parts["summaries"] == pytest.approx(figures([found]).usd_of["summary"], abs=1e-6)
 
 
 def test_an_edit_links_to_the_events_it_hid_and_an_event_says_who_hid_it() -> None:
