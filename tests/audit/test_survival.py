@@ -54,6 +54,13 @@ def test_an_opening_without_its_id_is_no_message() -> None:
     assert survival_of(SPAN, "Never push to main. The server is slow. The").messages == Share(0, 1)
 
 
+def test_a_message_of_several_parts_shows_when_all_of_them_do_or_by_its_id_and_opening() -> None:
+    span = events(UserSaid((Text("look at this picture"), Text("and at that one"))))
+    assert survival_of(span, "and at that one, look at this picture").messages == Share(1, 1)
+    assert survival_of(span, "0.0: look at this picture and at that one").messages == Share(1, 1)
+    assert survival_of(span, "look at this picture").messages == Share(0, 1)
+
+
 def test_only_commands_of_the_last_three_turns_count() -> None:
     turns = events(
         UserSaid((Text("one"),)),

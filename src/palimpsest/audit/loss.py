@@ -60,9 +60,9 @@ def _numbers(tokens: dict[str, None], visible: Visible) -> int:
 
 
 def _messages(gone: Sequence[Item], visible: Visible) -> int:
-    lost = {
-        item.id.partition(".")[0]
-        for item in gone
-        if item.kind in ("user", "steering") and isinstance(item.content, Text) and not visible.message(item.content.text, item.id)
-    }
-    return len(lost)
+    """Messages of which nothing shows: one whose first words are told with its id is not among them, however many parts it has."""
+    first: dict[str, Item] = {}
+    for item in gone:
+        if item.kind in ("user", "steering") and isinstance(item.content, Text):
+            first.setdefault(item.id.partition(".")[0], item)
+    return sum(not visible.message(readable(item.content), item.id) for item in first.values())

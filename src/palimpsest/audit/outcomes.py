@@ -21,6 +21,7 @@ _QUIET = frozenset(
     {"grep", "rg", "egrep", "fgrep", "diff", "test", "[", "which", "ls", "find", "cmp", "pgrep", "ag", "git grep", "git diff"}
 )
 _TAIL = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|grep|cat|tee|less|sed|awk|wc)\b[^|&;]*|>\s*/dev/null|2>\s*/dev/null)\s*$")
+_PARTS = re.compile(r"\|{1,2}|&&|;|\n")
 _CHANGES_FOLDER = re.compile(r"^cd\s+\S+\s*(?:&&|;)\s*")
 _RUNS_ON = re.compile(
     r"running with session ID (\w+)|shellId:? (\w+) is still running|background with ID:? (\w+)|still running.{0,20}PID:? (\w+)"
@@ -37,8 +38,7 @@ def is_test(command: str) -> bool:
 def same_command(command: str) -> str:
     """What two runs of one command share, however their output is cut and from wherever they are started."""
     plain = " ".join(command[:2_000].split())
-    plain = _CHANGES_FOLDER.sub("", plain)
-    while (shorter := _TAIL.sub("", plain)) != plain:
+    while (shorter := _TAIL.sub("", _CHANGES_FOLDER.sub("", plain))) != plain:
         plain = shorter
     return plain
 
@@ -49,7 +49,8 @@ def failed(command: str, code: int | None, *, error: bool) -> bool:
         return error
     if code == 0:
         return False
-    last = re.split(r"\||&&|;", same_command(command))[-1].split()
+    # The code is that of the last part of a line.
+    last = _PARTS.split(command[-2_000:].strip())[-1].split()
     return not (code == 1 and last and (last[0] in _QUIET or " ".join(last[:2]) in _QUIET))
 
 

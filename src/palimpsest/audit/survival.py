@@ -68,16 +68,16 @@ def survival_of(span: Iterable[Event], request: bytes | str, *, turns_begin: int
         edited=_share(visible.path(path) for path in proven.edited),
         read=_share(visible.path(path) for path in proven.read),
         commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
-        messages=_share(
-            visible.message(part.text, f"{event.seq}.{number}")
-            for event in events
-            if isinstance(event.body, UserSaid)
-            for number, part in enumerate(event.body.parts)
-            if isinstance(part, Text) and part.text.strip()
-        ),
+        messages=_share(_shows(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
         constraints=_share(visible.sentence(quote.text) for quote in proven.quotes),
         numbers=_share(number in visible.tokens for number in _numbers(events)),
     )
+
+
+def _shows(visible: Visible, seq: int, message: UserSaid) -> bool:
+    """Whether every part of a message shows verbatim, or the message by its id and opening; pictures are not looked for."""
+    texts = [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
+    return all(visible.says(text) for text in texts) or visible.message("\n".join(texts), f"{seq}.0")
 
 
 def _share(shown: Iterable[bool]) -> Share:

@@ -45,19 +45,20 @@ class Visible:
 
     def command(self, command: str) -> bool:
         """Whether a command shows, by its first characters at least."""
-        return self._says(command.strip()[:COMMAND])
+        return self.says(command.strip()[:COMMAND])
 
     def sentence(self, sentence: str) -> bool:
         """Whether a sentence shows, by its first characters at least."""
-        return self._says(sentence.strip()[:SENTENCE])
+        return self.says(sentence.strip()[:SENTENCE])
 
     def message(self, text: str, item_id: str) -> bool:
         """Whether a message shows whole, or by its id and its opening."""
-        if self._says(text.strip()):
+        if self.says(text.strip()):
             return True
-        return item_id in self.text and self._says(text.strip()[:OPENING])
+        return item_id in self.text and self.says(text.strip()[:OPENING])
 
-    def _says(self, words: str) -> bool:
+    def says(self, words: str) -> bool:
+        """Whether some words show, however they are broken into lines."""
         if words in self.text:
             return True
         # Blanks may have been joined on the way, in what shows or in what is looked for.
