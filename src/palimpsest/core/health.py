@@ -7,17 +7,21 @@ from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ToolRet
 from palimpsest.core.items import ToolCall, Value
 
 CIRCUIT = 3
+# Folds with so many calls between them are no loop: a turn may work for hours and need one again and again.
+APART = 5
 
 
 class Health(Value, frozen=True):
     """What policies and a resuming engine must know.
 
     `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
-    `started` are tools that began and did not return.
+    `started` are tools that began and did not return. `folds` are those of this turn, counted anew by one that comes well after the
+    one before; `folded` is how many calls there were at the last.
     """
 
     failures: dict[str, int] = {}
     folds: int = 0
+    folded: int = 0
     turns: int = 0
     calls: int = 0
     replied_at: int | None = None
@@ -29,6 +33,10 @@ class Health(Value, frozen=True):
     def is_open(self, policy: str, limit: int = CIRCUIT) -> bool:
         """Whether a policy failed so often in a row that it is not tried again by itself."""
         return self.failures.get(policy, 0) >= limit
+
+    def may_fold(self, limit: int) -> bool:
+        """Whether a turn that may have so many folds (0: any number) may have one more now."""
+        return not limit or self.folds < limit or self.calls - self.folded >= APART
 
     def rounds_since(self, tool: str) -> int:
         """Model replies since one that called the tool; all of them when none did."""
@@ -47,11 +55,12 @@ class HealthTally:
         {UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, Refused, TurnEnded}
     )
 
-    __slots__ = ("_called", "_calls", "_failures", "_folds", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
+    __slots__ = ("_called", "_calls", "_failures", "_folded", "_folds", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
 
     def __init__(self) -> None:
         self._failures: dict[str, int] = {}
         self._folds = 0
+        self._folded = 0
         self._turns = 0
         self._calls = 0
         self._replied_at: int | None = None
@@ -68,6 +77,7 @@ class HealthTally:
         tally = cls()
         tally._failures = dict(health.failures)
         tally._folds = health.folds
+        tally._folded = health.folded
         tally._turns = health.turns
         tally._calls = health.calls
         tally._replied_at = health.replied_at
@@ -108,6 +118,7 @@ class HealthTally:
             self._value = Health(
                 failures=dict(self._failures),
                 folds=self._folds,
+                folded=self._folded,
                 turns=self._turns,
                 calls=self._calls,
                 replied_at=self._replied_at,
@@ -136,7 +147,9 @@ class HealthTally:
         if any(isinstance(edit, Fold) for edit in edited.edits):
             self._overflow = False
             # A fold that the user asked for does not use up the folds of a turn.
-            self._folds += edited.moment != "asked"
+            if edited.moment != "asked":
+                self._folds = 1 if self._calls - self._folded >= APART else self._folds + 1
+                self._folded = self._calls
 
     def _fail(self, failed: Failed) -> None:
         if failed.by:

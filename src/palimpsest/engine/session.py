@@ -122,7 +122,7 @@ class Session:
             previous=previous,
             session=log.session,
             child=log.opened.opener is not None,
-            may_fold=moment == "asked" or not self.profile.folds or log.health.folds < self.profile.folds,
+            may_fold=moment == "asked" or log.health.may_fold(self.profile.folds),
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
