@@ -23,7 +23,8 @@ _DEMANDS = re.compile(
     r"尽量|尽可能|最好|优先|记得|记住|牢记|注意|切记|[至最][少多]|不[超少多]过?于?|以内|之内|上限|下限|严格|"
     r"(?<![不需只想必主重摘概纲紧首简索次若])要(?![么是不素点件塞害])|[帮给带替让为](?:我|我们|咱|他|用户|忙)|先(?!前|生|进|后)|再(?!见|次出现|说)|继续|"
     r"顺便|顺手|尽快|马上|立刻|赶紧|非.{1,10}不可|一下(?!子)|"
-    r"锁[死定]|固定|冻结|写死|(?<![使作应引调费有没利信通常占专录复适滥启停])用(?![户于到过来的途法例])|为准|照着|照(?![片常样])|由(?![于此])|只管|归.{1,6}管|设[成为置]|留[着下给]|走.{0,8}(?:方案|流程|路线)|宁|凡是|控制在|想办法|能[不否]能?帮|可否|能否"
+    r"锁[死定]|固定|冻结|写死|(?<![使作应引调费有没利信通常占专录复适滥启停])用(?![户于到过来的途法例])|为准|照着|照(?![片常样])|由(?![于此])|"
+    r"只管|归.{1,6}管|设[成为置]|留[着下给]|走.{0,8}(?:方案|流程|路线)|宁|凡是|控制在|想办法|能.{1,6}就|能[不否]能?帮|可否|能否"
 )
 # Verbs that stand first when somebody is told what to do.
 _FIRST = re.compile(
@@ -38,6 +39,7 @@ _ASKS = re.compile(
     r"[?？]$|[吗呢嘛么][?？。]?$|(?:什么|怎么|怎样|如何|哪[个些里种儿]|谁会|为何|是不是|有没有|要不要|能不能|可不可以|是否|多少|几个)"
 )
 _ENDS_ASKING = re.compile(r"[?？]$|[吗呢嘛么][?？。]?$")
+_IS_DONE = re.compile(r"^[^把将给]*了[。!！~]?$")
 _POLITE = re.compile(r"请(?!问)|[帮给带替](?:我|我们|忙)|麻烦|能[不否]?能?(?:帮|把|给)|可以(?:帮|把|给)|可否|劳烦")
 
 
@@ -53,4 +55,7 @@ def chinese(sentence: str) -> Binding | None:
         return None
     if _DECIDES.search(sentence) is not None:
         return "decided"
+    # What is done is told with `了` at the end; who wants it done says how, or says it with `把` or `吧`.
+    if first and _IS_DONE.search(sentence) is not None and _DEMANDS.search(sentence) is None:
+        return None
     return "demanded" if first or polite or _DEMANDS.search(sentence) is not None else None

@@ -41,7 +41,7 @@ _MODAL = r"(?:must|should|shall|may|ought|need|can|could|would|will)"
 _PERSON = r"(?:i|we|they|he|she|(?:the |our |my )?(?:client|customer|team|boss|user|manager|lead|company|business|stakeholder)s?)"
 _DETERMINER = (
     r"(?:the|an?|all|any|every|each|it|them|this|that|these|those|my|our|your|its|his|her|their|both|only|some|everything|nothing|"
-    r"me|us|yourself|\d+|[`\"'/@~])"
+    r"me|us|yourself|what(?:ever)?|how|\d+|[`\"'/@~])"
 )
 
 _FORBIDS = _any(
@@ -74,6 +74,7 @@ _FORBIDS = _any(
     r"^(?:nobody|no one|none|neither)\b|\bhard[- ]deprecat",
 )
 _DECIDES = _any(
+    r"\bi(?:'ll| will) (?:take|go|have|use|pick|choose|stick|keep)\b|\b(?:mine|ours|up) to (?:decide|choose|me|us)\b",
     r"\blet'?s\b|\blet us\b|\bwe'll\b(?! see)|\bwe will\b|\bi've (?:chosen|picked|settled|decided)\b",
     r"\bwe(?:'re| are) (?:now )?(?:going|moving|switching|dropping|keeping|sticking|using|archiv\w+|staying|doing|not)\b",
     r"\b(?:go(?:ing|es)?|proceed|continue|stay(?:ing)?|stick(?:ing)?|run(?:ning)?|start|roll) (?:ahead )?(?:with|for|to)\b|\bgo ahead\b",
@@ -109,8 +110,10 @@ _DEMANDS = _any(
     r"\b(?:under|below|within|above|over|max(?:imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
     r"\b(?:essential|imperative|crucial|critical|vital|important|non[- ]negotiable|supposed to|expected to|bear in mind|keep in mind)\b",
     r"^(?:all|every|each|any)\b|\b(?:comes?|goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
-    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b|\bauthori[sz]ed\b|\b(?:final|frozen|fixed)[.!]?$",
-    r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
+    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b|\bauthori[sz]ed\b",
+    r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
+    r"\b(?:upper|lower) (?:bound|limit)\b|\babsolute (?:maximum|minimum|limit)\b",
+    r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
     r"\b(?:had|'d|you) better\b|\bi need\b|\bi want\b|\bsee that\b|\btodo\b|\bgoal is\b|\bthe (?:task|point|aim|idea) is to\b",
 )
 _POLITE = _any(
