@@ -58,6 +58,7 @@ _ENGLISH = re.compile(
             rf"\b{_LEAVE}\s+(?:\w+\s+){{0,5}}(?:was|were|is|are|has|had|given|granted|received|obtained|in hand)\b(?! denied)",
             rf"\b(?:have|has|had|got|received|obtained|with|secured|given|gave)\s+(?:\w+\s+){{0,3}}{_LEAVE}\b",
             rf"\b(?:by|from|according to)\s+(?:the\s+|our\s+|this\s+){_WHO}\b|\baccording to {_WHO}\b",
+            rf"\b(?:fine|ok(?:ay)?|alright|good|acceptable|cool|all right)\s+(?:with|by|for)\s+(?:the\s+|our\s+)?{_WHO}\b",
             rf"\b(?:cleared|agreed|settled|discussed|arranged|checked|aligned|coordinated)\s+with\s+(?:the\s+|our\s+)?{_WHO}\b",
             rf"^\W*(?:approved|authori[sz]ed|agreed|requested)\b|^\W*{_WHO}\s*:",
         )
@@ -80,6 +81,7 @@ _CHINESE = re.compile(
             rf"{_CHINESE_WHO}{_CHINESE_BETWEEN}{_CHINESE_SPEECH}",
             r"(?:按照?|依照|遵照|根据|应|照|依|遵循|基于|鉴于).{0,8}(?:要求|指示|意愿|意思|吩咐|需求|请求|决定|偏好|授权|命令|规定|嘱咐|约定|反馈|意见)",
             r"(?:获得?|得到|取得|拿到|征得|经过?|已经?|有).{0,8}(?:批准|同意|授权|许可|允许|首肯|认可|准许|确认)",
+            r"奉.{0,6}[命令]|[遵依].{0,6}[嘱命]|[依照按].{1,6}之意",
             r"(?:被|遭).{0,6}(?:批准|授权|允许|禁止|拒绝|要求|否决)|(?:需求|要求|指示|约束|决定)(?:是|为|如下|包括|有)",
             rf"{_CHINESE_WHO}的(?:\S{{0,4}})?(?:要求|指示|意愿|意思|吩咐|需求|请求|决定|偏好|授权|命令|选择|许可|期望|想法|规定)",
         )

@@ -17,7 +17,8 @@ _STOP_WORDS = (
     "still yet all any each every both some such other more most less least own same too up down out off let lets make makes made "
     "making get gets got go goes going went take takes took put use used using thing things stuff way now new without "
     "within instead rather via per until unless because since although be's it's that's i'm we're you're want like need one "
-    "become became set leave left alone untouched unchanged intact than nothing none neither nobody avoid cannot never"
+    "user users client customer owner uses available become became set leave left alone untouched unchanged intact than nothing "
+    "none neither nobody avoid cannot never"
 )
 _STOP = frozenset(_STOP_WORDS.split())
 _NEGATIVE = re.compile(

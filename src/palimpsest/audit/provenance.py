@@ -120,7 +120,10 @@ def _approves_nothing_particular(line: str, said: Meaning) -> bool:
 def _matches(claim: Meaning, message: _Message, *, asked: bool) -> bool:
     """Same numbers, paths and names in one message, most of the words there, and the clause that fits best is as negative."""
     whole = message.whole
-    if not claim.says or not claim.exact <= whole.exact or not claim.deeds <= whole.deeds:
+    if not claim.says or not claim.exact <= whole.exact:
+        return False
+    # Who wants a thing wants it added, unless it was to go.
+    if not claim.deeds <= (whole.deeds if "remove" in whole.deeds else whole.deeds | {"add"}):
         return False
     if claim.covered_by(whole) < _most(claim):
         return False
