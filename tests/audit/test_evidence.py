@@ -56,6 +56,12 @@ def test_an_edit_that_failed_edited_nothing_and_a_command_that_read_a_file_read_
     assert told.read == ("src/b.ts",)
 
 
+def test_search_and_replace_blocks_in_a_reply_edit_their_files() -> None:
+    block = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n"
+    reply = f"One line:\n\ngreet.py\n```python\n{block}```\n`src/x.ts`:\n{block}"
+    assert gather(ModelReplied((Text(reply),))).edited == ("greet.py", "src/x.ts")
+
+
 def test_commands_have_exit_codes_and_failed_ones_stay_open_until_the_same_command_succeeds() -> None:
     told = gather(
         call("1", "Bash", command="make build"),

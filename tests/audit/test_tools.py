@@ -127,6 +127,7 @@ def test_a_call_tells_its_paths_and_its_command(call: ToolCall, action: Action) 
         ("FOO=1 cat 'with space.txt' | grep x", ()),
         ("apply_patch <<'P'\n*** Begin Patch\n*** Update File: q.py\n*** End Patch\nP", (Touched("q.py", "edit"),)),
         ("git log --oneline", ()),
+        ("head -c 300 /dev/zero > /dev/null", ()),
         ("grep -rn foo src/*.py", ()),
     ],
 )

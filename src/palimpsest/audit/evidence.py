@@ -8,6 +8,7 @@ import msgspec
 from palimpsest.audit.constraints import quotes_of
 from palimpsest.audit.entities import errors_of, names_of, words_of
 from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
+from palimpsest.audit.patches import edit_blocks
 from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
 from palimpsest.audit.tools import action_of, exit_of, opened_file, result_text, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
@@ -109,6 +110,8 @@ class EvidenceTally:
         for part in body.parts:
             if isinstance(part, Text):
                 self._use_names(names_of(part.text[:_SEARCHED]))
+                for path in edit_blocks(part.text):
+                    self._edit(path)
             elif isinstance(part, ToolCall):
                 self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]))
                 self._put("waiting", self._waiting, part.call_id, self._waiting_for(part), MOST_WAITING)

@@ -12,6 +12,13 @@ _FILES = re.compile(
     re.MULTILINE,
 )
 
+_BLOCK = re.compile(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\n)?<{5,9} SEARCH\b", re.MULTILINE)
+
+
+def edit_blocks(text: str) -> tuple[str, ...]:
+    """The files of the search-and-replace blocks that some models write into their replies."""
+    return tuple(dict.fromkeys(_BLOCK.findall(text))) if "<<<< SEARCH" in text else ()
+
 
 def patched(text: str) -> tuple[Touched, ...]:
     """Each file of a patch once, in order: one that it adds is written, any other edited."""

@@ -49,7 +49,7 @@ def _touches(words: list[tuple[str, bool]]) -> list[Touched]:
         if is_arrow:
             arrow = word
         elif arrow:
-            if arrow in (">", ">>", "1>", "1>>") and _is_path(word) and not word.startswith("/dev/"):
+            if arrow in (">", ">>", "1>", "1>>") and _is_path(word):
                 found.append(Touched(word, "write" if ">>" not in arrow else "edit"))
             elif arrow == "<" and _is_path(word):
                 found.append(Touched(word, "read"))
@@ -71,7 +71,7 @@ def _by_program(name: str, rest: list[str]) -> list[Touched]:
     if name == "sed":
         return _sed(rest)
     if name == "tee":
-        return [Touched(word, "write") for word in _operands(rest) if _is_path(word) and not word.startswith("/dev/")]
+        return [Touched(word, "write") for word in _operands(rest) if _is_path(word)]
     if name in ("open", "create", "goto") and rest and _is_path(rest[0]) and "." in rest[0]:
         return [Touched(rest[0], "write" if name == "create" else "read")]
     return []
@@ -118,4 +118,4 @@ def _operands(rest: list[str]) -> list[str]:
 
 
 def _is_path(word: str) -> bool:
-    return len(word) < 400 and _PATHLIKE.fullmatch(word) is not None and not word.isdigit() and not word.startswith("-")
+    return len(word) < 400 and _PATHLIKE.fullmatch(word) is not None and not word.isdigit() and not word.startswith(("-", "/dev/"))
