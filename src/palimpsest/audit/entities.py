@@ -130,11 +130,12 @@ def number_in(token: str) -> str:
 
 def errors_of(text: str) -> list[str]:
     """The lines of a text that tell of an error, cut to a length, each once."""
-    if not any(word in text for word in _ERROR_WORDS):
+    words = [word for word in _ERROR_WORDS if word in text]
+    if not words:
         return []
     found: dict[str, None] = {}
     for line in text.split("\n"):
-        if any(word in line for word in _ERROR_WORDS) and _ERROR.search(line[:_LONGEST_SEARCHED]) is not None:
+        if any(word in line for word in words) and _ERROR.search(line[:_LONGEST_SEARCHED]) is not None:
             found[line.strip()[:_LONGEST_LINE]] = None
             if len(found) == _MOST_ERRORS:
                 break
