@@ -75,7 +75,7 @@ def try_on(place: Place, recorded_as: str) -> int:
     return number
 
 
-def test_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back() -> None:
+def test_pa_12_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back() -> None:
     assert try_on(generated(), "made3") == TIMES
 
 
@@ -84,12 +84,12 @@ def longest(place: Place, most: int) -> list[str]:
     return sorted(sizes, key=lambda name: -sizes[name])[:most]
 
 
-def test_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
+def test_pa_12_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(GOLDEN)
     assert [try_on(place, name) <= TIMES for name in longest(place, 8)] == [True] * 8
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
-def test_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
+def test_pa_12_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(CORPUS)
     assert sum(try_on(place, name) for name in longest(place, 6)) >= 6 * (TIMES - 2)

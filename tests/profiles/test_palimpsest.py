@@ -48,7 +48,7 @@ def test_folding_by_itself_can_be_switched_off() -> None:
     assert policy(ours, "fold") == FoldFromLog(auto=False)
     with at_work(generated(), "made3", ours, cramped(generated(), "made3")) as session:
         assert not offline(session, look(session, "before_call")).folded
-        assert offline(session, look(session, "overflow")).folded
+        assert offline(session, look(session, "asked")).folded
 
 
 def test_what_a_fold_keeps_can_be_set() -> None:

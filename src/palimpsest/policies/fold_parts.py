@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from palimpsest.audit.block import SHORT
+from palimpsest.audit.entities import words_of
 from palimpsest.audit.floor import NEEDED, Floor
 from palimpsest.audit.parts import NARRATIVE, STAND_IN, is_part
 from palimpsest.core.bound import preview
@@ -41,7 +43,7 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
         return None
     run, tail = items[:cut], items[cut:]
     said, told = _messages(situation, run, tail, bounds, floor)
-    shown = frozenset(seq_of(item.id) for item in tail if isinstance(item.content, ToolResult) and item.mask is None)
+    shown = _commands_in(situation, tail)
     evidence = evidence_put(situation, told, bounds, shown)
     into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence, shown)]
     into += _narrative(run, bounds, narrative)
@@ -52,6 +54,13 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
     into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | state]
     fold = Fold(run[0].id, run[-1].id, tuple(into))
     return Folded(fold, _tokens(situation, fold.into, run, tail))
+
+
+def _commands_in(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
+    """The events of commands that show in the tail with their result; one that ran on shows its result without the command."""
+    results = frozenset(seq_of(item.id) for item in tail if isinstance(item.content, ToolResult) and item.mask is None)
+    calls = "\n".join(word for item in tail if isinstance(item.content, ToolCall) for word in words_of(item.content))
+    return frozenset(ran.seq for ran in situation.evidence.commands if ran.seq in results and ran.command[:SHORT] in calls)
 
 
 def tail_start(situation: Situation, bound: int) -> int:
