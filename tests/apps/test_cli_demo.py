@@ -1,55 +1,111 @@
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pal_runs import Pal
 
+SHORT = ("--tokens", "60000")
 
-def test_the_demo_folds_undoes_and_proves_that_nothing_was_lost(pal: Pal) -> None:
-    told = pal.json("demo", "--events", "400")
 
-    assert told["same"] is told["verified"] is told["ok"] is True
-    assert told["digests"]["before"] == told["digests"]["after_undo"] != told["digests"]["folded"]
-    assert told["tokens"]["folded"] == told["edit"]["tokens_after"] < told["tokens"]["before"] / 2
-    assert told["request_bytes"]["folded"] < told["request_bytes"]["before"] / 2
-    assert told["edit"]["loss"].get("user_messages", 0) == 0
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The demo as it is without options, told as JSON; once, for it takes seconds."""
+    folder = tmp_path_factory.mktemp("demo")
+    told: dict[str, Any] = Pal(folder / "home").json("demo", "--html", str(folder / "report.html"))
+    return told
+
+
+def test_the_demo_folds_undoes_and_proves_that_nothing_was_lost(whole: dict[str, Any]) -> None:
+    assert whole["same"] is whole["verified"] is whole["ok"] is True
+    assert whole["digests"]["before"] == whole["digests"]["after_undo"] != whole["digests"]["folded"]
+    assert [edit["policy"] for edit in whole["edits"]] == ["fold"]
+    assert whole["tokens"]["folded"] < whole["tokens"]["before"] / 2
+    assert whole["request_bytes"]["folded"] < whole["request_bytes"]["before"] / 2
+    assert whole["edits"][0]["hidden"]["user_messages"] == 0
+
+
+def test_the_demo_compares_profiles_of_which_at_least_two_fold(whole: dict[str, Any]) -> None:
+    found = whole["profiles"]
+
+    assert list(found) == ["palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "none"]
+    assert sum(one["folds"] > 0 for one in found.values()) >= 2
+    assert found["none"]["usd"] > found["palimpsest"]["usd"] > 0
+    assert [one["invalid"] for one in found.values()] == [0] * 5
+    assert found["palimpsest"]["survival"]["user_messages"] == 1
+
+
+def test_the_demo_writes_a_page_about_what_it_found(whole: dict[str, Any]) -> None:
+    page = Path(whole["report"]).read_text(encoding="utf-8")
+
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.endswith("</html>\n")
+    assert f"${whole['profiles']['palimpsest']['usd']:.2f} against ${whole['profiles'][whole['against']]['usd']:.2f}" in page
+    assert "//" not in page
+
+
+def test_the_same_seed_tells_the_same_story(pal: Pal, tmp_path: Path) -> None:
+    first, second, other = (pal.json("demo", *SHORT, "--seed", seed, "--html", str(tmp_path / "a.html")) for seed in ("1", "1", "2"))
+
+    assert (first["digests"], first["profiles"]) == (second["digests"], second["profiles"])
+    assert first["digests"] != other["digests"]
+
+
+def test_the_demo_leaves_nothing_but_its_page(pal: Pal, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+
+    pal("demo", *SHORT, "--html", str(tmp_path / "page.html"))
+
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "page.html"}
     assert not pal.home.folder.exists()
 
 
-def test_the_same_seed_tells_the_same_story(pal: Pal) -> None:
-    first, second, other = (pal.json("demo", "--events", "300", "--seed", seed)["digests"] for seed in ("1", "1", "2"))
-
-    assert first == second != other
-
-
-def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal) -> None:
-    lines = pal("demo", "--events", "400", NO_COLOR="1").stdout.splitlines()
+def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal, tmp_path: Path) -> None:
+    lines = pal("demo", *SHORT, "--html", str(tmp_path / "page.html"), NO_COLOR="1").stdout.splitlines()
 
     assert "the same, byte for byte: nothing was lost" in lines
     assert [line for line in lines if "\x1b" in line] == []
-    assert max(sum(2 if ord(letter) > 0x2E80 else 1 for letter in line) for line in lines) <= 80
+    wide = [line for line in lines if sum(2 if ord(letter) > 0x2E80 else 1 for letter in line) > 80]
+    assert [line for line in wide if str(tmp_path) not in line] == []
 
 
-@pytest.mark.parametrize("more", [(), ("--events", "150", "--seed", "3")])
+def test_a_file_that_is_no_page_of_a_replay_is_not_written_over(pal: Pal, tmp_path: Path) -> None:
+    mine, folder = tmp_path / "report.html", tmp_path / "there" / "report.html"
+    mine.write_text("my own report", encoding="utf-8")
+
+    refused, lost = pal("demo", *SHORT, "--html", str(mine)), pal("demo", *SHORT, "--html", str(folder))
+
+    assert (refused.exit_code, mine.read_text(encoding="utf-8")) == (2, "my own report")
+    assert "is no page of a replay; name another one" in refused.stderr
+    assert (lost.exit_code, "there is no such folder" in lost.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--seed", "3")])
 def test_every_command_that_the_demo_suggests_works_on_what_it_kept(tmp_path: Path, more: tuple[str, ...]) -> None:
     pal = Pal(tmp_path / "a home")
-    lines = pal("demo", "--home", str(pal.home.folder), *more).stdout.splitlines()
+    lines = pal("demo", *SHORT, "--html", str(tmp_path / "page.html"), "--home", str(pal.home.folder), *more).stdout.splitlines()
     suggested = [shlex.split(line) for line in lines if line.startswith("  PAL_HOME=")]
 
-    assert [words[2] for words in suggested] == ["context", "show", "search", "undo", "rewind", "verify"]
+    assert [words[2] for words in suggested] == ["context", "audit", "show", "search", "undo", "rewind", "verify"]
     for place, _, *words in suggested:
         result = pal(*words, PAL_HOME=place.removeprefix("PAL_HOME="))
         assert (result.exit_code, result.stdout != "") == (0, True)
 
 
-def test_a_demo_that_is_kept_can_be_played_with(pal: Pal) -> None:
+def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> None:
     folder: Path = pal.home.folder
-    told = pal.json("demo", "--events", "400", "--home", str(folder))
+    told = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
     calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", "last")["events"])
 
     assert pal.json("show", "last")["session"] == told["session"]
     assert pal("show", "last", "--request", str(calls)).stderr.startswith("verified")
+    assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", "last")] == [
+        (undone, told["edits"][0]["hidden"]) for undone in (True, False)
+    ]
     assert pal.json("undo", "last")["tokens_after"] > told["tokens"]["folded"]
     assert pal("rewind", "last", "-1").exit_code == 0
     assert pal("verify", "last").exit_code == 0
     assert pal.json("search", "file by file")[0]["session"] == told["session"]
+    assert pal.json("replay", told["recording"], "--profiles", "none")["total"]["none"] == told["profiles"]["none"] | {
+        "probes": {"cycles": {}}
+    }

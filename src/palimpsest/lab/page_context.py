@@ -21,8 +21,9 @@ def context(run: CardRun, session: Replayed, colours: dict[str, str]) -> str:
     """The drawings of one session."""
     most = max((call.tokens for outcome in session.profiles.values() for call in outcome.calls if call.purpose == "turn"), default=0)
     last = max((call.step for outcome in session.profiles.values() for call in outcome.calls), default=0)
-    # A recording that never came near the window is drawn in its own size; the window would only press it flat.
-    top = max(most, run.window) if most > run.window / 3 else most
+    # A recording that never came near the window is drawn in its own size, for the window would press it flat; and what runs far over
+    # the window is cut off above it, for it would press flat the others.
+    top = min(max(most, run.window * 1.02), run.window * 1.15) if most > run.window / 3 else most
     panels = "".join(
         figure(
             f'<b class="{colours.get(name, colour(0))}">{said(name, 40)}</b> {_summary(outcome)}{_stopped(outcome)}',

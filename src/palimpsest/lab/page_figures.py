@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, Replayed, figures, ratio
 from palimpsest.lab.page_words import amount, colour, mean_of, money, percent, said, scrolled, times
 
-_COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "survives", "invalid")
+_COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
 
 
 def by_profile(run: CardRun) -> dict[str, list[Outcome]]:

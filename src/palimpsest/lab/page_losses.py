@@ -34,7 +34,7 @@ def _sum(outcome: Outcome) -> str:
 def _edits(outcome: Outcome, place: str, known: frozenset[int]) -> str:
     if not outcome.edits:
         return ""
-    words = ("call", "edit", "tokens", "price", "saves a call", "survives", "what it hid, and why")
+    words = ("call", "edit", "tokens", "price", "saves a call", "kept", "what it hid, and why")
     heads = f"<tr>{''.join(f'<th>{word}</th>' for word in words)}</tr>"
     # Where there are too many, folds and the largest are worth more than the first.
     ranked = sorted(outcome.edits, key=lambda edit: (edit.kind != "fold", edit.tokens_after - edit.tokens_before))[:_EDITS]
@@ -57,7 +57,7 @@ def _edit(edit: Edited, place: str, known: frozenset[int]) -> str:
         f'<td class="number" data-word="tokens">{amount(edit.tokens_before)} → {amount(edit.tokens_after)}</td>'
         f'<td class="number" data-word="price">{money(edit.price_usd)}</td>'
         f'<td class="number" data-word="saves a call">{money(edit.saved_usd_per_call)}</td>'
-        f'<td class="number" data-word="survives">{survives}</td><td>{hid}<small>{said(edit.why, 240)}</small></td></tr>\n'
+        f'<td class="number" data-word="kept">{survives}</td><td>{hid}<small>{said(edit.why, 240)}</small></td></tr>\n'
     )
 
 

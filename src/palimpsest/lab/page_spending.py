@@ -15,7 +15,7 @@ def spending(session: Replayed, colours: dict[str, str]) -> str:
     most = max(bill[-1][1] for bill in bills.values())
     last = max(bill[-1][0] for bill in bills.values())
     plane = Plane(last, most, 220)
-    pieces = [*plane.grid([(0.0, ""), *((level, money(level)) for level in steps_to(most, 4) if level)])]
+    pieces = [*plane.grid([(0.0, ""), *((level, money(level)) for level in steps_to(most, 5) if level)])]
     for name, bill in bills.items():
         pieces.append(plane.line(thinned(bill), f"trace {colours[name]}", width=2))
         pieces.append(plane.dot(*bill[-1], colours[name], f"{said(name, 40)}: {money(bill[-1][1])}", 4))

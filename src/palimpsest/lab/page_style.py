@@ -43,6 +43,7 @@ td small{display:block;color:var(--faint);font-size:.92em;overflow-wrap:anywhere
 .plot .grid{stroke:var(--line);stroke-width:1}
 .tick{fill:var(--faint);font-size:11px}
 .trace .line{fill:none;stroke:currentColor;vector-effect:non-scaling-stroke;stroke-linejoin:round}
+.plot .trace{overflow:hidden}
 .trace .area{fill:currentColor;fill-opacity:.14;stroke:none}
 .window{stroke:var(--bad);stroke-width:1;stroke-dasharray:5 4;opacity:.8}
 .fold{fill:var(--edit);stroke:var(--page);stroke-width:1}

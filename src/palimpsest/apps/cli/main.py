@@ -41,7 +41,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Try": {
         "replay": ("replay:replay", "See what sessions would have cost and lost under other policies."),
-        "demo": ("demo:demo", "See log, view, fold, audit and undo on a made-up session."),
+        "demo": ("demo:demo", "Replay a made-up session, fold it, audit and undo, and write a page."),
         "bench": ("bench:bench", "Measure this machine against the bars and the peers."),
     },
 }

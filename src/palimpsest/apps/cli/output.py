@@ -87,6 +87,9 @@ def dollars(cost: float | None) -> str:
     return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
 
 
+_BAR = 30
+
+
 def _say_nothing(done: int, total: int) -> None:
     return
 
@@ -104,7 +107,8 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         nonlocal shown
         if time.monotonic() - begun >= 1:
             shown = True
-            click.echo(f"\r{what} {min(100, done * 100 // max(1, total)):3d} %", nl=False, err=True)
+            share = min(100, done * 100 // max(1, total))
+            click.echo(f"\r{what} {'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %", nl=False, err=True)
 
     try:
         yield tell

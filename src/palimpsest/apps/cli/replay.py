@@ -14,13 +14,13 @@ from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Home, expanded, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, plain
+from palimpsest.apps.cli.page_file import demand_place, write_report
 from palimpsest.apps.cli.replay_table import print_agreement, print_comparison
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.foreign.transcript import BadLine, Source
 from palimpsest.lab.agreement import Compared, agreement_of, compare
 from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Replayed
-from palimpsest.lab.page import write_page
 from palimpsest.lab.page_lines import with_lines
 from palimpsest.lab.taking import Taken, find_foreign, is_own, take_foreign, take_log
 from palimpsest.profiles.named import profile
@@ -70,6 +70,8 @@ def replay(
     Nothing is sent anywhere and nothing is changed. Sessions are yours by their id, or files and folders of any
     agent that `pal import` knows. Exit code 1 when something could not be read, or a request would be refused.
     """
+    if page is not None:
+        demand_place(page)
     home = find_home()
     plan = Plan(_profiles(profiles), _cards(home, cards, window), ttl, timing, _numbers(cycles))
     sources = _sources(home, words)
@@ -78,7 +80,7 @@ def replay(
         return
     comparison, skipped = _replay(sources, plan, pages=page is not None)
     if page is not None:
-        _write(page, comparison)
+        write_report(comparison, page)
     for bad in skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:
@@ -181,11 +183,6 @@ def _progress(total: int) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=console(err=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def _write(page: Path, comparison: Comparison) -> None:
-    with page.open("w", encoding="utf-8") as file:
-        file.writelines(write_page(comparison))
 
 
 def _tell_agreement(sources: tuple[list[Callable[[], Taken | BadLine]], list[BadLine]], *, as_json: bool) -> None:
