@@ -10,7 +10,7 @@ from palimpsest.core.events import Loss
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
 
-MOST_PATHS: Final = 1_000
+MOST_PATHS: Final = 500
 MOST_COMMANDS: Final = 400
 LONGEST_COMMAND: Final = 160
 
