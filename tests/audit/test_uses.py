@@ -201,3 +201,11 @@ def test_the_table_of_ages_is_that_of_the_specification() -> None:
     assert dies_at(Use(4, last_named=30, superseded=10, kind="read")) == 33
     assert dies_at(Use(4, last_named=5, kind="report")) is None
     assert dies_at(Use(4, failed=True)) is None
+
+
+def test_patience_scales_the_ages_of_what_is_not_superseded() -> None:
+    assert [dies_at(Use(4), patience) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
+    assert [dies_at(Use(4, last_named=10, kind="read"), patience) for patience in (0.4, 1.0)] == [26, 50]
+    assert [dies_at(Use(4, kind="acknowledgement"), patience) for patience in (0.1, 1.0)] == [5, 5]
+    assert dies_at(Use(4, superseded=10, kind="read"), 0.5) == 13
+    assert dies_at(Use(4, last_named=5, kind="report"), 0.1) is None

@@ -194,6 +194,17 @@ def test_on_overflow_all_that_is_dead_goes_if_the_request_then_fits(window: int,
     assert cleared(ClearDead().plan(now)) == expected
 
 
+def test_with_less_patience_results_die_younger_and_pay_rent_for_longer() -> None:
+    # At the usual age of 8 it would live until the 14th call; half as old it is dead since the 10th.
+    uses = {"3.0": Use(6)}
+    assert [cleared(ClearDead(patience=patience).plan(situation(many(1), uses=uses, calls=10))) for patience in (1.0, 0.5)] == [
+        (),
+        ("3.0",),
+    ]
+    warm = situation(ITEMS, uses={"3.0": Use(0)}, prefixes=PREFIXES, calls=23)
+    assert [cleared(ClearDead(patience=patience).plan(warm)) for patience in (1.0, 0.75, 0.5)] == [(), (), ("3.0",)]
+
+
 def test_under_pressure_the_price_does_not_matter() -> None:
     assert cleared(ClearDead().plan(worked(2))) == ()
     assert cleared(clear_all(worked(2))) == ("3.0",)

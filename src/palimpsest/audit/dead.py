@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.stubs import covered
+from palimpsest.audit.uses import dies_at
 from palimpsest.core.edits import Mask
 from palimpsest.core.situation import Situation, Use
 
@@ -18,32 +19,48 @@ class Dead(NamedTuple):
     calls: int
 
 
-def is_dead(use: Use) -> bool:
-    """Whether a result has died of age, disuse or supersession."""
-    return use.died is not None
+def anything(use: Use) -> bool:
+    """Every result, whatever it is."""
+    return True
 
 
-def dead_of(situation: Situation, places: Mapping[str, int], *, held: bool = False, which: Callable[[Use], bool] = is_dead) -> list[Dead]:
+def died(use: Use, calls: int, patience: float = 1.0) -> int | None:
+    """The call at which a result died of age, disuse or supersession, for somebody with more or less patience than usual."""
+    if patience == 1.0:
+        return use.died
+    dies = dies_at(use, patience)
+    return dies if dies is not None and dies <= calls else None
+
+
+def dead_of(
+    situation: Situation,
+    places: Mapping[str, int],
+    *,
+    held: bool = False,
+    patience: float = 1.0,
+    which: Callable[[Use], bool] = anything,
+) -> list[Dead]:
     """The dead results that show, newest first; pins stay, and what an undo brought back is only taken when `held` says so."""
     view, scale, calls = situation.view, situation.scale, situation.health.calls
     items, kept = view.items, pinned(view)
     standing = sorted(
-        (place for name, use in situation.uses.items() if which(use) and (place := places.get(name)) is not None), reverse=True
+        (
+            (place, death)
+            for name, use in situation.uses.items()
+            if (death := died(use, calls, patience)) is not None and which(use) and (place := places.get(name)) is not None
+        ),
+        reverse=True,
     )
     found: list[Dead] = []
-    for place in standing:
+    for place, death in standing:
         item = items[place]
         if item.mask is not None or item.id in kept or (item.id in view.held and not held):
             continue
         mask, gain = covered(items, place, scale)
         if gain > 0:
-            found.append(Dead(place, mask, gain, _calls_dead(situation.uses[item.id], calls)))
+            # The coming call pays rent as well.
+            found.append(Dead(place, mask, gain, max(0, calls - death) + 1))
     return found
-
-
-def _calls_dead(use: Use, calls: int) -> int:
-    """Calls since it died, the coming one included."""
-    return 0 if use.died is None else max(0, calls - use.died) + 1
 
 
 def masks_of(dead: Iterable[Dead]) -> tuple[Mask, ...]:

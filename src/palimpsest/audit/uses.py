@@ -44,15 +44,18 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 }
 
 
-def dies_at(use: Use) -> int | None:
-    """The call after which a result is dead if nothing names it before; `None` while it cannot die."""
+def dies_at(use: Use, patience: float = 1.0) -> int | None:
+    """The call after which a result is dead if nothing names it before; `None` while it cannot die.
+
+    `patience` makes the ages of what is not superseded shorter or longer.
+    """
     if use.failed:
         return None
     ages = AGES[use.kind]
     named = use.last_named
     start = use.arrived if named is None else named
     age = ages.unnamed if named is None else ages.named
-    dies = None if age is None else start + age
+    dies = None if age is None else start + max(1, round(age * patience))
     if use.superseded is not None and ages.superseded is not None:
         left_behind = max(start, use.superseded) + ages.superseded
         dies = left_behind if dies is None else min(dies, left_behind)

@@ -26,7 +26,8 @@ class ClearDead:
     """Rent or buy: a suffix of the dead results is cleared once its rent is `cover` times its price and it frees `gain` tokens.
 
     Under pressure all that is dead goes, and what an undo brought back with it: from `compact_at` on if that leaves the share `room` of
-    it free, for else a fold is due, which breaks the cache once and not again soon; on overflow if the request then fits.
+    it free, for else a fold is due, which breaks the cache once and not again soon; on overflow if the request then fits. With less
+    `patience` results die younger, which is cheaper and makes the model read more of them again.
     """
 
     name: str = "clear_dead"
@@ -35,6 +36,7 @@ class ClearDead:
     cover: float = 2.0
     gain: int = 2_000
     room: float = 0.3
+    patience: float = 1.0
 
     def plan(self, situation: Situation) -> Outcome:
         """The dead results to clear now, in one edit; nothing when an edit was made and no call since."""
@@ -46,7 +48,7 @@ class ClearDead:
         if situation.cache.edited:
             return ()
         places = places_of(situation.view)
-        dead = dead_of(situation, places)
+        dead = dead_of(situation, places, patience=self.patience)
         if not dead:
             return ()
         warm = warm_of(situation, places)
