@@ -12,7 +12,8 @@ SHORT = ("--tokens", "60000")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The demo as it is without options, told as JSON; once, for it takes seconds."""
     folder = tmp_path_factory.mktemp("demo")
-    told: dict[str, Any] = Pal(folder / "home").json("demo", "--html", str(folder / "report.html"))
+    where = ("--html", str(folder / "report.html"), "--picture", str(folder / "picture.svg"))
+    told: dict[str, Any] = Pal(folder / "home").json("demo", *where)
     return told
 
 
@@ -42,6 +43,13 @@ def test_the_demo_writes_a_page_about_what_it_found(whole: dict[str, Any]) -> No
     assert page.endswith("</html>\n")
     assert f"${whole['profiles']['palimpsest']['usd']:.2f} against ${whole['profiles'][whole['against']]['usd']:.2f}" in page
     assert "//" not in page
+
+
+def test_the_demo_draws_the_picture_if_asked(whole: dict[str, Any]) -> None:
+    drawn = Path(whole["report"]).with_name("picture.svg").read_text(encoding="utf-8")
+
+    assert f"sha256 {whole['digests']['before'][:24]}…" in drawn
+    assert f"${whole['profiles']['palimpsest']['usd']:.2f}" in drawn
 
 
 def test_the_same_seed_tells_the_same_story(pal: Pal, tmp_path: Path) -> None:

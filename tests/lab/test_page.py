@@ -144,7 +144,7 @@ def test_an_edit_links_to_the_events_it_hid_and_an_event_says_who_hid_it() -> No
 
     assert '<a href="#card-0-event-12">12</a>' in made
     row = made[made.index('<tr id="card-0-event-12">') :].split("</tr>")[0]
-    assert re.findall(r'aria-label="([^"]+)"', row) == ["palimpsest", "claude-code", "codex"]
+    assert re.findall(r'title="([^"]+)"', row) == ["palimpsest", "claude-code", "codex"]
     assert "needed again" in row
     assert "def parse_it(text)" in row
 

@@ -8,7 +8,7 @@ from palimpsest.lab.page_plot import Plane, steps_to, thinned
 from palimpsest.lab.page_words import amount, colour, figure, money, said
 
 _LIVES = {"5m": 300_000, "1h": 3_600_000}
-_MARKED = 400
+_MARKED, _CROWDED = 400, 60
 _MARKS = (
     ("fold", "fold"),
     ("mask", "mask or other edit"),
@@ -78,8 +78,10 @@ def _drawn(outcome: Outcome, run: CardRun, ends: tuple[float, int], look: str) -
 def _edits(outcome: Outcome, plane: Plane) -> Iterator[str]:
     """Folds above all else, for they matter most; a fold falls from what was there to what is left."""
     masks = [edit for edit in outcome.edits if edit.kind != "fold"]
+    # Marks that stand side by side all along would hide the line they are on.
+    size = _size("mask") if len(masks) <= _CROWDED else 1.4
     for edit in masks[:: max(1, -(-len(masks) // _MARKED))]:
-        yield plane.dot(edit.step, edit.tokens_after, "mask", _words(edit), _size("mask"))
+        yield plane.dot(edit.step, edit.tokens_after, "mask" if len(masks) <= _CROWDED else "mask small", _words(edit), size)
     for edit in [edit for edit in outcome.edits if edit.kind == "fold"][:_MARKED]:
         x, title = plane.x(edit.step), _words(edit)
         ends = f'y1="{plane.y(edit.tokens_before)}" y2="{plane.y(edit.tokens_after)}"'

@@ -125,15 +125,11 @@ def _events(session: Replayed, place: str, colours: dict[str, str]) -> str:
 
 def _lines(session: Replayed, place: str, hiders: dict[int, list[str]], needed: set[int], colours: dict[str, str]) -> Iterator[str]:
     for line in session.lines[:_LINES]:
-        dots = "".join(
-            f'<svg class="key {colours[name]}" width="12" height="12" role="img" aria-label="{said(name, 40)}">'
-            f'<title>{said(name, 40)}</title><rect width="12" height="12" rx="2"/></svg>'
-            for name in hiders.get(line.event, ())
-        )
+        who = "".join(f'<b class="{colours[name]}" title="{said(name, 40)}">■</b>' for name in hiders.get(line.event, ()))
         again = '<small class="bad">needed again</small>' if line.event in needed else ""
         what = f"{said(line.kind.replace('_', ' '), 40)}<small>{said(line.name, 60)}</small>"
         yield (
             f'<tr id="{place}-event-{line.event}"><td class="number" data-word="event">{line.event}</td><td>{what}</td>'
-            f'<td class="number" data-word="tokens">{amount(line.tokens)}</td><td data-word="hidden by">{dots}{again}</td>'
+            f'<td class="number" data-word="tokens">{amount(line.tokens)}</td><td data-word="hidden by">{who}{again}</td>'
             f'<td dir="auto">{said(line.text, 200)}</td></tr>\n'
         )

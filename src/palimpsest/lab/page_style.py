@@ -49,6 +49,7 @@ td small{display:block;color:var(--faint);font-size:.92em;overflow-wrap:anywhere
 .fold{fill:var(--edit);stroke:var(--page);stroke-width:1}
 .fall{stroke:var(--edit);stroke-width:1.2;stroke-dasharray:2 2}
 .mask{fill:var(--page);stroke:var(--edit);stroke-width:1.2}
+.mask.small{fill:var(--edit);stroke:none}
 .mark.reread,.mark.reread line{stroke:var(--rereads);stroke-width:2}
 .mark.pause,.mark.pause line{stroke:var(--faint);stroke-width:1.2}
 svg.mark.fold,svg.mark.mask{stroke:none;fill:none}
@@ -67,7 +68,7 @@ svg.mark.mask circle{fill:var(--page);stroke:var(--edit);stroke-width:1.2}
 .losses p{margin:.3rem 0}
 .losses code,footer code{font:12px/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
 background:var(--code);border-radius:3px;padding:0 .25rem;overflow-wrap:anywhere}
-.losses .key{margin:.25rem .15rem 0 0}
+.events td b{margin-right:.15rem;cursor:default}
 .session{background:none;border:0;border-top:1px solid var(--line);border-radius:0;padding:.75rem 0;margin:1.5rem 0 0;font-size:inherit}
 .session>summary{font-size:1.1rem}
 .events tr:target>*{background:color-mix(in srgb,var(--edit) 18%,transparent)}

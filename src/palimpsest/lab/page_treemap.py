@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from palimpsest.lab.outcome import CardRun, Replayed, Share
 from palimpsest.lab.page_words import amount, figure, legend, percent, said
+from palimpsest.lab.replay import UNSEEN
 
 KINDS = {
     "head": "head and tools",
@@ -84,7 +85,7 @@ def _row(rest: Sequence[Share], side: float, scale: float) -> Sequence[Share]:
 
 def treemaps(run: CardRun, session: Replayed, colours: dict[str, str]) -> str:
     """A map for each profile of a session."""
-    known = {name: outcome.census for name, outcome in session.profiles.items() if outcome.census}
+    known = {name: _told(outcome.census) for name, outcome in session.profiles.items() if outcome.census}
     sorts = {_sort(share) for census in known.values() for share in census}
     keys = legend([(f"kind-{sort}", words) for sort, words in KINDS.items() if sort in sorts])
     panels = "".join(
@@ -92,6 +93,14 @@ def treemaps(run: CardRun, session: Replayed, colours: dict[str, str]) -> str:
         for name, census in known.items()
     )
     return f'{keys}<div class="panels">\n{panels}</div>\n' if known else ""
+
+
+def _told(census: Sequence[Share]) -> list[Share]:
+    """The same, with what no recording shows under one name."""
+    unseen = [share for share in census if share.name.startswith(UNSEEN)]
+    rest = [share for share in census if not share.name.startswith(UNSEEN)]
+    tokens = sum(share.tokens for share in unseen)
+    return [*rest, Share("head", "not recorded", tokens, len(unseen))] if unseen else rest
 
 
 def _sort(share: Share) -> str:

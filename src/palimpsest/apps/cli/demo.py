@@ -15,6 +15,7 @@ from palimpsest.apps.cli.page_file import demand_place, write_report
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.lab.outcome import figures
+from palimpsest.lab.picture import Bytes, picture
 from palimpsest.wire.past import calls_of, past_request
 
 _TOKENS, _SEED = 200_000, 4
@@ -32,8 +33,11 @@ Examples:
 @click.option(
     "--tokens", type=click.IntRange(min=60_000, max=5_000_000), default=_TOKENS, show_default=True, help="How much is said in it."
 )
+@click.option(
+    "--picture", "drawing", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Draw all of it as one SVG, too."
+)
 @json_option
-def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, as_json: bool) -> None:
+def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Path | None, as_json: bool) -> None:
     """Replay a made-up session under five profiles; fold, audit and undo; write a page.
 
     Nothing of yours is touched: the sessions live in a temporary folder, or in the one you name. Only the page is
@@ -44,6 +48,8 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, as_json: bo
         home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
         told = _play(stack, home, seed, tokens)
         size = write_report(told.comparison, page)
+        if drawing is not None:
+            drawing.write_text(_drawn(told), encoding="utf-8")
         if as_json:
             emit(_as_builtins(told, folder, page))
             return
@@ -68,6 +74,12 @@ def _play(stack: ExitStack, home: Home, seed: int, tokens: int) -> Told:
     fork.checkpoint()
     verdicts = tuple(verify(home.shelf, each.session, home.blobs) for each in (log, fork))
     return Told(log, fork, comparison, before, tuple(edits), during, after, calls, verified, verdicts)
+
+
+def _drawn(told: Told) -> str:
+    stages = (("before the fold", told.before), ("folded", told.during), ("after the undo", told.after))
+    requests = tuple(Bytes(words, stage.request.digest, len(stage.request.body)) for words, stage in stages)
+    return picture(told.comparison.runs[0], told.comparison.against, requests)
 
 
 def _as_builtins(told: Told, folder: Path | None, page: Path) -> dict[str, object]:
