@@ -12,6 +12,7 @@ from palimpsest.core.sizes import palimpsest_size
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.session import Session
 from palimpsest.lab.needs import plain_name
+from palimpsest.lab.padding import padding
 from palimpsest.wire.args import type_of
 
 _TRIGGER: Final = "compaction_trigger"
@@ -110,5 +111,4 @@ def summary_text(marker: str, manner: Manner, evidence: Evidence, messages: Iter
             if size + weight <= room:
                 lines.append(line)
                 size += weight
-    filler = _FILLER * (max(0, room - size) // palimpsest_size(Text(_FILLER)))
-    return "\n".join([*lines, filler.strip()]).strip()
+    return "\n".join([*lines, padding(_FILLER, room - size)]).strip()

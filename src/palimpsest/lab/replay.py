@@ -14,6 +14,7 @@ from palimpsest.engine.flow import answer_without_model
 from palimpsest.lab.bystander import Bystander
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome, Reread
+from palimpsest.lab.padding import padding
 from palimpsest.lab.recording import Arrived, Recording, Step
 from palimpsest.lab.rereads import Missing, source_of
 from palimpsest.lab.stage import Stage
@@ -170,6 +171,5 @@ def _unseen(recording: Recording) -> tuple[Statement, ...]:
     """A head of three blocks, as programs have it, that weighs what the recording does not show."""
     small = sum(palimpsest_size(Text(text)) for text in (_OPENING, _CLOSING))
     raw = round(recording.measure.unseen / recording.measure.factor) - small
-    each = palimpsest_size(Text(_FILLER * 10)) / 10
-    text = _FILLER * max(1, round(raw / each))
+    text = padding(_FILLER, raw) or _FILLER.strip()
     return tuple(Statement(f"{UNSEEN}_{number}", text, "system") for number, text in enumerate((_OPENING, text, _CLOSING)))

@@ -66,17 +66,16 @@ class Sight:
         """What must be fetched before these names can be used and these paths be edited, each thing once."""
         found: list[Missing] = []
         there: set[str] = set()
+        for path in need.edited:
+            items = self._files.get(path)
+            if items and not self._sees(items) and not any(each.item in items for each in found):
+                found.append(self._fetch(self._best(items), need, (path,)))
+                there.update(found[-1].names)
         for name in need.names:
             items = self._shows.get(name)
             if items and name not in there and not self._sees(items):
                 found.append(self._fetch(self._best(items), need, (name,)))
                 there.update(found[-1].names)
-        fetched = {each.item for each in found}
-        for path in need.edited:
-            items = self._files.get(path)
-            if items and not self._sees(items) and fetched.isdisjoint(items):
-                found.append(self._fetch(self._best(items), need, (path,)))
-                fetched.add(found[-1].item)
         return found
 
     def _see(self, item: Item) -> None:
@@ -123,8 +122,8 @@ class Sight:
         result = content if isinstance(content, ToolResult) else ToolResult("", (Text(text_of(content)),))
         if item_id.endswith(_BEYOND):
             result = ToolResult(result.call_id, (Text(_excerpt(text_of(result), names[0])),))
-        shown = frozenset(self._names.of(result))
-        wanted = tuple(name for name in need.names if name in shown and not self._sees(self._shows[name]))
+        shown = {*self._names.of(result), *self._names.of(call)}
+        wanted = tuple(name for name in need.names if name in shown and not self._sees(self._shows.get(name, [])))
         return Missing(tuple(dict.fromkeys((*names, *wanted))), item_id.rstrip(_BEYOND + _COVER), call, result)
 
 

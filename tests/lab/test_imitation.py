@@ -1,0 +1,69 @@
+import pytest
+
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Item, Opaque, Text
+from palimpsest.core.policy import Ask
+from palimpsest.core.situation import Evidence
+from palimpsest.core.sizes import palimpsest_size
+from palimpsest.lab.imitation import MANNERS, Manner, drawn, manner_of, reply_to, summary_text, survives
+from palimpsest.profiles.named import PROFILES
+from palimpsest.wire.cards import card
+
+CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
+NAMES = [f"name_{number}" for number in range(20_000)]
+
+
+def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
+    assert MANNERS["claude-code"] == Manner(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78)
+    assert MANNERS["codex"] == Manner(2_000, 2_000, 0.89, 0.18, 0.23)
+    assert MANNERS["opencode"] == Manner(1_200, 1_000, 0.44, 0.05, 0.13)
+
+
+def test_every_profile_but_ours_and_none_imitates_somebody() -> None:
+    assert {name for name in PROFILES if manner_of(name) is None} == {"palimpsest", "none"}
+    assert manner_of("claude-code-2.1.325") is CLAUDE
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.46, 0.95, 1.0])
+def test_a_fixed_draw_lets_that_share_of_names_survive(share: float) -> None:
+    assert sum(survives(name, share) for name in NAMES) / len(NAMES) == pytest.approx(share, abs=0.01)
+
+
+def test_what_survives_a_small_share_survives_a_larger_one() -> None:
+    assert {name for name in NAMES if survives(name, 0.1)} < {name for name in NAMES if survives(name, 0.5)}
+
+
+def test_edited_and_read_paths_and_all_other_names_have_shares_of_their_own() -> None:
+    evidence = Evidence(edited=tuple(f"/repo/{name}.py" for name in NAMES), read=tuple(f"/repo/{name}.md" for name in NAMES))
+    for form, share in ((".py", 0.89), (".md", 0.18), (".c", 0.23)):
+        names = [f"repo/{name}{form}" for name in NAMES]
+        assert len(drawn(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("manner", [CLAUDE, CODEX, OPENCODE])
+@pytest.mark.parametrize("factor", [1.0, 1.33])
+def test_a_summary_has_the_tokens_that_are_kept(manner: Manner, factor: float) -> None:
+    evidence = Evidence(edited=tuple(f"src/orders/{name}.py" for name in NAMES[:300]), names=tuple(NAMES[:400]))
+    for told in (evidence, Evidence()):
+        text = summary_text("summary 1", manner, told, ["Please do it."], factor)
+        assert palimpsest_size(Text(text)) * factor == pytest.approx(manner.kept, rel=0.05)
+        assert "summary 1" in text
+
+
+def test_a_summary_repeats_messages_only_where_the_program_does() -> None:
+    messages = [f"Message {number}." for number in range(100)]
+
+    assert sum(message in summary_text("s", CLAUDE, Evidence(), messages, 1.0) for message in messages) > 60
+    assert not any(message in summary_text("s", OPENCODE, Evidence(), messages, 1.0) for message in messages)
+
+
+def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_size() -> None:
+    gpt = card("gpt-5.5")
+    trigger = Item("9.2", "assistant", Opaque("openai", gpt.name, '{"type":"compaction_trigger"}'))
+    for ask in (Ask((trigger,), "", "compact"), Ask((), "", "compact", endpoint="compact")):
+        (part,) = reply_to(ask, "twin", gpt, Usage(output=2_000), 2_000).parts
+        assert isinstance(part, Opaque)
+        assert part.twin == "twin"
+        assert palimpsest_size(part) == pytest.approx(2_000, rel=0.01)
+
+    assert reply_to(Ask((), "Sum it up.", "summary"), "words", gpt, Usage(), 2_000).parts == (Text("words", "assistant"),)

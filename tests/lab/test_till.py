@@ -1,0 +1,124 @@
+from pathlib import Path
+
+import pytest
+from corpus import CORPUS, WITHOUT
+from msgspec.structs import replace
+from recorded import made_up
+
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.foreign.finding import find_sources
+from palimpsest.foreign.formats import FORMATS
+from palimpsest.lab.needs import Names
+from palimpsest.lab.recording import Recording
+from palimpsest.lab.stage import Stage
+from palimpsest.lab.taking import Taken, take_foreign
+from palimpsest.lab.till import Till
+from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.wire.caching import anchored
+from palimpsest.wire.cards import card
+from palimpsest.wire.encode import encode
+from palimpsest.wire.request import Params
+
+SONNET = card("claude-sonnet-4-5")
+GPT = card("gpt-5.5")
+HEAD = (Item("1.0", "context", Text("system", "system")),)
+SIZES = {"1.0": 2_000, "2.0": 500, "3.0": 100, "4.0": 3_000, "5.0": 50, "6.0": 700}
+CALL = ToolCall("c", "Bash", "{}")
+ITEMS = (
+    Item("2.0", "user", Text("do it")),
+    Item("3.0", "call", CALL),
+    Item("4.0", "result", ToolResult("c", (Text("much"),))),
+    Item("5.0", "assistant", Text("done", "assistant")),
+    Item("6.0", "user", Text("again")),
+)
+
+
+def _weigh(item: Item) -> int:
+    return 20 if item.mask is not None else SIZES[item.id]
+
+
+def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
+    till = Till(SONNET, _weigh)
+
+    assert till.turn(View(HEAD, ITEMS[:1]), Params(), 0).usage == Usage(0, 0, 2_500)
+    assert till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000).usage == Usage(0, 2_500, 3_100)
+    assert till.turn(View(HEAD, ITEMS), Params(), 2_000).usage == Usage(0, 5_600, 750)
+
+
+def test_an_hour_costs_more_and_lasts_longer() -> None:
+    short, long = Till(SONNET, _weigh), Till(SONNET, _weigh, "1h")
+    for till in (short, long):
+        till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+
+    assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 0, 5_600)
+    assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 2_500, 0, 3_100)
+
+
+def test_a_mask_breaks_what_stands_behind_it() -> None:
+    till = Till(SONNET, _weigh)
+    till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
+    masked = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("[gone]")), *ITEMS[3:])
+
+    assert till.turn(View(HEAD, masked), Params(), 2_000).usage == Usage(0, 2_500, 870)
+    # A cached cover leaves the bytes as they are, so that the prefix still matches.
+    cached = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("", "cached")), *ITEMS[3:])
+    assert Till(SONNET, _weigh).size(View(HEAD, cached)) == 2_000 + 500 + 100 + 20 + 50 + 700
+
+
+def test_an_automatic_cache_reads_in_whole_steps_and_takes_no_marks() -> None:
+    till = Till(GPT, _weigh)
+    first = till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    second = till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
+
+    assert (first.marks, second.marks) == ((), ())
+    assert second.usage.cache_read == 2_500 // 128 * 128
+    assert second.usage.prompt == 5_600
+
+
+def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
+    till = Till(SONNET, _weigh)
+    till.turn(View(HEAD, ITEMS[:3]), Params(), 0)
+    question = Item("6.0", "user", Text("again"))
+
+    assert till.aside(HEAD, (*ITEMS[:3], question), "palimpsest", 1_000).usage == Usage(0, 5_600, 700)
+    assert till.aside((), (question,), "palimpsest", 1_000).usage == Usage(700)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_marks_stand_where_the_wire_would_put_them(name: str) -> None:
+    assert sum(_same_marks(made_up(seed, 400), name) for seed in (2, 3)) > 50
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
+def test_marks_of_a_real_session_stand_where_the_wire_would_put_them() -> None:
+    source = next(iter(find_sources(FORMATS, [_smallest(CORPUS / "claude-code")]).sources))
+    taken = take_foreign(source)
+    assert isinstance(taken, Taken)
+    for name in ("palimpsest", "claude-code-2.1.325", "opencode-1.18"):
+        assert _same_marks(taken.recording, name) == len(taken.recording.steps)
+
+
+def _smallest(folder: Path) -> Path:
+    return min(folder.iterdir(), key=lambda path: path.stat().st_size)
+
+
+def _same_marks(recording: Recording, name: str) -> int:
+    """Walk a recording as a replay does and compare the marks of each request with those that encoding it gives."""
+    stage = Stage(recording, Names(recording.steps), profile(name), SONNET, "5m")
+    for step in recording.steps:
+        stage.outside.clock.time = step.at
+        for arrived in step.arrived:
+            stage.session.record(arrived.body)
+        stage.look("before_call")
+        view = stage.session.log.view
+        params = anchored(stage.session.params, stage.session.witness.cache, step.at)
+        request = encode(view, SONNET, (), params, stage.session.around.blobs.get)
+        stage.call(step.reply, step.output, "turn")
+        call = stage.session.log.view.call
+        assert call is not None
+        assert call.marks == request.marks
+        stage.look("after_call")
+    return len(recording.steps)
