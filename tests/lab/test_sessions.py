@@ -21,7 +21,7 @@ from palimpsest.stores.ephemeral import MemoryShelf
 @pytest.fixture(scope="module")
 def shape() -> Shape:
     tally = Tally()
-    for seed in range(1, 9):
+    for seed in range(1, 13):
         tally.take(made_up(seed, 60_000, MemoryShelf()).events())
     return tally.shape()
 
@@ -69,7 +69,7 @@ def test_sizes_turns_and_pauses_are_those_of_recorded_sessions(shape: Shape) -> 
         "read, tokens, median": (400, 1_000),
         "command, tokens, median": (80, 200),
         "replies a turn, median": (4, 14),
-        "user away, minutes, median": (0.8, 3.5),
+        "user away, minutes, median": (0.5, 5),
         "commands that fail %": (4, 14),
         "reads of a file read before %": (25, 55),
         "edits of a file read or edited before %": (50, 85),

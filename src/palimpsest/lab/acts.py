@@ -15,6 +15,7 @@ from palimpsest.lab.fitted import (
     COMMAND_FAILS,
     EDIT_FAILS,
     EDIT_KNOWN,
+    FILE_BACK,
     NAMED_BACK,
     READ_AGAIN,
     RESULT_TOKENS,
@@ -121,7 +122,7 @@ class Acts:
         if self.failing is not None and random.random() < 0.3:
             path = self.failing.path
         elif self._known and random.random() < again:
-            path = self._known[-min(len(self._known), whole(random, NAMED_BACK))]
+            path = self._known[-min(len(self._known), whole(random, FILE_BACK))]
         else:
             fresh = [path for path in self.world.paths[self.area] if path not in self._known]
             every = [path for paths in self.world.paths.values() for path in paths if path not in self._known]
@@ -216,7 +217,9 @@ class Acts:
             return self._ran(call_id, f"find src/{self.area} -name '*.py'", printing.paths(tokens))
         failed = random.random() < COMMAND_FAILS * 2
         if dice < 0.94:
-            return self._ran(call_id, printing.script(self.area), printing.log(self.area, tokens), int(failed))
+            return self._ran(
+                call_id, printing.script(self.area, tuple(self.name() for _ in range(3))), printing.log(self.area, tokens), int(failed)
+            )
         last = f"KeyError: '{self.name()}'" if failed else f"done in {random.randrange(10, 900)} ms"
         return self._ran(call_id, f"python -m shop --trace {self.name()}", printing.log(self.area, tokens, last), int(failed))
 

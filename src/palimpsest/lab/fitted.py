@@ -42,7 +42,9 @@ EDIT_KNOWN: Final = 0.75
 EDIT_FAILS: Final = 0.02
 COMMAND_FAILS: Final = 0.085
 # How many calls back the result lies whose names a call uses, at the places above.
-NAMED_BACK: Final = (1, 1, 1, 1, 3, 8, 28, 90, 150)
+NAMED_BACK: Final = (1, 1, 1, 1, 2, 6, 20, 70, 130)
+# The same for files, counted in files.
+FILE_BACK: Final = (1, 1, 1, 1, 2, 4, 7, 14, 30)
 
 
 def drawn(random: Random, quantiles: Sequence[float]) -> float:

@@ -107,10 +107,12 @@ class Printing:
             ),
         )
 
-    def script(self, area: str) -> str:
+    def script(self, area: str, names: tuple[str, ...]) -> str:
         """A small program that is written for one look at something."""
-        random, world = self._random, self._world
-        lines = [f"print({world.name(area)}({random.choice(NOUNS)}={random.randrange(10, 900)}))" for _ in range(random.randrange(5, 50))]
+        random = self._random
+        lines = [
+            f"print({random.choice(names)}({random.choice(NOUNS)}={random.randrange(10, 900)}))" for _ in range(random.randrange(5, 50))
+        ]
         return "\n".join(["python - <<'PY'", f"from shop import {area}", *lines, "PY"])
 
     def report(self, area: str, tokens: int) -> str:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from palimpsest.audit.entities import words_of
 from palimpsest.audit.showing import plain_path
 from palimpsest.audit.tools import action_of
+from palimpsest.audit.visible import last_two, readable
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value, text_of
+from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.scale import shown
 from palimpsest.core.view import View
 
@@ -24,15 +24,9 @@ class Piece(Value, frozen=True):
     result: bool = False
 
 
-def readable(content: Content) -> str:
-    """What a model can read of a content: a call without the quoting of JSON; what it thought earlier is not sent back everywhere."""
-    match content:
-        case ToolCall():
-            return "\n".join((content.tool, *words_of(content)))
-        case Thinking():
-            return ""
-        case _:
-            return text_of(content)
+def said_by(content: Content) -> str:
+    """What a model can read of a content; what it thought earlier is not sent back everywhere, and so is not counted."""
+    return "" if isinstance(content, Thinking) else readable(content)
 
 
 def visible(view: View, came_from: Mapping[int, int], *, drops_cached: bool = False) -> tuple[Piece, ...]:
@@ -44,7 +38,7 @@ def visible(view: View, came_from: Mapping[int, int], *, drops_cached: bool = Fa
             continue
         whole = content is item.content and item.id.count(".") == 1
         event = came_from.get(int(item.id.partition(".")[0]), -1) if whole else -1
-        found.append(Piece(readable(content), event, isinstance(content, ToolResult) and content is item.content))
+        found.append(Piece(said_by(content), event, isinstance(content, ToolResult) and content is item.content))
     return tuple(found)
 
 
@@ -60,7 +54,7 @@ class Recorded:
         for event in events:
             for number, content in enumerate(_contents(event)):
                 key = (event.seq, number)
-                self._pieces[key] = Piece(readable(content), event.seq, isinstance(content, ToolResult))
+                self._pieces[key] = Piece(said_by(content), event.seq, isinstance(content, ToolResult))
                 if isinstance(content, ToolCall):
                     calls[content.call_id] = content
                     self._touch(content, key, written=True)
@@ -95,9 +89,8 @@ class Recorded:
 
 
 def ending_of(path: str) -> str:
-    """The last two parts of a path, by which it is known wherever it stands."""
-    parts = path.replace("\\", "/").rstrip("/").split("/")
-    return "/".join(parts[-2:])
+    """The last two parts of a path, by which it is known wherever and on whichever system it is written."""
+    return last_two(path.replace("\\", "/").rstrip("/"))
 
 
 def _contents(event: Event) -> tuple[Content, ...]:

@@ -81,7 +81,7 @@ class _Story:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"session {seed}")  # noqa: S311 - made-up sessions keep no secret
         self._acts = Acts(self._random)
-        self._chinese = self._random.random() < CHINESE * 2
+        self._chinese = self._random.random() < CHINESE * 1.6
         self._now = START
         self._seq = 0
         self._tokens = 0
@@ -105,7 +105,7 @@ class _Story:
     def _turn(self) -> Iterator[Stamped]:
         random, acts = self._random, self._acts
         acts.begin()
-        chinese = self._chinese and random.random() < 0.5
+        chinese = self._chinese and random.random() < 0.6
         text = wording.said(random, acts.about(), chinese=chinese, tokens=whole(random, USER_TOKENS))
         yield self._shown(UserSaid((Text(text),)))
         if random.random() < REMINDED:

@@ -50,6 +50,7 @@ class World:
     def __init__(self, random: Random, files: int = 160) -> None:
         self._random = random
         self._files: dict[str, SourceFile] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
         self.paths: dict[str, list[str]] = {area: [] for area in AREAS}
         for number in range(files):
             area, thing, verb = random.choice(AREAS), random.choice(THINGS), random.choice(VERBS)
@@ -77,9 +78,18 @@ class World:
         return self.file(path)
 
     def name(self, area: str) -> str:
-        """A function that files of an area call."""
-        random = self._random
-        return f"{random.choice(VERBS)}_{area}_{random.choice(THINGS)}_{random.choice(NOUNS)}"
+        """A function of some file of an area."""
+        return self._random.choice(self.names(self._random.choice(self.paths[area])))
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """The functions that a file has, whether or not anybody has looked at it."""
+        if path not in self._names:
+            random, area = self._random, path.split("/")[1]
+            self._names[path] = tuple(
+                f"{random.choice(VERBS)}_{area}_{random.choice(THINGS)}_{random.choice(NOUNS)}_{random.randrange(100)}"
+                for _ in range(random.randrange(6, 15))
+            )
+        return self._names[path]
 
     def change(self, source: SourceFile) -> tuple[str, str]:
         """Change a setting or some lines of a file for good: what stood there, and what does now."""
@@ -90,7 +100,7 @@ class World:
         else:
             place = random.randrange(max(1, len(source.lines) - 6))
             old = source.lines[place : place + random.randrange(2, 30)]
-            new = [*old[:-1], *self._body(source.area, random.randrange(1, 9)), *old[-1:]]
+            new = [*old[:-1], *self._body(source.path, random.randrange(1, 9)), *old[-1:]]
         source.lines[place : place + len(old)] = new
         return "\n".join(old), "\n".join(new)
 
@@ -98,26 +108,28 @@ class World:
         """Lines of about as many tokens as files have that agents read."""
         random = self._random
         room = 2.5 * max(whole(random, RESULT_TOKENS["read"]) for _ in range(2)) * _CHARACTERS
-        lines = [f'"""The {area} part: {path.rpartition("/")[2]}."""', f"from shop import {self.name(random.choice(AREAS))}", ""]
+        lines = [f'"""The {area} part: {path.rpartition("/")[2]}."""', f"from shop import {self.name(area)}", ""]
         lines += [
-            f"{random.choice(THINGS)}_{area}_{noun} = {random.randrange(10, 900)}" for noun in random.sample(NOUNS, random.randrange(1, 4))
+            f"{random.choice(THINGS)}_{area}_{each} = {random.randrange(10, 900)}" for each in random.sample(NOUNS, random.randrange(1, 4))
         ]
         while sum(map(len, lines)) + 8 * len(lines) < room:
-            thing = random.choice(THINGS)
-            lines += ["", f"def {self.name(area)}({thing}: list[str], *, limit: int = {random.randrange(10, 900)}) -> dict[str, int]:"]
-            lines += self._body(area, random.randrange(1, 6))
+            name, thing = random.choice(self.names(path)), random.choice(THINGS)
+            lines += ["", f"def {name}({thing}: list[str], *, limit: int = {random.randrange(10, 900)}) -> dict[str, int]:"]
+            lines += self._body(path, random.randrange(1, 6))
             lines.append("    return found")
         return lines
 
-    def _body(self, area: str, blocks: int) -> list[str]:
-        random, lines = self._random, []
+    def _body(self, path: str, blocks: int) -> list[str]:
+        """Lines that call functions of the same file."""
+        random, names = self._random, self.names(path)
+        lines = []
         for _ in range(blocks):
             thing = random.choice(THINGS)
             if random.random() < 0.06:
                 lines.append(f"    # {random.choice(_CHINESE)}")
             lines += [
-                f"    for {thing} in {self.name(area)}({random.choice(THINGS)}):",
+                f"    for {thing} in {random.choice(names)}({random.choice(THINGS)}):",
                 f"        if len({thing}) > {random.randrange(10, 9_000)} and len(found) < limit:",
-                f"            found[{thing}] = {self.name(area)}({thing}, {random.choice(NOUNS)}={random.randrange(2, 90)})",
+                f"            found[{thing}] = {random.choice(names)}({thing}, {random.choice(NOUNS)}={random.randrange(2, 90)})",
             ]
         return lines
