@@ -1,9 +1,12 @@
 """Sentences in which the user demands, forbids or decides, in words that the rules were not made from."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palimpsest.audit.claims import is_claim
 from palimpsest.audit.constraints import binding_of, quotes_of
 from palimpsest.audit.sentences import sentences_of
 from palimpsest.core.situation import Quote
@@ -120,3 +123,23 @@ def test_any_text_has_sentences_that_stand_in_it(text: str) -> None:
         assert sentence in text
         binding_of(sentence)
     assert quotes_of(text, "1.0") == quotes_of(text, "1.0")
+
+
+ODD = [
+    "a," * 20_000,
+    "for " * 2_000,
+    "the user explicitly " * 1_000,
+    "<system-a>" * 8_000,
+    "\n" * 60_000 + "```",
+    "不要" * 9_000,
+    "keep x " * 3_000,
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_no_text_takes_long_however_odd_it_is(text: str) -> None:
+    start = time.process_time()
+    quotes_of(text, "1.0")
+    binding_of(text)
+    is_claim(text)
+    assert time.process_time() - start < 1.0

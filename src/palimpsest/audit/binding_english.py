@@ -182,7 +182,7 @@ _TELLS = re.compile(
     r"interesting|cool|wow|sorry|oops)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
     r"\w+ed|\w+n't)\b|[\[\]{}=]|\w:\d|:$",
 )
-_RULE = re.compile(r"^[^\s.!,]+(?:[ ,]+[^\s.!]+){1,8}[.!]$")
+_RULE = re.compile(r"^[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 
 
 def english(sentence: str) -> Binding | None:

@@ -12,8 +12,8 @@ _WHO = (
 # A determiner, a conjunction or the beginning of a line, so that `the API client rejects a token` is about nobody's will.
 _THE = r"(?:^\W*|\b(?:the|our|my|this|that|an?|one|and|but|while|because|since|after|before|as|so|by|from|per)\s+|[,;:(]\s*)"
 _BETWEEN = (
-    r"(?:(?:has|have|had|is|was|were|are|been|being|also|then|now|just|already|explicitly|clearly|\w+ly|since|later|again|once|would|"
-    r"will|did|does|not|never|n't|further|first|finally|himself|herself|themselves)\s+)*"
+    r"(?:(?:has|have|had|is|was|were|are|been|being|also|then|now|just|already|\w+ly|since|later|again|once|would|"
+    r"will|did|does|not|never|n't|further|first|himself|herself|themselves)\s+)*"
 )
 # What people do with words, whoever they are.
 _SPEECH = (

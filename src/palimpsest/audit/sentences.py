@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-_FENCE = re.compile(r"^\s*(```|~~~).*?(?:^\s*\1\s*$|\Z)", re.MULTILINE | re.DOTALL)
-_MACHINE = re.compile(r"<((?:system|local|command|task|environment|ide|hook|\w+_host)[-_][\w-]*)>.*?</\1>", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_MACHINE = re.compile(r"<((?:system|local|command|task|environment|ide|hook|\w{1,40}_host)[-_][\w-]*)>")
 # An ending dot is one that a blank follows, and not that of an abbreviation; Chinese marks end a sentence wherever they stand.
 _END = re.compile(r"(?<=[.!?;])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<!\b\d\.)\s+|(?<=[。！？；])|\n+")
 _LEAD = re.compile(r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)、]\s*|[（(][一二三四五六七八九十\d]+[)）]\s*|\[[ xX]\]\s*|☐\s*)*")
@@ -33,9 +33,22 @@ def is_prose(line: str) -> bool:
 
 def prose_of(text: str) -> str:
     """A text without fenced code and without what a program put between its own tags."""
-    if "<" in text:
-        text = _MACHINE.sub("\n", text)
+    if "</" in text:
+        text = _without_machine(text)
     return _FENCE.sub("\n", text) if "```" in text or "~~~" in text else text
+
+
+def _without_machine(text: str) -> str:
+    kept: list[str] = []
+    place = 0
+    while (opened := _MACHINE.search(text, place)) is not None:
+        closing = f"</{opened[1]}>"
+        end = text.find(closing, opened.end())
+        if end < 0:
+            break
+        kept.append(text[place : opened.start()])
+        place = end + len(closing)
+    return "\n".join((*kept, text[place:]))
 
 
 def _machine_lines(lines: list[str]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from palimpsest.audit.touched import Touched
 
 _LONGEST = 8_000
 _TOKENS = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|(&&|\|\||[|;&\n()])|(\d?>>?|<<?-?)|((?:[^\s'\"\\|;&<>()]|\\.)+)", re.DOTALL)
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n(.*?)^\s*\2\b", re.DOTALL | re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n.*?^[ \t]*\2\b", re.DOTALL | re.MULTILINE)
 _READERS = frozenset({"cat", "head", "tail", "nl", "bat", "less", "more", "type", "Get-Content", "gc", "tac"})
 _TAKES_VALUE = frozenset({"-n", "-c", "-q", "--lines", "--bytes", "-w", "-b", "-s", "-v", "-Tail", "-TotalCount", "-i.bak"})
 _SED_RANGE = re.compile(r"(\d+),(\d+)p|(\d+)p")
@@ -22,7 +22,7 @@ def shell_touches(line: str) -> tuple[Touched, ...]:
     found: list[Touched] = []
     if "*** Begin Patch" in line:
         found += patched(line)
-    text = _HEREDOC.sub(r"<<\2 \3\n", line[:_LONGEST] if "<<" not in line else line[: _LONGEST * 8]) if "<<" in line else line[:_LONGEST]
+    text = _HEREDOC.sub(r"<<\2 \3\n", line[: _LONGEST * 2]) if "<<" in line else line
     for words in _commands(text[:_LONGEST]):
         found += _touches(words)
     return tuple({(each.path, each.how): each for each in found}.values())
