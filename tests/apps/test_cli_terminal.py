@@ -1,7 +1,9 @@
 import os
 import pty
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pal_runs import SMALL, Pal, edited
@@ -56,3 +58,11 @@ def test_what_was_found_stands_out_in_a_terminal(pal: Pal) -> None:
 
     assert "\x1b[1;33mtimeout\x1b[0m of ten seconds." in _in_terminal(pal, "search", "timeout", "--kind", "assistant")[1]
     assert "[timeout]" in _in_terminal(pal, "search", "timeout", "--kind", "assistant", NO_COLOR="1")[1]
+
+
+def test_whoever_waits_for_the_demo_sees_how_far_it_is_and_no_trace_of_it_in_the_end(pal: Pal, tmp_path: Path) -> None:
+    ended, shown = _in_terminal(pal, "demo", "--tokens", "120000", "--html", str(tmp_path / "page.html"))
+
+    assert ended == 0
+    assert re.search(r"\rreplaying ━+─* +\d+ %", shown)
+    assert shown.rindex("\r\x1b[K") > shown.rindex("replaying ━")

@@ -24,7 +24,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; ba
 _BILLED = """Every session was fed call by call through each profile, with its recorded replies in place of a model, and every request was
 billed by a simulated prompt cache at the real times of the session. Something hidden that a later recorded call used is a re-read: one more
 call and its tokens, billed. Profiles that imitate another program are billed for their summaries as if a model had written them."""
-_MADE = "Made by <code>pal replay --html</code>. This page loads nothing and runs nothing."
+_MADE = "Made by Palimpsest, as <code>pal replay --html</code> and <code>pal demo</code> do it. This page loads nothing and runs nothing."
 
 
 def write_page(comparison: Comparison) -> Iterator[str]:

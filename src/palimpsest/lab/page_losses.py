@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from palimpsest.core.events import Loss
 from palimpsest.foreign.showing import counted
 from palimpsest.lab.outcome import Edited, Outcome, Replayed, Reread
-from palimpsest.lab.page_words import amount, mean_of, money, percent, said, scrolled
+from palimpsest.lab.page_words import amount, legend, mean_of, money, percent, said, scrolled
 
 _EDITS, _REREADS, _NAMED, _LINKED, _LINES = 300, 200, 40, 200, 2_000
 
@@ -119,7 +119,8 @@ def _events(session: Replayed, place: str, colours: dict[str, str]) -> str:
     left = len(session.lines) - _LINES
     rest = f'<p class="note">{counted(left, "later event")} are left out here.</p>\n' if left > 0 else ""
     heads = "<tr><th>event</th><th>what</th><th>tokens</th><th>hidden by</th><th>how it begins</th></tr>"
-    inner = scrolled(f"<thead>{heads}</thead><tbody>\n{rows}</tbody>", "losses events")
+    keys = legend([(colours[name], said(name, 40)) for name in dict.fromkeys(name for names in hiders.values() for name in names)])
+    inner = keys + scrolled(f"<thead>{heads}</thead><tbody>\n{rows}</tbody>", "losses events")
     return f"<details><summary><b>The hidden events</b> {counted(len(session.lines), 'event')}</summary>\n{inner}{rest}</details>\n"
 
 

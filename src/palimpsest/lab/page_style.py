@@ -1,7 +1,7 @@
 """How the page of a replay looks, beside what it shares with the page of a session."""
 
 PAGE_STYLE = """
-:root{--c0:#12805c;--c1:#d9622b;--c2:#2f6fd0;--c3:#8a4fc7;--c4:#a97e00;--c5:#6b7280;--c6:#c9387a;--c7:#0e8ea3;--c8:#8b5e3c;
+:root{--c0:#12805c;--c1:#c24e16;--c2:#2f6fd0;--c3:#8a4fc7;--c4:#8f6a00;--c5:#6b7280;--c6:#c4326f;--c7:#0b7a8c;--c8:#8b5e3c;
 --cache-read:#4c83d6;--cache-write:#e0a32e;--input:#8f8a80;--output:#3c9a73;--summaries:#8a4fc7;--rereads:#cf3f36}
 @media (prefers-color-scheme:dark){:root{--c0:#57c99b;--c1:#f08a57;--c2:#78a9f5;--c3:#bf94ee;--c4:#dcb340;--c5:#a3aab5;--c6:#f07fae;
 --c7:#4fc3d6;--c8:#c79b77;--cache-read:#6d9fe8;--cache-write:#d9a440;--input:#8a857a;--output:#55b78d;--summaries:#b387e6;--rereads:#f0746b}}
@@ -68,6 +68,7 @@ svg.mark.mask circle{fill:var(--page);stroke:var(--edit);stroke-width:1.2}
 .losses p{margin:.3rem 0}
 .losses code,footer code{font:12px/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
 background:var(--code);border-radius:3px;padding:0 .25rem;overflow-wrap:anywhere}
+.events tr{scroll-margin-top:3rem}.events td:last-child{width:50%}
 .events td b{margin-right:.15rem;cursor:default}
 .session{background:none;border:0;border-top:1px solid var(--line);border-radius:0;padding:.75rem 0;margin:1.5rem 0 0;font-size:inherit}
 .session>summary{font-size:1.1rem}

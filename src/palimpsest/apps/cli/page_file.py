@@ -1,6 +1,8 @@
 """The page of a replay as a file: where it may go, and how it gets there."""
 
+import stat
 from pathlib import Path
+from typing import Literal
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.outcome import Comparison
@@ -11,26 +13,36 @@ _OPENING = 2_000
 
 def demand_place(path: Path) -> None:
     """Refuse a place where no page can go: a folder that is not there, or a file that holds something else."""
-    if not path.parent.is_dir():
+    if _found(path.parent) != "folder":
         raise BadInput("there is no such folder to write a page into", where=str(path.parent))
-    if path.is_dir():
+    there = _found(path)
+    if there == "folder":
         raise BadInput("this is a folder; name a file for the page", where=str(path))
-    if path.is_file() and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_OPENING]:
+    if there == "file" and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_OPENING]:
         raise BadInput("the file is there already and is no page of a replay; name another one", where=str(path))
 
 
 def write_report(comparison: Comparison, path: Path) -> int:
     """Write the page of a comparison, whole or not at all; its size in bytes."""
     data = "".join(write_page(comparison)).encode("utf-8", "replace")
-    # A device or a pipe is written to; a file in its place would be somebody else's trouble.
-    special = path.exists() and not path.is_file()
-    aside = path if special else path.with_name(f".{path.name}.part")
+    aside = path.with_name(f".{path.name}.part")
     try:
-        aside.write_bytes(data)
-        if not special:
+        # A device or a pipe is written to; a file in its place would be somebody else's trouble.
+        if _found(path) == "other":
+            path.write_bytes(data)
+        else:
+            aside.write_bytes(data)
             aside.replace(path)
     except OSError as error:
-        if not special:
-            aside.unlink(missing_ok=True)
+        if _found(aside) == "file":
+            aside.unlink()
         raise BadInput(f"the page cannot be written: {error.strerror or error}", where=str(path)) from error
     return len(data)
+
+
+def _found(path: Path) -> Literal["file", "folder", "other", "nothing"]:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "nothing"
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
