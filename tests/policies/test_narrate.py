@@ -59,7 +59,7 @@ WRONG: list[tuple[Reply, str]] = [
     (ModelReplied((ToolCall("x", "Read", "{}"),), stop="tool_use"), "tool_call"),
     (ModelReplied((Text(GOOD, "assistant"), ToolCall("x", "Read", "{}")), stop="tool_use"), "tool_call"),
     (GOOD + "\nmore and more" * 900, "longer"),
-    (GOOD + "\nmore and more" * 90_000, "longer"),
+    (GOOD + "\nmore and more" * 20_000, "longer"),
     (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="max_tokens"), "longer"),
     (PromptTooLong("prompt is too long"), "too_long"),
     (ProviderError("overloaded", status=529), "provider"),

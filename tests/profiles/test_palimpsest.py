@@ -10,6 +10,9 @@ from workplace import offline
 from palimpsest.core.errors import BadInput
 from palimpsest.core.policy import Policy
 from palimpsest.engine.moments import look
+from palimpsest.lab.recording import recording_of
+from palimpsest.lab.replay import replay
+from palimpsest.lab.sessions import made_up
 from palimpsest.policies.clear_dead import ClearDead
 from palimpsest.policies.fold import FoldFromLog
 from palimpsest.policies.narrate import Narrate
@@ -17,6 +20,7 @@ from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.thrift import NUMBERS
+from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import card
 
 THRIFT = ("careful", "balanced", "thrifty")
@@ -107,6 +111,17 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
     assert kept == sorted(kept, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
     assert clear == ClearDead(cover=1.0, gain=1_000)
+
+
+def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
+    recording = recording_of(made_up(4, 200_000, MemoryShelf(), "demo"), MemoryBlobs())
+    outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT]
+    costs = [sum(call.cost.total for call in outcome.calls) for outcome in outcomes]
+    rereads = [len(outcome.rereads) for outcome in outcomes]
+    assert costs == sorted(costs, reverse=True)
+    assert rereads == sorted(rereads)
+    assert costs[0] > costs[1] > costs[2]
+    assert rereads[0] < rereads[2]
 
 
 def test_small_local_models_get_small_bounds() -> None:

@@ -15,8 +15,8 @@ from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.policies.fold_parts import fold_of
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
-# A fold that is asked for and leaves more than this of a view is not worth what it hides.
-_WORTH = 0.95
+# A fold that leaves more than this of a view is not worth what it hides: asked for, and by itself without pressure.
+_ASKED, _BY_ITSELF = 0.95, 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class FoldFromLog:
         return not is_held(situation) and situation.used > self.shrink * after
 
     def _worth(self, situation: Situation) -> float:
-        """The share of the view that a fold may leave when there is no pressure: by itself it comes only if it really shrinks much."""
-        return _WORTH if self.always or situation.moment == "asked" else 1 / self.shrink
+        """The share of the view that a fold may leave when there is no pressure, whatever was expected of it."""
+        return _ASKED if self.always or situation.moment == "asked" else _BY_ITSELF
 
     def _soon_cold(self, situation: Situation) -> str:
         """While the user is away a model is asked with the cache still warm; the fold itself is free, for by the next call it is cold."""

@@ -19,7 +19,7 @@ class Numbers:
 
 
 NUMBERS: Final[dict[str, Numbers]] = {
-    "careful": Numbers(cover=4.0, gain=4_000, shrink=2.5, bounds=Bounds(results=20_000, tail=20_000, recent=60)),
+    "careful": Numbers(cover=6.0, gain=4_000, shrink=2.5, bounds=Bounds(results=25_000, tail=20_000, recent=80)),
     "balanced": Numbers(),
     "thrifty": Numbers(cover=1.0, gain=1_000, shrink=1.5, bounds=Bounds(results=8_000, tail=10_000, recent=20)),
 }
