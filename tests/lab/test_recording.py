@@ -1,7 +1,7 @@
 from recorded import ended, log_of, recorded, said, used
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
+from palimpsest.core.events import Body, CallStarted, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.lab.measure import Measure, measure_of
@@ -85,7 +85,7 @@ def test_what_comes_after_the_last_reply_and_empty_replies_are_never_sent() -> N
 
 
 def test_the_measure_learns_the_vocabulary_from_growth_and_the_unseen_from_what_is_left() -> None:
-    timed = []
+    timed: list[tuple[int, Body]] = []
     shown = 0
     for turn in range(30):
         text = f"Message {turn}: " + "plain words of no great length " * 60
@@ -105,7 +105,7 @@ def test_without_reported_usage_the_family_of_the_model_decides_and_nothing_is_u
 
 
 def test_an_edit_that_brings_what_is_not_recorded_does_not_count_as_unseen() -> None:
-    timed = []
+    timed: list[tuple[int, Body]] = []
     for turn in range(20):
         extra = 30_000 if turn >= 10 else 0
         if turn == 10:

@@ -44,7 +44,7 @@ def test_without_policies_a_session_costs_what_its_cache_makes_of_it() -> None:
     ]
     assert outcome.calls[1].cost == cost(outcome.calls[1].usage, SONNET)
     assert figures([outcome]).usd == pytest.approx(outcome.cost.total, abs=1e-6)
-    assert outcome.edits == outcome.rereads == ()
+    assert (outcome.edits, outcome.rereads) == ((), ())
 
 
 def test_what_the_recording_does_not_show_stands_in_every_request() -> None:

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 from corpus import CORPUS, WITHOUT
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import made_up
 
@@ -14,7 +16,7 @@ from palimpsest.lab.needs import Names
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.stage import Stage
 from palimpsest.lab.taking import Taken, take_foreign
-from palimpsest.lab.till import Till
+from palimpsest.lab.till import Layout, Till
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.caching import anchored
 from palimpsest.wire.cards import card
@@ -122,3 +124,22 @@ def _same_marks(recording: Recording, name: str) -> int:
         assert call.marks == request.marks
         stage.look("after_call")
     return len(recording.steps)
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from(range(8)), max_size=8, unique=True), st.sampled_from((None, "", "[gone]"))), max_size=6))
+def test_a_layout_that_followed_edits_is_the_one_made_at_once(views: list[tuple[list[int], str | None]]) -> None:
+    contents = (Text("u"), Text("a", "assistant"), CALL, ToolResult("c"))
+    plain = [Item(f"{number}.0", "user", contents[number % 4]) for number in range(8)]
+    followed = Layout(lambda item: len(item.id))
+    for places, text in views:
+        cover = None if text is None else Cover(text)
+        items = tuple(replace(plain[place], mask=cover) if place % 3 == 0 and cover is not None else plain[place] for place in places)
+        followed.show(HEAD, items)
+        anew = Layout(lambda item: len(item.id))
+        anew.show(HEAD, items)
+        assert (followed.blocks, followed.messages, followed.starts, followed.fragments) == (
+            anew.blocks,
+            anew.messages,
+            anew.starts,
+            anew.fragments,
+        )

@@ -1,13 +1,13 @@
 """How much of a folded span the request right after it still shows: defined once for tests, lab and bars."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from palimpsest.audit.entities import numbers_of
 from palimpsest.audit.evidence import EvidenceTally
 from palimpsest.audit.visible import Visible, readable, strings_in
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
-from palimpsest.core.items import Text, Value
+from palimpsest.core.items import Content, Text, Value
 
 TURNS: Final = 3
 
@@ -48,12 +48,18 @@ class Survival(Value, frozen=True):
         )
 
 
-def survival_of(span: Iterable[Event], request: bytes | str, *, turns_begin: int | None = None) -> Survival:
+def survival_of(
+    span: Iterable[Event],
+    request: bytes | str,
+    *,
+    turns_begin: int | None = None,
+    numbers: Callable[[Content], Iterable[str]] | None = None,
+) -> Survival:
     """What a request shows of the distinct entities in a span of events.
 
     A path counts as written or by its last two parts, a command of the last three turns by its first 60 characters, a message verbatim or
     by id and opening 40 characters, a constraint verbatim or by its first 60 characters. `turns_begin` is the event with which the last
-    three turns begin; without it they are counted within the span.
+    three turns begin; without it they are counted within the span. `numbers` is for whoever remembers them.
     """
     events = tuple(span)
     tally = EvidenceTally(bounded=False)
@@ -70,7 +76,7 @@ def survival_of(span: Iterable[Event], request: bytes | str, *, turns_begin: int
         commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
         messages=_share(_shows(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
         constraints=_share(visible.sentence(quote.text) for quote in proven.quotes),
-        numbers=_share(number in visible.tokens for number in _numbers(events)),
+        numbers=_share(number in visible.tokens for number in _numbers(events, numbers or numbers_in)),
     )
 
 
@@ -85,16 +91,18 @@ def _share(shown: Iterable[bool]) -> Share:
     return Share(sum(each), len(each))
 
 
-def _numbers(events: Iterable[Event]) -> set[str]:
+def numbers_in(content: Content) -> set[str]:
     """Numbers of two signs or more; a single digit is everywhere."""
+    return {number for number in numbers_of(readable(content)) if len(number) > 1}
+
+
+def _numbers(events: Iterable[Event], numbers: Callable[[Content], Iterable[str]]) -> set[str]:
     found: set[str] = set()
     for event in events:
         body = event.body
         if isinstance(body, UserSaid | ModelReplied):
-            texts = [readable(part) for part in body.parts]
+            for part in body.parts:
+                found.update(numbers(part))
         elif isinstance(body, ToolReturned):
-            texts = [readable(body.result)]
-        else:
-            continue
-        found.update(number for text in texts for number in numbers_of(text) if len(number) > 1)
+            found.update(numbers(body.result))
     return found

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -10,9 +11,12 @@ from palimpsest.audit.patches import patched
 from palimpsest.audit.shell import shell_touches
 from palimpsest.audit.touched import How, Touched
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.items import ToolCall, ToolResult, Value, text_of
+from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
 from palimpsest.wire.lenient import Json, is_json
 from palimpsest.wire.request import Tool
+
+# What calls with longer arguments do is worked out each time, so that little is kept in memory.
+_REMEMBERED = 4_000
 
 ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
 
@@ -172,6 +176,18 @@ def _unescape(text: str) -> str:
 
 def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
     """What a call does, as far as the call itself says."""
+    if declared is None and len(call.args) <= _REMEMBERED:
+        return _remembered(call.tool, call.args, call.form)
+    return _action_of(call, declared)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(tool: str, args: str, form: Form) -> Action:
+    """Everybody who looks at a view asks this of the same calls again and again."""
+    return _action_of(ToolCall("", tool, args, form), None)
+
+
+def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Action:
     kind = tool_class(call.tool, declared)
     args = args_of(call)
     text = _patch_text(call, args) if kind in ("edit", "other") else ""

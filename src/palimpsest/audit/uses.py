@@ -1,6 +1,6 @@
 """The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
@@ -72,6 +72,7 @@ class UsesTally:
         self._view = EMPTY
         self._showing: Showing | None = Showing()
         self._names: dict[str, tuple[str, ...]] = {}
+        self.names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown
 
     @classmethod
     def of(cls, uses: dict[str, Use], view: View, calls: int = 0) -> Self:
@@ -126,7 +127,7 @@ class UsesTally:
         if is_large(returned.result):
             use = Use(self._calls, kind=kind_of_result(action), failed=failed)
             self._set(item_id, use)
-            names = self._names[item_id] = names_shown(returned.result, action)
+            names = self._names[item_id] = self.names_shown(returned.result, action)
             showing.add(item_id, use, call, names, action)
 
     def _reply(self, reply: ModelReplied) -> None:

@@ -1,5 +1,6 @@
 """Everything beside the view that policies look at, kept up to date as events come."""
 
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -8,10 +9,11 @@ from msgspec import Raw
 from palimpsest.audit.cached import CacheTally
 from palimpsest.audit.evidence import EvidenceTally
 from palimpsest.audit.rent import rent_of_call
+from palimpsest.audit.tools import Action
 from palimpsest.audit.uses import UsesTally
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import CallStarted, Event, ViewEdited
-from palimpsest.core.items import Value
+from palimpsest.core.items import ToolResult, Value
 from palimpsest.core.log import Log
 from palimpsest.core.project import Projection
 from palimpsest.core.scale import Scale
@@ -59,6 +61,10 @@ class Witness:
                 projection.take(event)
                 witness.take(event, projection.view)
         return witness
+
+    def ask_for_names(self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]]) -> None:
+        """Have the names of results told by somebody who remembers them from another session of the same results."""
+        self._uses.names_shown = names_shown
 
     @property
     def evidence(self) -> Evidence:

@@ -11,6 +11,7 @@ from palimpsest.core.events import Event, Loss, Refused, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.view import View
 from palimpsest.engine.moments import Looked
+from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Edited, EditKind, Share, survival
 from palimpsest.lab.stage import Stage
 from palimpsest.wire.encode import Encoder
@@ -24,8 +25,10 @@ _FAULTS = 5
 class Bystander:
     """Sees what a replay does and keeps what is worth telling."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, names: Names) -> None:
         self._stage = stage
+        self._names = names
+        self._events: dict[int, Event] = {}
         self.edits: list[Edited] = []
         self.faults: list[str] = []
         self.invalid = 0
@@ -37,9 +40,10 @@ class Bystander:
         session = stage.session
         self._encoder = Encoder(session.card, session.tools, session.params, session.around.blobs.get)
 
-    def map(self, seq: int, recorded: int) -> None:
+    def map(self, event: Event, recorded: int) -> None:
         """An event of the replayed log stands for a recorded one."""
-        self._recorded[seq] = recorded
+        self._recorded[event.seq] = recorded
+        self._events[event.seq] = event
 
     def recorded(self, seq: int) -> int:
         """The recorded event that an event of the replayed log stands for; -1 for one that the replay made itself."""
@@ -115,7 +119,8 @@ class Bystander:
         numbers = sorted({seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
         shown = "\n".join([*texts_of(after.head), *texts_of(after.items)])
-        return survival_of([log.event(number) for number in numbers], shown)
+        span = [self._events[number] for number in numbers if number in self._events]
+        return survival_of(span, shown, numbers=self._names.numbers)
 
 
 def shares(view: View, weigh: Callable[[Item], int]) -> tuple[Share, ...]:

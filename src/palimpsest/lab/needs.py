@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from palimpsest.audit.entities import names_of, words_of
-from palimpsest.audit.tools import action_of
+from palimpsest.audit.showing import names_shown
+from palimpsest.audit.survival import numbers_in
+from palimpsest.audit.tools import Action, action_of
 from palimpsest.audit.visible import last_two
 from palimpsest.core.items import Content, Opaque, Text, ToolCall, ToolResult, Value, text_of
 from palimpsest.lab.recording import Step
@@ -24,12 +26,28 @@ class Names:
         self.wanted = frozenset(name for need in self.needs for name in need.names)
         # The content is held as well, so that its identity is not used again while it is remembered.
         self._known: dict[int, tuple[Content, tuple[str, ...]]] = {}
+        self._shown: dict[int, tuple[ToolResult, tuple[str, ...]]] = {}
+        self._numbers: dict[int, tuple[Content, frozenset[str]]] = {}
 
     def of(self, content: Content) -> tuple[str, ...]:
         """The wanted names that a content shows; thoughts do not count, for most of them are not sent again."""
         known = self._known.get(id(content))
         if known is None:
             known = self._known[id(content)] = (content, self.of_text(_text(content)))
+        return known[1]
+
+    def shown(self, result: ToolResult, action: Action | None) -> tuple[str, ...]:
+        """All names that a result shows, wanted or not: those by which its life is followed."""
+        known = self._shown.get(id(result))
+        if known is None:
+            known = self._shown[id(result)] = (result, names_shown(result, action))
+        return known[1]
+
+    def numbers(self, content: Content) -> frozenset[str]:
+        """The numbers of a content."""
+        known = self._numbers.get(id(content))
+        if known is None:
+            known = self._numbers[id(content)] = (content, frozenset(numbers_in(content)))
         return known[1]
 
     def of_text(self, text: str) -> tuple[str, ...]:

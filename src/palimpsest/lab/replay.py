@@ -53,7 +53,7 @@ class _Run:
         self._profile = profile
         self._needs = names.needs
         self._stage = Stage(recording, names, profile, card, ttl)
-        self._by = Bystander(self._stage)
+        self._by = Bystander(self._stage, names)
         self._head = _unseen(recording)
         self._rereads: list[Reread] = []
         self._offloads = 0
@@ -76,8 +76,7 @@ class _Run:
         for missing in self._missing(step):
             self._read_again(step, missing)
         self._fit()
-        stage.call(step.reply, step.output, "turn")
-        self._by.map(stage.session.log.tip, step.seq)
+        self._by.map(stage.call(step.reply, step.output, "turn"), step.seq)
         self._look("after_call")
         if step.ends:
             stage.session.record(TurnEnded())
@@ -115,7 +114,7 @@ class _Run:
             event = stage.session.record(replace(body, head=(*self._head[:-1], *body.head)))
         else:
             event = stage.session.record(body)
-        self._by.map(event.seq, arrived.seq)
+        self._by.map(event, arrived.seq)
 
     def _return(self, returned: ToolReturned) -> Event:
         stage = self._stage
@@ -143,12 +142,12 @@ class _Run:
         call = replace(missing.call, call_id=call_id, ref="")
         self._fit()
         output = stage.measure.scaled(palimpsest_size(call))
-        stage.call(ModelReplied((call,), stop="tool_use"), output, "reread")
+        asked = stage.call(ModelReplied((call,), stop="tool_use"), output, "reread")
         result = ToolResult(call_id, missing.content.parts)
         event = self._return(ToolReturned(result, tool=call.tool))
         recorded = self._by.recorded(source_of(missing))
-        self._by.map(event.seq, recorded)
-        self._by.map(event.seq - 1, recorded)
+        self._by.map(asked, recorded)
+        self._by.map(event, recorded)
         tokens = stage.scale.item(stage.session.log.view.items[-1])
         self._rereads.append(Reread(step.number, stage.now, missing.names, recorded, tokens))
         self._look("before_call")

@@ -7,7 +7,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
-from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, SideCalled, Usage
+from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, SideCalled, Usage
 from palimpsest.core.items import Item, Text, ToolCall, text_of
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
 from palimpsest.core.scale import Scale
@@ -42,6 +42,7 @@ class Stage:
         opened = SessionOpened(recording.session, cwd=recording.cwd)
         self.session = Session.create(opened, profile, card, self.outside.surroundings())
         self.session.params = replace(self.session.params, ttl=ttl)
+        self.session.witness.ask_for_names(names.shown)
         self.scale = Scale(palimpsest_size, self.measure.factor, drops_cached=card.cache_edits)
         self.till = Till(card, self.scale.item, ttl)
         self.sight = Sight(names)
@@ -72,7 +73,7 @@ class Stage:
         finally:
             self.plan_seconds += perf_counter() - began
 
-    def call(self, reply: ModelReplied, output: int, purpose: Purpose) -> None:
+    def call(self, reply: ModelReplied, output: int, purpose: Purpose) -> Event:
         """Send the view as it is, be billed, and get a reply."""
         session, view = self.session, self.session.log.view
         params = anchored(session.params, session.witness.cache, self.now)
@@ -83,10 +84,11 @@ class Stage:
         # A digest says that these are all the marks there were.
         started = CallStarted(card.name, card.wire, self._params, digest="replayed", estimate=session.scale.raw(view), marks=slip.marks)
         event = session.record(started)
-        session.record(replace(reply, call=event.seq, usage=usage, model=card.name, foreign=Raw(b"null")))
+        replied = session.record(replace(reply, call=event.seq, usage=usage, model=card.name, foreign=Raw(b"null")))
         for part in reply.parts:
             if isinstance(part, ToolCall):
                 self.outside.called(part)
+        return replied
 
     def too_long(self) -> bool:
         """Whether the view is longer than the window, by the measure that counts."""

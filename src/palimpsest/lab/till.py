@@ -33,35 +33,54 @@ class Layout:
     def _clear(self) -> None:
         self._head: tuple[Item, ...] = ()
         self._items: tuple[Item, ...] = ()
+        # How many fragments there are up to each item; hidden ones have none.
+        self._ends: list[int] = []
         self.blocks: list[Block] = []
         self.fragments: list[Fragment] = []
         self.messages: list[Message] = []
         self.starts: list[int] = []
 
     def show(self, head: tuple[Item, ...], items: tuple[Item, ...]) -> None:
-        """Lay out a view; only what is new in it is looked at, unless an edit changed what was there."""
+        """Lay out a view; only what is new in it is looked at, or what stands behind the first place that an edit changed."""
         known = len(self._items)
-        if head != self._head or items[:known] != self._items:
+        if head != self._head:
             self._clear()
             known = 0
-            for item in head:
-                self.blocks.append((_key(item), self._weigh(item)))
+            self.blocks = [(_key(item), self._weigh(item)) for item in head]
+        elif items[:known] != self._items:
+            known = next(
+                (place for place, (one, other) in enumerate(zip(self._items, items, strict=False)) if one is not other), len(items)
+            )
+            self._cut(known)
         self._head, self._items = head, items
         for item in items[known:]:
             self._add(item)
 
+    def _cut(self, items: int) -> None:
+        """Go back to where only so many items were laid out."""
+        count = self._ends[items - 1] if items else 0
+        del self._ends[items:]
+        del self.fragments[count:]
+        place = self.heads + count
+        del self.blocks[place:]
+        while self.starts and self.starts[-1] >= place:
+            self.starts.pop()
+            self.messages.pop()
+        if self.messages:
+            del self.messages[-1][1][place - self.starts[-1] :]
+
     def _add(self, item: Item) -> None:
         content = item.content if item.mask is None else shown(item)
-        if content is None:
-            return
-        fragment = Fragment(item, _place(item))
-        said = fragment.place > Place.RESULT
-        if not self.messages or self.messages[-1][0] is not said:
-            self.messages.append((said, []))
-            self.starts.append(len(self.blocks))
-        self.messages[-1][1].append(fragment)
-        self.fragments.append(fragment)
-        self.blocks.append((_key(item), self._weigh(item)))
+        if content is not None:
+            fragment = Fragment(item, _place(item))
+            said = fragment.place > Place.RESULT
+            if not self.messages or self.messages[-1][0] is not said:
+                self.messages.append((said, []))
+                self.starts.append(len(self.blocks))
+            self.messages[-1][1].append(fragment)
+            self.fragments.append(fragment)
+            self.blocks.append((_key(item), self._weigh(item)))
+        self._ends.append(len(self.fragments))
 
     @property
     def heads(self) -> int:
