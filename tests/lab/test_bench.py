@@ -4,21 +4,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.corpus import golden
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.pairs import open_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
+from palimpsest.lab.bench.compared import Row, SessionRow
 from palimpsest.lab.bench.finding import find_ripgrep
-from palimpsest.lab.bench.markdown import as_markdown, put_into
+from palimpsest.lab.bench.fit import Fit, fit, fit_markdown
+from palimpsest.lab.bench.markdown import as_markdown, put_into, tables_of
 from palimpsest.lab.bench.material import write_session
 from palimpsest.lab.bench.room import Sizes
 from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
 from palimpsest.lab.bench.texts import KINDS
 from palimpsest.lab.bench.timing import Unit, side_by_side
+from palimpsest.lab.outcome import Probed, Survival
+from palimpsest.lab.shape import Shape
 from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
 
-TINY = Sizes(small=60, middle=90, large=120, sessions=8, session_events=12, rounds=3, syncs=5)
+TINY = Sizes(small=60, middle=90, large=120, sessions=8, session_events=12, rounds=3, syncs=5, replayed=((2, 8_000),), peers=False)
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 
@@ -95,8 +100,11 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
     values = {each.name: each.value for each in report.bars}
 
     assert list(values) == list(GOALS)
-    assert [name for name, value in values.items() if value is None or value <= 0] == []
-    assert {each.name: each.ok is True for each in report.bars if each.limit is None} == dict.fromkeys(("index_ratio", "index_mb_s"), True)
+    # So short a session is never folded, so that there is nothing to read again.
+    assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "invalid"]
+    assert all(each.ok is True for each in report.bars if each.limit is None)
+    assert [row.profile for row in report.profiles] == ["palimpsest", "claude-code-2.1.325"]
+    assert [(row.session, row.format) for row in report.sessions] == [("made-up-2", "made up")]
     assert report.quick
     assert report.unit_ms > 0
 
@@ -127,20 +135,129 @@ def test_the_table_shows_value_limit_and_peer_and_what_was_missed() -> None:
     ]
 
 
+def test_money_and_time_stand_in_tables_of_their_own() -> None:
+    cost = Report(0.0, (bar("cost_openai", 0.8), bar("invalid", 0)), quick=False, took_s=1.0, machine=MACHINE, replayed="made-up sessions")
+    assert tables_of(cost) == {
+        "cost": "| bar | what | value | limit | peer |\n|---|---|---:|---:|---|\n"
+        "| `cost_openai` | the same; automatic prefix cache | 0.8x | ≤ 0.88x |  |\n"
+        "| `invalid` | requests that a provider would refuse, under all profiles | 0 | ≤ 0 |  |\n\n0 made-up sessions."
+    }
+    assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
+
+
+ROWS = (
+    Row(
+        "palimpsest",
+        {"cost_anthropic": 8.0, "cost_openai": 9.0},
+        {"cost_anthropic": 0.8, "cost_openai": 0.9},
+        200,
+        4,
+        5,
+        0,
+        Survival(numbers=0.5),
+        {"1": Probed(0.9, 1.0), "10": Probed(0.8, 0.95)},
+    ),
+    Row(
+        "none",
+        {"cost_anthropic": 15.0},
+        {"cost_anthropic": None},
+        190,
+        0,
+        0,
+        0,
+        Survival(),
+        {"1": Probed(1.0, 1.0), "10": Probed(1.0, 1.0)},
+    ),
+)
+
+
+def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
+    sessions = (
+        SessionRow("a", "claude", 90_000, {"cost_anthropic": 1.0}, 0, 0),
+        SessionRow("b", "codex", 1_250_000, {"cost_anthropic": 0.75, "cost_anthropic_1h": 0.8, "cost_openai": 0.7}, 3, 9),
+    )
+    report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=ROWS, sessions=sessions)
+    assert {place: table.splitlines() for place, table in tables_of(report).items()} == {
+        "profiles": [
+            "| profile | marks, 5 min | marks, 1 h | automatic | calls | re-reads | folds a 100 calls | invalid |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|",
+            "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 | 2.5 | 0 |",
+            "| `none` | - | - | - | 190 | 0 | 0.0 | 0 |",
+        ],
+        "survival": [
+            "| profile | user messages | edited paths | read paths | commands | numbers | constraints |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+            "| `palimpsest` | 100 % | 100 % | 100 % | 100 % | 50 % | 100 % |",
+        ],
+        "sessions": [
+            "| session | tokens | marks, 5 min | marks, 1 h | automatic | re-reads | of the baseline |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+            "| codex | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
+            "| claude | 90,000 | 1.000x | - | - | 0 | 0 |",
+        ],
+        "probes": [
+            "| profile | 1 fold | 10 folds |",
+            "|---|---:|---:|",
+            "| `palimpsest` | 90 / 100 % | 80 / 95 % |",
+            "| `none` | 100 / 100 % | 100 / 100 % |",
+        ],
+    }
+
+
+def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path: Path) -> None:
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
+    (folder / "one.jsonl").write_bytes(source.read_bytes())
+    report = run_bench(tmp_path / "room", wanted=frozenset({"cost_anthropic", "invalid"}), sizes=TINY, recorded=folder, tell=_silent)
+    assert [(each.name, each.ok) for each in report.bars] == [("cost_anthropic", False), ("invalid", True)]
+    assert report.bars[0].value == 1.0
+    assert (report.unit_ms, report.replayed, len(report.sessions)) == (0.0, "sessions that were given", 1)
+    assert report.profiles[0].probes == {}
+
+
+def test_a_folder_without_sessions_cannot_be_replayed_or_measured(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no session to be replayed"):
+        run_bench(tmp_path / "room", wanted=frozenset({"invalid"}), sizes=TINY, recorded=tmp_path, tell=_silent)
+    with pytest.raises(BadInput, match="there is no session to be measured"):
+        fit(tmp_path, tell=_silent)
+
+
+def test_made_up_sessions_are_shown_beside_recorded_ones() -> None:
+    found = Fit(
+        Shape(3, {"reads again %": 39.3, "read, tokens, median": 667.0, "read, tokens, mean": 1470.0}), Shape(5, {"reads again %": 37.8})
+    )
+    assert fit_markdown(found).splitlines() == [
+        "| | 3 recorded | 5 made up |",
+        "|---|---:|---:|",
+        "| reads again % | 39.3 | 37.8 |",
+        "| read, tokens (median / p90 / mean) | 667 / 1,470 | - |",
+    ]
+
+
 def test_a_table_is_put_between_the_marks_of_a_document() -> None:
     old = "Before.\n<!-- bench begins -->\nold\n<!-- bench ends -->\nAfter.\n"
     assert put_into(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
+    assert put_into("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
     with pytest.raises(BadInput, match="no place for the table"):
         put_into("nothing here", "new", "d.md")
 
 
 def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
     text = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
-    shown = text.partition("<!-- bench begins -->")[2].partition("<!-- bench ends -->")[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("| `")]
-    expected = [as_markdown(Report(1, (bar(name, 1),), quick=False, took_s=1, machine=MACHINE)).splitlines()[2] for name in GOALS]
-    wanted = [[cell.strip() for cell in line.split("|")[1:-1]] for line in expected]
-    assert [(row[0], row[1], row[3]) for row in rows] == [(row[0], row[1], row[3]) for row in wanted]
+    for place in ("bench", "cost"):
+        shown = text.partition(f"<!-- {place} begins -->")[2].partition(f"<!-- {place} ends -->")[0]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("| `")]
+        names = [name for name, goal in GOALS.items() if goal.table == place]
+        expected = [tables_of(Report(1, (bar(name, 1),), quick=False, took_s=1, machine=MACHINE))[place].splitlines()[2] for name in names]
+        wanted = [[cell.strip() for cell in line.split("|")[1:-1]] for line in expected]
+        assert [(row[0], row[1], row[3]) for row in rows] == [(row[0], row[1], row[3]) for row in wanted]
+
+
+def test_the_document_has_a_place_for_every_table() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    for place in ("bench", "cost", "profiles", "survival", "sessions", "probes", "fit"):
+        assert put_into(text, "new", "d.md", place) != text
 
 
 def _pal(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:

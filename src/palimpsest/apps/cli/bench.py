@@ -15,43 +15,97 @@ from palimpsest.apps.cli.listing import print_listing
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.markdown import as_markdown, put_into, shown
+from palimpsest.lab.bench.fit import fit, fit_markdown
+from palimpsest.lab.bench.markdown import put_into, shown, tables_of
 from palimpsest.lab.bench.suite import choose, run_bench
 
+_EXAMPLES = """\b
+Examples:
+  pal bench --quick
+  pal bench --only turn --only decide
+  pal bench --only cost,rereads --sessions ~/.claude/projects"""
 
-@click.command(epilog="\b\nExamples:\n  pal bench --quick\n  pal bench --only turn --only decide")
+
+@click.command(epilog=_EXAMPLES)
 @click.option("--quick", is_flag=True, help="Smaller sizes; the values are marked as such.")
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Measure these bars only: a name, or the beginning of several. May be repeated."
 )
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder, and leave what was made there.")
-@click.option("--markdown", is_flag=True, help="Print the table as docs/benchmark.md has it.")
+@click.option(
+    "--sessions",
+    "recorded",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="DIR",
+    help="Replay the sessions of any agent below this folder for the cost bars, and not made-up ones.",
+)
+@click.option(
+    "--fit",
+    "fitted",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="DIR",
+    help="Instead, hold made-up sessions against the recorded ones below this folder.",
+)
+@click.option("--markdown", is_flag=True, help="Print the tables as docs/benchmark.md has them.")
 @click.option(
     "--into",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Put the table into a document, between its two marks.",
+    help="Put the tables into a document, each between its two marks.",
 )
 @json_option
-def bench(*, quick: bool, only: tuple[str, ...], keep: Path | None, markdown: bool, into: tuple[Path, ...], as_json: bool) -> None:
+def bench(
+    *,
+    quick: bool,
+    only: tuple[str, ...],
+    keep: Path | None,
+    recorded: Path | None,
+    fitted: Path | None,
+    markdown: bool,
+    into: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Measure this machine against the bars and the peers.
 
     Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
     """
+    if fitted is not None:
+        _fit(fitted, into, as_json=as_json)
+        return
     wanted = choose(name for names in only for name in names.replace(",", " ").split())
     with _folder(keep) as folder:
-        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), tell=_tell)
-    for path in into:
-        path.write_text(put_into(path.read_text(encoding="utf-8"), as_markdown(report), str(path)), encoding="utf-8")
+        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), recorded=recorded, tell=_tell)
+    tables = tables_of(report)
+    _put(into, tables)
     if as_json:
         emit(report)
     elif markdown:
-        click.echo(as_markdown(report))
+        click.echo("\n\n".join(tables.values()))
     else:
         _print(report)
     if report.missed:
         click.get_current_context().exit(FINDINGS)
+
+
+def _fit(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
+    found = fit(folder, tell=_tell)
+    table = fit_markdown(found)
+    _put(into, {"fit": table})
+    if as_json:
+        emit(found)
+    else:
+        click.echo(table)
+
+
+def _put(documents: tuple[Path, ...], tables: dict[str, str]) -> None:
+    """Put tables where a document has places for them; one that has none of them is a mistake."""
+    for path in documents:
+        text = path.read_text(encoding="utf-8")
+        places = [place for place in tables if f"<!-- {place} begins -->" in text] or list(tables)
+        for place in places:
+            text = put_into(text, tables[place], str(path), place)
+        path.write_text(text, encoding="utf-8")
 
 
 def _tell(what: str) -> None:
@@ -95,7 +149,8 @@ def _print(report: Report) -> None:
     ]
     print_listing(console(), ("bar", "value", "limit", "", "peer"), rows, frozenset({"value", "limit"}))
     size = ", smaller sizes (--quick)" if report.quick else ""
-    click.echo(f"u = {report.unit_ms:.2f} ms; {len(report.missed)} missed; {report.took_s:.0f} s{size}")
+    unit = f"u = {report.unit_ms:.2f} ms; " if report.unit_ms else ""
+    click.echo(f"{unit}{len(report.missed)} missed; {report.took_s:.0f} s{size}")
 
 
 def _limit(bar: Bar) -> str:

@@ -4,7 +4,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from palimpsest.lab.bench.compared import Row, SessionRow
+
 Better: TypeAlias = Literal["lower", "higher"]
+# Which table of docs/benchmark.md a bar stands in: what this machine does in time, or what sessions cost wherever they are replayed.
+Table: TypeAlias = Literal["bench", "cost"]
 
 
 class Goal(Struct, frozen=True):
@@ -14,6 +18,7 @@ class Goal(Struct, frozen=True):
     limit: float | None
     about: str
     better: Better = "lower"
+    table: Table = "bench"
 
 
 GOALS: dict[str, Goal] = {
@@ -39,6 +44,24 @@ GOALS: dict[str, Goal] = {
     "list_2000": Goal("u", 10, "list 2,000 sessions, looking at each file's size and time"),
     "tokens_error": Goal("%", 12, "mean error of the calibrated token estimate against the exact count"),
     "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
+    "cost_anthropic": Goal(
+        "x", 0.88, "dollars against `claude-code-2.1.325`, re-reads billed, no model; marks of five minutes", table="cost"
+    ),
+    "cost_anthropic_1h": Goal("x", None, "the same; marks of one hour", table="cost"),
+    "cost_openai": Goal("x", 0.88, "the same; automatic prefix cache", table="cost"),
+    "cost_worst": Goal("x", 1.1, "the dearest session of all, in any of the three", table="cost"),
+    "rereads": Goal("x", 1.0, "re-reads against `claude-code-2.1.325`, all sessions together", table="cost"),
+    "invalid": Goal("", 0, "requests that a provider would refuse, under all profiles", table="cost"),
+    "survival_user_messages": Goal("%", 100, "user messages that still show after a fold", "higher", "cost"),
+    "survival_edited_paths": Goal("%", None, "edited files that are still named", "higher", "cost"),
+    "survival_read_paths": Goal("%", None, "read files that are still named", "higher", "cost"),
+    "survival_commands": Goal("%", None, "commands that are still told", "higher", "cost"),
+    "survival_numbers": Goal("%", None, "numbers that still show", "higher", "cost"),
+    "survival_constraints": Goal("%", None, "demands, bans and decisions of the user that still show", "higher", "cost"),
+    "probes_1": Goal("%", None, "probes answered from what shows after a forced fold", "higher", "cost"),
+    "probes_2": Goal("%", None, "the same after two", "higher", "cost"),
+    "probes_5": Goal("%", None, "the same after five", "higher", "cost"),
+    "probes_10": Goal("%", None, "the same after ten", "higher", "cost"),
 }
 
 
@@ -68,13 +91,16 @@ class Bar(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All bars of one run, and what `u` was in it."""
+    """All bars of one run, and what `u` was in it; `profiles` and `sessions` are there when sessions were replayed."""
 
     unit_ms: float
     bars: tuple[Bar, ...]
     quick: bool
     took_s: float
     machine: dict[str, str] = {}
+    profiles: tuple[Row, ...] = ()
+    sessions: tuple[SessionRow, ...] = ()
+    replayed: str = ""
 
     @property
     def missed(self) -> tuple[Bar, ...]:

@@ -1,27 +1,49 @@
-"""A report as the table that stands in docs/benchmark.md."""
+"""A report as the tables that stand in docs/benchmark.md."""
+
+from collections.abc import Sequence
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.compared import cost_table, probes_table, sessions_table, survival_table
 
-BEGINS = "<!-- bench begins -->"
-ENDS = "<!-- bench ends -->"
+
+def tables_of(report: Report) -> dict[str, str]:
+    """All tables of a report by the name of their place; one that would be empty is not there."""
+    found = {}
+    if any(GOALS[bar.name].table == "bench" for bar in report.bars):
+        found["bench"] = as_markdown(report)
+    costs = [bar for bar in report.bars if GOALS[bar.name].table == "cost"]
+    if costs:
+        found["cost"] = "\n".join([*_rows(costs), "", f"{len(report.sessions)} {report.replayed}."])
+    if report.profiles:
+        found["profiles"] = cost_table(report.profiles)
+        found["survival"] = survival_table(report.profiles)
+        found["sessions"] = sessions_table(report.sessions)
+    if report.profiles and report.profiles[0].probes:
+        found["probes"] = probes_table(report.profiles)
+    return found
 
 
 def as_markdown(report: Report) -> str:
-    """The table, and one line about the machine."""
-    rows = ["| bar | what | value | limit | peer |", "|---|---|---:|---:|---|", *(_row(bar) for bar in report.bars)]
+    """The table of what this machine does, and one line about it."""
+    rows = _rows([bar for bar in report.bars if GOALS[bar.name].table == "bench"])
     machine = "{system}, Python {python}, {processors} processors".format(**report.machine)
     size = " Smaller sizes (`--quick`)." if report.quick else ""
     return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
 
 
-def put_into(text: str, table: str, where: str) -> str:
-    """A document with the table between its two marks."""
-    before, begins, rest = text.partition(BEGINS)
-    _, ends, after = rest.partition(ENDS)
+def put_into(text: str, table: str, where: str, place: str = "bench") -> str:
+    """A document with the table between the two marks of its place."""
+    first, last = f"<!-- {place} begins -->", f"<!-- {place} ends -->"
+    before, begins, rest = text.partition(first)
+    _, ends, after = rest.partition(last)
     if not begins or not ends:
-        raise BadInput(f"the document has no place for the table: two lines {BEGINS} and {ENDS}", where=where)
-    return f"{before}{BEGINS}\n{table}\n{ENDS}{after}"
+        raise BadInput(f"the document has no place for the table: two lines {first} and {last}", where=where)
+    return f"{before}{first}\n{table}\n{last}{after}"
+
+
+def _rows(bars: Sequence[Bar]) -> list[str]:
+    return ["| bar | what | value | limit | peer |", "|---|---|---:|---:|---|", *(_row(bar) for bar in bars)]
 
 
 def _row(bar: Bar) -> str:
@@ -37,4 +59,4 @@ def shown(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
     number = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{number}{unit}" if unit in ("u", "x") else f"{number} {unit}"
+    return f"{number}{unit}" if unit in ("u", "x", "") else f"{number} {unit}"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
+from palimpsest.lab.bench.compared import Row, SessionRow
 from palimpsest.lab.bench.material import Material, write_session
 from palimpsest.lab.bench.timing import Unit
 from palimpsest.stores.jsonl import JsonlShelf
@@ -31,7 +32,11 @@ class WallClock:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured: events of the three logs, sessions for searching and listing, and how often."""
+    """How much is measured: events of the three logs, sessions for searching and listing, and how often.
+
+    `replayed` are seeds and tokens of the sessions that are made up and replayed when none are given, `peers` says whether under
+    the profiles of all programs.
+    """
 
     small: int = 1_000
     middle: int = 10_000
@@ -40,6 +45,8 @@ class Sizes:
     session_events: int = 48
     rounds: int = 41
     syncs: int = 300
+    replayed: tuple[tuple[int, int], ...] = ((1, 120_000), (3, 240_000))
+    peers: bool = True
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -48,7 +55,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60)
+QUICK = Sizes(small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60, replayed=((1, 60_000),), peers=False)
 
 
 class Closable(Protocol):
@@ -61,13 +68,16 @@ class Closable(Protocol):
 
 @dataclass
 class Room:
-    """What measurements share. A log is written when it is first asked for."""
+    """What measurements share. A log is written when it is first asked for; `recorded` is a folder of sessions to be replayed."""
 
     folder: Path
     sizes: Sizes = FULL
     tell: Callable[[str], None] = print
     help_command: tuple[str, ...] = ()
     clock: WallClock = field(default_factory=WallClock)
+    recorded: Path | None = None
+    rows: tuple[Row, ...] = ()
+    session_rows: tuple[SessionRow, ...] = ()
     peers: dict[str, Closable] = field(default_factory=dict)
     _materials: dict[str, Material] = field(default_factory=dict)
 

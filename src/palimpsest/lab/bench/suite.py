@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding
 from palimpsest.lab.bench.keeping import measure_keeping
@@ -31,6 +32,7 @@ FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
+    (frozenset(COST_BARS | SURVIVAL_BARS | PROBE_BARS), measure_costing),
 )
 
 
@@ -52,24 +54,27 @@ def run_bench(
     quick: bool = False,
     sizes: Sizes | None = None,
     help_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
+    recorded: Path | None = None,
     tell: Callable[[str], None] = print,
 ) -> Report:
-    """Measure the wanted bars in a folder, which will hold up to a gigabyte."""
+    """Measure the wanted bars in a folder, which will hold up to a gigabyte; `recorded` holds sessions to be replayed."""
     begun = time.monotonic()
-    room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command)
+    room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command, recorded=recorded)
     _demand(room, wanted)
     try:
         found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(room, wanted)}
-        unit = room.unit.milliseconds
+        unit = room.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
     finally:
         room.close()
     bars = tuple(found[name] for name in GOALS if name in found)
-    return Report(unit, bars, quick, time.monotonic() - begun, _machine())
+    told = "" if not room.rows else "sessions that were given" if recorded is not None else "made-up sessions"
+    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), room.rows, room.session_rows, told)
 
 
 def _demand(room: Room, wanted: frozenset[str]) -> None:
     """What is missing is said before minutes are spent."""
-    room.orjson  # noqa: B018 - asking for it is the check
+    if any(GOALS[name].table == "bench" for name in wanted):
+        room.orjson  # noqa: B018 - asking for it is the check
     if "search_vs_ripgrep" in wanted:
         find_ripgrep()
 

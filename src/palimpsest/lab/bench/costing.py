@@ -1,0 +1,173 @@
+"""What sessions cost and lose under each profile, replayed without a model: the bars of money, re-reads, survival and probes."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.room import Room
+from palimpsest.lab.comparison import BASELINE
+from palimpsest.lab.cycles import CYCLES, Material, probed
+from palimpsest.lab.imitation import imitating
+from palimpsest.lab.needs import Names
+from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, figures, ratio
+from palimpsest.lab.replay import replay
+from palimpsest.lab.sessions import made_up
+from palimpsest.lab.taking import Taken, take_all, take_log
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.wire.cards import card
+
+OURS: Final = "palimpsest"
+PEERS: Final = ("codex-0.166", "opencode-1.18", "classroom", "none")
+WINDOW: Final = 200_000
+SURVIVAL_BARS: Final = {f"survival_{name}" for name in SURVIVALS}
+PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
+COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}
+
+
+class Run(NamedTuple):
+    """A way to price: the bar that it is for, the card, and how long its entries last."""
+
+    bar: str
+    card: str
+    ttl: Literal["5m", "1h"] = "5m"
+
+
+RUNS: Final = (
+    Run("cost_anthropic", "claude-sonnet-4-5"),
+    Run("cost_anthropic_1h", "claude-sonnet-4-5", "1h"),
+    Run("cost_openai", "gpt-5.5"),
+)
+
+
+def measure_costing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`cost_*`, `rereads`, `invalid`, `survival_*` and `probes_*`."""
+    names = (OURS, BASELINE, *(PEERS if room.sizes.peers else ()))
+    cycles = CYCLES if wanted & PROBE_BARS else ()
+    table = _Table(names, cycles)
+    for taken in sessions_of(room):
+        room.tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens)")
+        table.take(taken)
+    if not table.sessions:
+        raise BadInput("there is no session to be replayed", where=str(room.recorded))
+    room.rows, room.session_rows = table.rows(), table.session_rows()
+    yield from (each for each in table.bars() if each.name in wanted)
+
+
+def sessions_of(room: Room) -> Iterator[Taken]:
+    """The sessions below the folder that was given, or made-up ones."""
+    if room.recorded is not None:
+        yield from take_all([room.recorded])
+        return
+    for seed, tokens in room.sizes.replayed:
+        with made_up(seed, tokens, MemoryShelf()) as log:
+            yield take_log(log, MemoryBlobs(), "made up", "made up")
+
+
+class _Table:
+    """Outcomes of all sessions, by profile and by run."""
+
+    def __init__(self, names: tuple[str, ...], cycles: tuple[int, ...]) -> None:
+        self._profiles = tuple(profile(name) for name in names)
+        self._cycles = cycles
+        self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
+        self._probed: dict[str, list[dict[str, Probed]]] = {}
+        self.sessions: list[tuple[str, str, int]] = []
+
+    def take(self, taken: Taken) -> None:
+        """Replay one session under everything."""
+        recording, names = taken.recording, Names(taken.recording.steps)
+        material = Material(taken.events) if self._cycles else None
+        self.sessions.append((taken.id, taken.format, recording.tokens))
+        for each in self._profiles:
+            for run in RUNS:
+                if run.ttl == "1h" and each.name not in (OURS, BASELINE):
+                    continue
+                model = card(run.card, window=WINDOW)
+                outcome = replay(recording, each, model, ttl=run.ttl, names=names)
+                self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
+            if material is not None:
+                answering = imitating(each.name, recording.measure.factor)
+                found = probed(material, each, card(RUNS[0].card, window=WINDOW), self._cycles, answering)
+                self._probed.setdefault(each.name, []).append(found)
+
+    def _figures(self, name: str, run: str) -> Figures:
+        return figures(self._outcomes[name, run])
+
+    def _shares(self, name: str) -> dict[str, Probed]:
+        """The mean over sessions, by the number of cycles."""
+        many = self._probed.get(name, [])
+        return {
+            str(number): Probed(_mean(each[str(number)].visible for each in many), _mean(each[str(number)].with_recall for each in many))
+            for number in self._cycles
+        }
+
+    def rows(self) -> tuple[Row, ...]:
+        """One row a profile."""
+        found = []
+        for each in self._profiles:
+            by_run = {run.bar: self._figures(each.name, run.bar) for run in RUNS if (each.name, run.bar) in self._outcomes}
+            first = by_run[RUNS[0].bar]
+            against = {run.bar: self._figures(BASELINE, run.bar) for run in RUNS}
+            found.append(
+                Row(
+                    each.name,
+                    {name: round(told.usd, 4) for name, told in by_run.items()},
+                    {name: ratio(told.usd, against[name].usd) for name, told in by_run.items()},
+                    first.calls,
+                    first.rereads,
+                    first.folds,
+                    sum(told.invalid for told in by_run.values()),
+                    first.survival,
+                    self._shares(each.name),
+                )
+            )
+        return tuple(found)
+
+    def session_rows(self) -> tuple[SessionRow, ...]:
+        """One row a session: what ours costs against the baseline."""
+        return tuple(
+            SessionRow(session, form, tokens, self._ratios(place), *self._rereads(place))
+            for place, (session, form, tokens) in enumerate(self.sessions)
+        )
+
+    def _ratios(self, place: int) -> dict[str, float | None]:
+        return {
+            run.bar: ratio(self._outcomes[OURS, run.bar][place].cost.total, self._outcomes[BASELINE, run.bar][place].cost.total)
+            for run in RUNS
+        }
+
+    def _rereads(self, place: int) -> tuple[int, int]:
+        first = RUNS[0].bar
+        return len(self._outcomes[OURS, first][place].rereads), len(self._outcomes[BASELINE, first][place].rereads)
+
+    def bars(self) -> Iterator[Bar]:
+        """All bars of this family."""
+        rows = {row.profile: row for row in self.rows()}
+        ours, theirs = rows[OURS], rows[BASELINE]
+        for run in RUNS:
+            yield bar(
+                run.bar, ours.ratios[run.bar], ours_usd=ours.usd[run.bar], theirs_usd=theirs.usd[run.bar], sessions=len(self.sessions)
+            )
+        worst = [value for row in self.session_rows() for value in row.ratios.values() if value is not None]
+        yield bar("cost_worst", max(worst, default=None))
+        yield bar("rereads", ratio(ours.rereads, theirs.rereads), ours=ours.rereads, theirs=theirs.rereads)
+        yield bar("invalid", sum(row.invalid for row in rows.values()))
+        for name in SURVIVALS:
+            yield bar(f"survival_{name}", 100 * getattr(ours.survival, name), theirs=100 * getattr(theirs.survival, name))
+        for number, share in ours.probes.items():
+            peer = theirs.probes[number]
+            yield bar(
+                f"probes_{number}",
+                100 * share.visible,
+                with_recall=100 * share.with_recall,
+                theirs=100 * peer.visible,
+                theirs_with_recall=100 * peer.with_recall,
+            )
+
+
+def _mean(values: Iterable[float]) -> float:
+    many = tuple(values)
+    return round(sum(many) / len(many), 4) if many else 1.0
