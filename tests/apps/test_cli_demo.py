@@ -103,6 +103,10 @@ def test_every_command_that_the_demo_suggests_works_on_what_it_kept(tmp_path: Pa
 def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> None:
     folder: Path = pal.home.folder
     told = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
+    again = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
+    assert [one["session"] for one in (told, again)] == ["demo-8-fork", "demo-8-2-fork"]
+    assert [one["digests"] for one in (told, again)] == [told["digests"]] * 2
+    told = again
     calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", "last")["events"])
 
     assert pal.json("show", "last")["session"] == told["session"]

@@ -63,7 +63,7 @@ def _after_folds(outcomes: Sequence[Outcome]) -> list[tuple[int, Survival]]:
 def _curves(by_profile: Mapping[str, Curve], colours: Mapping[str, str], words: str, unit: str) -> str:
     last = max((nth for curve in by_profile.values() for nth, _ in curve), default=1)
     # Room before the first fold, so that no curve runs through the words of the axis; a single fold stands in the middle.
-    plane = Plane(last, 1.0, 130, first=1 - (last - 1) * 0.16) if last > 1 else Plane(2.0, 1.0, 130)
+    plane = Plane(last, 1.0, 130, first=1 - (last - 1) * 0.22) if last > 1 else Plane(2.0, 1.0, 130)
     pieces = [*plane.grid(_LEVELS)]
     for number, (name, curve) in enumerate(by_profile.items()):
         # Where curves lie upon each other the later ones are thinner, so that all of them can be seen.
@@ -74,8 +74,7 @@ def _curves(by_profile: Mapping[str, Curve], colours: Mapping[str, str], words: 
             for nth, share in curve
         ]
     marks = sorted({nth for curve in by_profile.values() for nth, _ in curve})
-    pieces += plane.feet(
-        [(nth, f"{unit} {nth}" if nth == 1 else str(nth)) for nth in (marks if len(marks) <= 10 else (1, last))], inside=False
-    )
+    pieces.append(f'<text class="tick" x="0" y="{plane.height - 4}">{unit}</text>')
+    pieces += plane.feet([(nth, str(nth)) for nth in (marks if len(marks) <= 10 else (1, last))], inside=False)
     ends = "; ".join(f"{said(name, 40)} {percent(curve[-1][1])}" for name, curve in by_profile.items() if curve)
     return plane.drawn(f"{words} after the last {unit}: {ends}", pieces)

@@ -26,7 +26,7 @@ def compared(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> str:
     """One row for each profile."""
     found = {name: figures(many) for name, many in outcomes.items()}
     yardstick = found[against].usd if against in found else 0.0
-    ratios = f"<th>× {said(against, 24)}</th>" if yardstick else ""
+    ratios = f'<th title="cost against {said(against, 40)}">ratio</th>' if yardstick else ""
     heads = "".join(f"<th>{word}</th>" for word in _COLUMNS)
     rows = "".join(_row(name, one, yardstick) for name, one in found.items())
     return scrolled(f"<thead><tr><th>profile</th>{ratios}{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from palimpsest.apps.cli.demo_steps import compare, fold, fork_when_full, make_session, stage_of, take_back
+from palimpsest.apps.cli.demo_steps import compare, fold, fork_when_full, free_name, make_session, stage_of, take_back
 from palimpsest.apps.cli.demo_telling import Told, tell
-from palimpsest.apps.cli.home import Home, SystemClock, new_session_id
+from palimpsest.apps.cli.home import Home
 from palimpsest.apps.cli.ledger_of_edits import shape_of
 from palimpsest.apps.cli.output import console, emit, json_option, progress
 from palimpsest.apps.cli.page_file import demand_place, write_report
@@ -18,7 +18,8 @@ from palimpsest.lab.outcome import figures
 from palimpsest.lab.picture import Bytes, picture
 from palimpsest.wire.past import calls_of, past_request
 
-_TOKENS, _SEED = 200_000, 4
+# Of the first twelve seeds this one is in the middle by what our profile costs against the one that is compared with.
+_TOKENS, _SEED = 200_000, 8
 _EXAMPLES = """\b
 Examples:
   pal demo
@@ -57,11 +58,11 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
 
 
 def _play(stack: ExitStack, home: Home, seed: int, tokens: int) -> Told:
-    now = SystemClock().now()
-    log = stack.enter_context(make_session(home, new_session_id(now), seed, tokens))
+    name = free_name(home, f"demo-{seed}")
+    log = stack.enter_context(make_session(home, name, seed, tokens))
     with progress("replaying") as so_far:
         comparison = compare(log, home, so_far)
-    fork: Log = stack.enter_context(fork_when_full(log, home, new_session_id(now + 1)))
+    fork: Log = stack.enter_context(fork_when_full(log, home, f"{name}-fork"))
     before = stage_of(fork, home)
     calls = sum(1 for _ in calls_of(fork))
     verified = past_request(fork, calls, home.blobs.get).verified

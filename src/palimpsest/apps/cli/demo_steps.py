@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, count
 
 import msgspec
 from msgspec import Raw
@@ -48,6 +49,12 @@ class Stage:
     view: View
     tokens: int
     request: Request
+
+
+def free_name(home: Home, name: str) -> str:
+    """A name that no session of the home has; always the same in an empty one, for a session is shown its own name and billed for it."""
+    taken = set(home.shelf.sessions())
+    return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:

@@ -63,7 +63,7 @@ def tell(screen: Console, told: Told, home: Home, folder: Path | None, page: tup
 def _tell_replay(screen: Console, told: Told) -> None:
     _title(screen, "2  The same session under five profiles, offline, every request billed")
     print_comparison(screen, told.comparison)
-    screen.print(Text("one session proves little: another --seed gives other numbers, and `pal replay` takes your own", style="dim"))
+    screen.print(Text("one made-up session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
 
 
 def _tell_fold(screen: Console, told: Told) -> None:

@@ -97,7 +97,9 @@ def _cells(found: Figures, base: Figures | None, worst: float | None) -> dict[st
 def _notes(comparison: Comparison) -> list[str]:
     told = ["re-reads: what was hidden and a later recorded call used; each is billed as one more call and its text"]
     if comparison.against:
-        told.insert(0, f"ratio: cost against {comparison.against}; worst: that of the session for which it is highest")
+        many = any(len(run.sessions) > 1 for run in comparison.runs)
+        worst = "; worst: that of the session for which it is highest" if many else ""
+        told.insert(0, f"ratio: cost against {comparison.against}{worst}")
     told.append("kept: of messages, constraints, paths and commands in what was folded, the share that still shows")
     return told
 
