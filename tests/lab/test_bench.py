@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.corpus import golden
+from corpus import golden
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
@@ -233,6 +233,31 @@ def test_made_up_sessions_are_shown_beside_recorded_ones() -> None:
         "| reads again % | 39.3 | 37.8 |",
         "| read, tokens (median / p90 / mean) | 667 / 1,470 | - |",
     ]
+
+
+def test_recorded_and_made_up_sessions_are_measured_alike(tmp_path: Path) -> None:
+    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
+    (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
+    told: list[str] = []
+    found = fit(tmp_path, sessions=2, tokens=5_000, tell=told.append)
+    assert (found.recorded.sessions, found.made_up.sessions) == (1, 2)
+    assert found.recorded.figures["replies a turn, mean"] > 0
+    assert told == [f"reading {tmp_path}", "making 2 sessions up"]
+
+
+def test_the_command_replays_the_sessions_of_a_folder_without_the_extras(tmp_path: Path) -> None:
+    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
+    (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
+    document = tmp_path / "own.md"
+    document.write_text("<!-- cost begins -->\n<!-- cost ends -->\n", encoding="utf-8")
+    words = ("bench", "--quick", "--only", "invalid", "--sessions", str(tmp_path), "--into", str(document), "--json")
+    done = _pal(*words, before="sys.modules['orjson'] = None")
+    value = json.loads(done.stdout)
+
+    assert done.returncode == 0
+    assert [(each["name"], each["value"], each["ok"]) for each in value["bars"]] == [("invalid", 0, True)]
+    assert [row["profile"] for row in value["profiles"]] == ["palimpsest", "claude-code-2.1.325"]
+    assert "| `invalid` |" in document.read_text(encoding="utf-8")
 
 
 def test_a_table_is_put_between_the_marks_of_a_document() -> None:

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.support.corpus import CORPUS, WITHOUT, corpus
+from corpus import CORPUS, WITHOUT, corpus
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited

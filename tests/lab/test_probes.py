@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
@@ -224,3 +226,13 @@ def test_one_recall_brings_the_newest_content_of_a_path_that_is_named() -> None:
 
 def test_a_path_is_known_by_its_last_two_parts() -> None:
     assert [ending_of(path) for path in ("/a/b/c.py", "c.py", "C:\\x\\y.ts", "src/")] == ["b/c.py", "c.py", "x/y.ts", "src"]
+
+
+@drawn(st.lists(st.booleans(), min_size=7, max_size=7), st.lists(st.booleans(), min_size=7, max_size=7))
+def test_whoever_sees_less_never_knows_more(first: list[bool], second: list[bool]) -> None:
+    pieces = Recorded(ENGLISH).pieces
+    probes = probes_of(ENGLISH)
+    less = [piece for piece, one, other in zip(pieces, first, second, strict=False) if one and other]
+    more = [piece for piece, one in zip(pieces, first, strict=False) if one]
+    assert score(probes, less).total <= score(probes, more).total <= score(probes, pieces).total == 1.0
+    assert score(probes, less, more) == score(probes, more)
