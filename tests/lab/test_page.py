@@ -1,8 +1,8 @@
 import re
 from collections import Counter
-from html.parser import HTMLParser
 
 import pytest
+from html_pages import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -11,53 +11,6 @@ from replay_samples import CARD, comparison, outcome, session
 from palimpsest.lab.outcome import CardRun, Comparison, Line, Outcome, Replayed, Share, figures
 from palimpsest.lab.page import write_page
 from palimpsest.lab.page_bars import parts_of
-
-_EMPTY = {"meta"}
-
-
-class Page(HTMLParser):
-    """The elements of a page, strictly nested, with what they link to and say."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.odd: list[str] = []
-        self.seen: Counter[str] = Counter()
-        self.attributes: set[str] = set()
-        self.links: list[str] = []
-        self.names: list[str] = []
-        self.looks: Counter[str] = Counter()
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen[tag] += 1
-        self.attributes |= {name for name, _ in attrs}
-        found = {name: value or "" for name, value in attrs}
-        self.links += [found[name] for name in ("href", "src", "xlink:href") if name in found]
-        self.names += [found["id"]] if "id" in found else []
-        self.looks.update(found.get("class", "").split())
-        if tag not in _EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.odd.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
-            self.text += data
-
-    def handle_comment(self, data: str) -> None:
-        self.odd.append(data)
-
-    def unknown_decl(self, data: str) -> None:
-        self.odd.append(data)
 
 
 def page(found: Comparison) -> str:

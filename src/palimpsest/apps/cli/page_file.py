@@ -1,5 +1,6 @@
 """The page of a replay as a file: where it may go, and how it gets there."""
 
+import os
 import stat
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,8 @@ def demand_place(path: Path) -> None:
     there = _found(path)
     if there == "folder":
         raise BadInput("this is a folder; name a file for the page", where=str(path))
+    if there != "other" and not os.access(path.parent, os.W_OK):
+        raise BadInput("nothing can be written here; name another place for the page", where=str(path.parent))
     if there == "file" and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_OPENING]:
         raise BadInput("the file is there already and is no page of a replay; name another one", where=str(path))
 
