@@ -75,13 +75,17 @@ def _tells(fact: Ended, text: str, plain: str) -> bool:
         return True
     if fact.exit is None:
         return False
-    command, code = _slashed(fact.command)[:_COMMAND], str(fact.exit)
-    # A command of several lines is told in one, or in as many as it has.
+    whole, code = _slashed(fact.command), str(fact.exit)
+    command = whole[:_COMMAND]
     if command not in plain:
         return False
-    return any(_stands(command, line) and _stands(code, line.replace(command, " ")) for line in map(_slashed, text.split("\n"))) or (
-        "\n" in fact.command and _stands(code, plain.partition(command)[0].rpartition("- ")[2])
-    )
+    # What is cut may go on in the text; a whole command must end there.
+    alone = len(whole) > _COMMAND
+    lines = (line for line in map(_slashed, text.split("\n")) if command in line and (alone or _stands(command, line)))
+    if any(_stands(code, line.replace(command, " ")) for line in lines):
+        return True
+    # A command of several lines is told in one, or in as many as it has; the code stands before it.
+    return "\n" in fact.command and _stands(code, plain.partition(command)[0].rpartition("- ")[2])
 
 
 def _in_one_line(name: str, value: str, text: str) -> bool:
