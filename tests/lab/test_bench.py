@@ -142,6 +142,11 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
         "| `cost_openai` | the same; automatic prefix cache | 0.8x | ≤ 0.88x |  |\n"
         "| `invalid` | requests that a provider would refuse, under all profiles | 0 | ≤ 0 |  |\n\n0 made-up sessions."
     }
+    halved = bar("cost_openai", 0.8, even=0.75, odd=0.85)
+    told = tables_of(Report(0.0, (halved, bar("cost_anthropic", 0.9, even=0.9)), quick=False, took_s=1.0, replayed="made-up sessions"))[
+        "cost"
+    ]
+    assert told.endswith("\n\n0 made-up sessions. Their even and odd halves: `cost_openai` 0.750 / 0.850.")
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
@@ -190,10 +195,10 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `palimpsest` | 100 % | 100 % | 100 % | 100 % | 50 % | 100 % |",
         ],
         "sessions": [
-            "| session | tokens | marks, 5 min | marks, 1 h | automatic | re-reads | of the baseline |",
-            "|---|---:|---:|---:|---:|---:|---:|",
-            "| codex | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
-            "| claude | 90,000 | 1.000x | - | - | 0 | 0 |",
+            "| session | half | tokens | marks, 5 min | marks, 1 h | automatic | re-reads | of the baseline |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|",
+            "| codex | odd | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
+            "| claude | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
         ],
         "probes": [
             "| profile | 1 fold | 10 folds |",

@@ -1,6 +1,7 @@
 """What a replay of sessions found, as rows of tables: by profile and by session."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
 _RUNS: Final = {"cost_anthropic": "marks, 5 min", "cost_anthropic_1h": "marks, 1 h", "cost_openai": "automatic"}
 
 
+HALVES: Final = ("even", "odd")
 Kind = TypeVar("Kind")
 
 
@@ -36,6 +38,11 @@ class SessionRow(Struct, frozen=True):
     ratios: dict[str, float | None]
     rereads: int
     theirs: int
+
+
+def half_of(session: str) -> str:
+    """The half of all sessions that one belongs to, by the SHA-256 of its id."""
+    return HALVES[sha256(session.encode("utf-8", "surrogatepass")).digest()[-1] % 2]
 
 
 def cost_table(rows: Sequence[Row]) -> str:
@@ -81,9 +88,16 @@ def sessions_table(rows: Sequence[SessionRow]) -> str:
     """What ours costs against the baseline, session by session, the longest first."""
     ordered = sorted(rows, key=lambda row: (-row.tokens, row.session))
     return _table(
-        ("session", "tokens", *_RUNS.values(), "re-reads", "of the baseline"),
+        ("session", "half", "tokens", *_RUNS.values(), "re-reads", "of the baseline"),
         ordered,
-        lambda row: (row.format, f"{row.tokens:,}", *(_ratio(row.ratios.get(name)) for name in _RUNS), str(row.rereads), str(row.theirs)),
+        lambda row: (
+            row.format,
+            half_of(row.session),
+            f"{row.tokens:,}",
+            *(_ratio(row.ratios.get(name)) for name in _RUNS),
+            str(row.rereads),
+            str(row.theirs),
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.compared import HALVES, Row, SessionRow, half_of
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.cycles import CYCLES, Material, probed
@@ -139,6 +139,16 @@ class _Table:
             for run in RUNS
         }
 
+    def _halves(self, run: str) -> dict[str, float]:
+        """The ratio over each half of the sessions: numbers that were chosen on one of them are judged by the other."""
+        found: dict[str, float] = {}
+        for half in HALVES:
+            places = [place for place, (session, _, _) in enumerate(self.sessions) if half_of(session) == half]
+            ours, theirs = (sum(self._outcomes[name, run][place].cost.total for place in places) for name in (OURS, BASELINE))
+            if theirs:
+                found[half] = ours / theirs
+        return found
+
     def _rereads(self, place: int) -> tuple[int, int]:
         first = RUNS[0].bar
         return len(self._outcomes[OURS, first][place].rereads), len(self._outcomes[BASELINE, first][place].rereads)
@@ -148,9 +158,8 @@ class _Table:
         rows = {row.profile: row for row in self.rows()}
         ours, theirs = rows[OURS], rows[BASELINE]
         for run in RUNS:
-            yield bar(
-                run.bar, ours.ratios[run.bar], ours_usd=ours.usd[run.bar], theirs_usd=theirs.usd[run.bar], sessions=len(self.sessions)
-            )
+            dollars = {"ours_usd": ours.usd[run.bar], "theirs_usd": theirs.usd[run.bar]}
+            yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._halves(run.bar))
         worst = [value for row in self.session_rows() for value in row.ratios.values() if value is not None]
         yield bar("cost_worst", max(worst, default=None))
         yield bar("rereads", ratio(ours.rereads, theirs.rereads), ours=ours.rereads, theirs=theirs.rereads)

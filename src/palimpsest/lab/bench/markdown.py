@@ -14,7 +14,7 @@ def tables_of(report: Report) -> dict[str, str]:
         found["bench"] = as_markdown(report)
     costs = [bar for bar in report.bars if GOALS[bar.name].table == "cost"]
     if costs:
-        found["cost"] = "\n".join([*_rows(costs), "", f"{len(report.sessions)} {report.replayed}."])
+        found["cost"] = "\n".join([*_rows(costs), "", f"{len(report.sessions)} {report.replayed}.{_halves(costs)}"])
     if report.profiles:
         found["profiles"] = cost_table(report.profiles)
         found["survival"] = survival_table(report.profiles)
@@ -40,6 +40,12 @@ def put_into(text: str, table: str, where: str, place: str = "bench") -> str:
     if not begins or not ends:
         raise BadInput(f"the document has no place for the table: two lines {first} and {last}", where=where)
     return f"{before}{first}\n{table}\n{last}{after}"
+
+
+def _halves(bars: Sequence[Bar]) -> str:
+    """The ratios over the two halves of the sessions, where both have some."""
+    told = [f"`{bar.name}` {bar.detail['even']:.3f} / {bar.detail['odd']:.3f}" for bar in bars if {"even", "odd"} <= bar.detail.keys()]
+    return f" Their even and odd halves: {', '.join(told)}." if told else ""
 
 
 def _rows(bars: Sequence[Bar]) -> list[str]:
