@@ -1,3 +1,4 @@
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,8 @@ def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal, tmp_pat
     lines = pal("demo", *SHORT, "--html", str(tmp_path / "page.html"), NO_COLOR="1").stdout.splitlines()
 
     assert "the same, byte for byte: nothing was lost" in lines
+    assert any(re.match(r"the view: user (\d+) → \1, ", line) for line in lines)
+    assert any(line.startswith("  │ [Work so far") for line in lines)
     assert [line for line in lines if "\x1b" in line] == []
     wide = [line for line in lines if sum(2 if ord(letter) > 0x2E80 else 1 for letter in line) > 80]
     assert [line for line in wide if str(tmp_path) not in line] == []

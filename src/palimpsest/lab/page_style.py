@@ -99,7 +99,7 @@ PAGE_STYLE += """
 @media print{.wide{overflow:visible}figure,tr,.bar{break-inside:avoid}h3,h4,figcaption,.legend{break-after:avoid}
 .compared tbody th{position:static}
 .panels{grid-template-columns:1fr 1fr}.three{grid-template-columns:1fr 1fr 1fr}table{font-size:7.5pt}th,td{padding:.15rem .3rem}
-details{border:0;padding:0}footer{margin-top:1rem}footer p{margin:.3rem 0}
+details{border:0;padding:0}footer{margin-top:.6rem;font-size:7.5pt}footer p{margin:.2rem 0;max-width:none}
 details:not([open])::details-content{content-visibility:hidden;block-size:0}}
 @page{margin:14mm}
 """

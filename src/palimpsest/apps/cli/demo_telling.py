@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.verify import Verdict
 from palimpsest.lab.outcome import Comparison
 
-_LISTED = 3
+_LISTED, _GLIMPSE = 3, 7
 _WORD = re.compile(r"[A-Za-z]+")
 
 
@@ -75,6 +76,7 @@ def _tell_fold(screen: Console, told: Told) -> None:
         screen.print(
             f"writing the cache anew costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}"
         )
+        _tell_view(screen, edit)
         loss = edit.loss
         hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
         screen.print(f"audit, what nothing shows any more: {hidden}")
@@ -82,6 +84,17 @@ def _tell_fold(screen: Console, told: Told) -> None:
             if values:
                 more = f", … {len(values) - _LISTED} more" if len(values) > _LISTED else ""
                 screen.print(Text("  " + one_line(f"{name}: {', '.join(values[:_LISTED])}{more}", screen.width - 2)))
+
+
+def _tell_view(screen: Console, edit: Audited) -> None:
+    """How many items of each kind there were and are, and how the text begins that stands for the others."""
+    before, after = (Counter(item.kind for item in view.items) for view in (edit.before, edit.after))
+    kinds = ", ".join(f"{kind} {before[kind]} → {after[kind]}" for kind in dict.fromkeys((*before, *after)))
+    screen.print(f"the view: {kinds}")
+    old = {item.id for item in edit.before.items}
+    made = [text_of(item.content) for item in edit.after.items if item.id not in old]
+    for line in made[0].splitlines()[:_GLIMPSE] if made else ():
+        screen.print(Text(f"  │ {one_line(line, screen.width - 4)}", style="green"))
 
 
 def _tell_undo(screen: Console, told: Told) -> None:
