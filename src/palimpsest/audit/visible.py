@@ -1,7 +1,7 @@
 """What a model can still read: whether a text, a path, a command or a message shows, in any of the ways that count as showing."""
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
@@ -15,16 +15,29 @@ OPENING: Final = 40
 SENTENCE: Final = 60
 
 
+# Longer texts are looked at each time, so that little is kept in memory.
+_REMEMBERED: Final = 400_000
+
+
+def _tokens_of(text: str) -> frozenset[str]:
+    return frozenset(map(trimmed, tokens_of(text)))
+
+
+# A view is looked at again after each of its edits, and most of its texts are the same.
+_tokens = lru_cache(maxsize=2_048)(_tokens_of)
+
+
 class Visible:
     """Everything that shows, as one text; looking for many things in it costs little."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.text = "\n".join(texts)
+        self._texts = tuple(texts)
+        self.text = "\n".join(self._texts)
 
     @cached_property
     def tokens(self) -> frozenset[str]:
         """What could be a name, a path or a number, as it is compared."""
-        return frozenset(map(trimmed, tokens_of(self.text)))
+        return frozenset().union(*(_tokens(text) if len(text) <= _REMEMBERED else _tokens_of(text) for text in self._texts))
 
     @cached_property
     def endings(self) -> frozenset[str]:

@@ -33,5 +33,5 @@ def _budget(card: ModelCard) -> Budget:
 
 
 def _count(view: View, scale: Scale, tools_tokens: int) -> int:
-    """The estimate of everything that shows, whatever a provider reported."""
-    return scale.total(view)
+    """The estimate of all messages, whatever a provider reported; the head is none, and stays however long it is."""
+    return scale.total(view) - sum(scale.item(item) for item in view.head)
