@@ -121,6 +121,15 @@ def test_many_sessions_are_listed_all_and_only_the_dearest_are_drawn() -> None:
     assert all(f"shop & co: session <{number}>" in read.text for number in range(1, 11))
 
 
+def test_two_sessions_of_one_name_have_places_of_their_own_and_the_dearest_is_open() -> None:
+    short, long = session(1, 30), session(1, 60)
+    made = page(Comparison((CardRun(CARD, "5m", 200_000, (short, long)),), tuple(short.profiles), "claude-code"))
+
+    assert '<details class="session" id="card-0-session-0"><summary' in made
+    assert '<details class="session" id="card-0-session-1" open><summary' in made
+    assert [name for name, count in Counter(Page(made).names).items() if count > 1] == []
+
+
 def test_the_same_comparison_gives_the_same_bytes() -> None:
     assert page(comparison(2)) == page(comparison(2))
 

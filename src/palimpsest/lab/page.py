@@ -71,21 +71,25 @@ def _run(run: CardRun, place: str, comparison: Comparison, *, many: bool) -> Ite
         yield _lost(run.sessions[0], place, colours)
         return
     shown = _dearest(run.sessions)
-    places = {session.id: f"{place}-session-{number}" for number, session in enumerate(shown)}
+    places = {number: f"{place}-session-{number}" for number in shown}
     rest = f'<p class="note">The {len(shown)} that cost most are drawn below.</p>\n' if len(shown) < len(run.sessions) else ""
     table = sessions_table(run, comparison.profiles, comparison.against, places)
     yield f"<section><h3>Each session</h3>\n{rest}{table}</section>\n{lasting}"
-    for number, session in enumerate(shown):
-        name = places[session.id]
-        opening = f'<details class="session" id="{name}"{" open" if number == 0 else ""}>'
+    dearest = max(shown, key=lambda number: _cost(run.sessions[number]), default=-1)
+    for number, name in places.items():
+        session = run.sessions[number]
+        opening = f'<details class="session" id="{name}"{" open" if number == dearest else ""}>'
         yield f'{opening}<summary dir="auto"><b>{said(session.title or session.id, 100)}</b></summary>\n{_drawn(run, session, colours)}'
         yield f"{_lost(session, name, colours)}</details>\n"
 
 
-def _dearest(sessions: Sequence[Replayed]) -> list[Replayed]:
-    """Those that cost most, in the order they came in."""
-    ranked = sorted(range(len(sessions)), key=lambda place: -sum(one.cost.total for one in sessions[place].profiles.values()))
-    return [sessions[place] for place in sorted(ranked[:_SHOWN])]
+def _dearest(sessions: Sequence[Replayed]) -> list[int]:
+    """Which cost most, in the order they came in."""
+    return sorted(sorted(range(len(sessions)), key=lambda number: -_cost(sessions[number]))[:_SHOWN])
+
+
+def _cost(session: Replayed) -> float:
+    return sum(outcome.cost.total for outcome in session.profiles.values())
 
 
 def _drawn(run: CardRun, session: Replayed, colours: dict[str, str]) -> str:

@@ -53,10 +53,10 @@ def _row(name: str, one: Figures, yardstick: float) -> str:
     return f'<tr><th scope="row">{said(name, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 
-def sessions_table(run: CardRun, profiles: Sequence[str], against: str, places: Mapping[str, str]) -> str:
-    """What each session costs under each profile; `places` are the anchors of the sessions that have a part of their own."""
+def sessions_table(run: CardRun, profiles: Sequence[str], against: str, places: Mapping[int, str]) -> str:
+    """What each session costs under each profile; `places` are the anchors of those, by number, that have a part of their own."""
     heads = "".join(f"<th>{said(name, 24)}</th>" for name in profiles)
-    rows = "".join(_session(session, profiles, against, places) for session in run.sessions)
+    rows = "".join(_session(session, profiles, against, places.get(number, "")) for number, session in enumerate(run.sessions))
     return scrolled(f"<thead><tr><th>session</th><th>tokens</th>{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
 
 
@@ -76,9 +76,8 @@ def _costs(costs: Mapping[str, float], profiles: Sequence[str], against: str) ->
     return "".join(f"<td>{_cell(costs.get(profile), yardstick, own=profile == against)}</td>" for profile in profiles)
 
 
-def _session(session: Replayed, profiles: Sequence[str], against: str, places: Mapping[str, str]) -> str:
+def _session(session: Replayed, profiles: Sequence[str], against: str, place: str) -> str:
     name = said(session.title or session.id, 60)
-    place = places.get(session.id, "")
     linked = f'<a href="#{place}">{name}</a>' if place else name
     costs = {profile: session.profiles[profile].cost.total for profile in profiles if profile in session.profiles}
     cells = _costs(costs, profiles, against)

@@ -86,10 +86,13 @@ def _row(rest: Sequence[Share], side: float, scale: float) -> Sequence[Share]:
 def treemaps(run: CardRun, session: Replayed, colours: dict[str, str]) -> str:
     """A map for each profile of a session."""
     known = {name: _told(outcome.census) for name, outcome in session.profiles.items() if outcome.census}
+    # In a frame as large as the window little things could not be seen, so that they have a smaller one in common.
+    most = max((sum(share.tokens for share in census) for census in known.values()), default=0)
+    frame = run.window if most > run.window / 4 else most
     sorts = {_sort(share) for census in known.values() for share in census}
     keys = legend([(f"kind-{sort}", words) for sort, words in KINDS.items() if sort in sorts])
     panels = "".join(
-        figure(f'<b class="{colours[name]}">{said(name, 40)}</b> {_filled(census, run.window)}', _map(name, census, run.window))
+        figure(f'<b class="{colours[name]}">{said(name, 40)}</b> {_filled(census, run.window)}', _map(name, census, run.window, frame))
         for name, census in known.items()
     )
     return f'{keys}<div class="panels">\n{panels}</div>\n' if known else ""
@@ -112,9 +115,9 @@ def _filled(census: Sequence[Share], window: int) -> str:
     return f"{amount(used)} of {amount(window)}, {percent(used / window) if window else ''}"
 
 
-def _map(name: str, census: Sequence[Share], window: int) -> str:
+def _map(name: str, census: Sequence[Share], window: int, frame: int) -> str:
     used = sum(share.tokens for share in census)
-    filled = min(1.0, used / window) if window else 1.0
+    filled = min(1.0, used / frame) if frame else 1.0
     wide, high = _NOMINAL
     pieces = [_cell(cell, used) for cell in squarified(census, filled * wide, high)]
     if filled < 1:
