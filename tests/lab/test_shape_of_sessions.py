@@ -58,6 +58,7 @@ def test_the_shape_of_a_session_is_counted() -> None:
         "edits of a file read or edited before %": 100.0,
         "results named later %": 100.0,
         "last named after, calls, mean": 4.0,
+        "replies whose calls name what last stood 10 calls back %": 0.0,
     }
     assert {name: shape.figures[name] for name in some} == some
     assert sum(value for name, value in shape.figures.items() if name.startswith("tokens, ")) == pytest.approx(100, abs=0.1)
@@ -73,3 +74,13 @@ def test_sessions_are_counted_together() -> None:
 
 def test_no_session_has_a_shape_too() -> None:
     assert Tally().shape().figures["commands that fail %"] == 0.0
+
+
+def test_a_call_reaches_back_to_where_its_names_last_stood() -> None:
+    chat = [(1_000 * turn, ModelReplied((Text("Well.", "assistant"),))) for turn in range(2, 44)]
+    ask = ModelReplied((ToolCall("c9", "Grep", '{"pattern": "first_name"}'), ToolCall("c8", "Grep", '{"pattern": "nobody_said"}')))
+    tally = Tally()
+    tally.take(_events((0, _read(1, "a.py")), (1_000, _gave(1, LONG)), *chat, (50_000, ask)))
+    figures = tally.shape().figures
+    reached = [figures[f"replies whose calls name what last stood {far} calls back %"] for far in (10, 40, 100)]
+    assert reached == [pytest.approx(100 / 44, abs=0.01), pytest.approx(100 / 44, abs=0.01), 0.0]

@@ -4,15 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from palimpsest.audit.entities import names_of, words_of
 from palimpsest.audit.showing import named_by, names_shown, plain_path
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
+from palimpsest.audit.visible import readable
 from palimpsest.core.events import ContextStated, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, Value
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.lab.needs import plain_name
 
 CLASSES: Final[tuple[ToolClass, ...]] = ("read", "command", "search", "edit", "write", "agent", "plan", "other")
 _LARGE: Final = 100
 _SHOWN_NAMES: Final = 400
+_FAR: Final = (10, 40, 100)
 _MINUTE: Final = 60_000
 _LONG_GAP: Final = 5 * _MINUTE
 
@@ -52,6 +56,7 @@ class Tally:
     edits: int = 0
     edits_of_read: int = 0
     results: list[_Result] = field(default_factory=list)
+    reaches: list[int] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
         """One more session."""
@@ -89,6 +94,12 @@ class Tally:
                 sum(each.tokens for each in self.results if each.named >= 0), sum(each.tokens for each in self.results)
             ),
             **_spread("last named after, calls", [each.named - each.arrived for each in self.results if each.named >= 0]),
+            **{
+                f"replies whose calls name what last stood {far} calls back %": _share(
+                    sum(reach > far for reach in self.reaches), sum(self.replies)
+                )
+                for far in _FAR
+            },
         }
         return Shape(self.sessions, {name: float(f"{value:.3g}") for name, value in found.items()})
 
@@ -102,6 +113,8 @@ class _Session:
         self._touched: set[str] = set()
         self._read: set[str] = set()
         self._showing: dict[str, list[_Result]] = {}
+        # When each name last stood anywhere, counted in replies.
+        self._stood: dict[str, int] = {}
         self._replies = self._turn = 0
         self._last: int | None = None
 
@@ -130,6 +143,7 @@ class _Session:
     def _user(self, at: int, body: UserSaid) -> None:
         tally = self._tally
         tally.said.append(self._weigh("user", body.parts))
+        self._stand(body.parts)
         texts = "".join(part.text for part in body.parts if isinstance(part, Text))
         tally.chinese += any("\u4e00" <= sign <= "\u9fff" for sign in texts[:2_000])
         if body.steering:
@@ -152,6 +166,9 @@ class _Session:
         if self._last is not None and self._turn > 1 and at >= self._last:
             self._tally.between.append(at - self._last)
         self._last = at
+        used = {plain_name(name) for call in calls for name in names_of("\n".join(words_of(call)))}
+        self._tally.reaches += [max((self._replies - self._stood[name] for name in used if name in self._stood), default=0)]
+        self._stand(body.parts)
         for name in named_by(body.parts):
             for result in self._showing.get(name, ())[-1:]:
                 result.named = self._replies
@@ -161,6 +178,7 @@ class _Session:
         call = self._calls.pop(body.result.call_id, None)
         action = action_with(call, body) if call is not None else Action("other")
         tokens = self._weigh("results", (body.result,))
+        self._stand((body.result,))
         tally.sizes.setdefault(action.kind, []).append(tokens)
         failed = body.result.error or (action.kind == "command" and exit_of(body) not in (None, 0))
         tally.failures[action.kind] = tally.failures.get(action.kind, 0) + failed
@@ -172,6 +190,9 @@ class _Session:
             for name in names_shown(body.result, action_of(call) if call is not None else None)[:_SHOWN_NAMES]:
                 self._showing.setdefault(name, []).append(result)
         self._last = at
+
+    def _stand(self, contents: Iterable[Content]) -> None:
+        self._stood.update((plain_name(name), self._replies) for content in contents for name in names_of(readable(content)))
 
     def _touch(self, action: Action) -> None:
         tally = self._tally
