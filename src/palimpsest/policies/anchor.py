@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import BadInput, WireError
 from palimpsest.core.events import ModelReplied
@@ -60,7 +61,8 @@ class Anchor:
         summary = _checked((yield from ask(self._ask(situation, told))), strict=self.told == "text")
         last = replay[-1] if replay else told[-1]
         into: Into = (Put("reminder", Text(MARKER)), Put("summary", Text(summary, "assistant")))
-        into += tuple(Keep(item.id) for item in told if item.id in situation.view.pins)
+        stays = pinned(situation.view)
+        into += tuple(Keep(item.id) for item in told if item.id in stays)
         into += tuple(_again(item) for item in replay)
         if situation.moment != "asked" and not replay:
             into += (Put("reminder", Text(prompt("opencode_continue"))),)

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import BadInput, WireError
 from palimpsest.core.events import ModelReplied
@@ -49,7 +50,7 @@ class Compress:
         request = prompt("classroom_summary", focus=situation.asked, conversation=part)
         reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
         summary = Put("summary", Text(f"[Compressed]\n\n{_text(reply)}"))
-        stated = {fact.id for fact in view.facts.values()} | view.pins
+        stated = {fact.id for fact in view.facts.values()} | pinned(view)
         kept = tuple(Keep(item.id) for item in items if item.id in stated)
         into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"

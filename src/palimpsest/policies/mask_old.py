@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Plan, Proposal
@@ -23,9 +24,10 @@ class MaskOld:
         view = situation.view
         tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
         results = [item for item in view.items if isinstance(item.content, ToolResult)]
+        spared = pinned(view) | view.held
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if self._counts(item) and item.id not in view.pins and item.id not in view.held:
+            if self._counts(item) and item.id not in spared:
                 content = item.content
                 tool = tools.get(content.call_id, "unknown") if isinstance(content, ToolResult) else "unknown"
                 old.setdefault(tool, []).append(item.id)
