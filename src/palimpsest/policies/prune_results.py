@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-
-CLEARED = "[Old tool result content cleared]"
+from palimpsest.policies.maskable import CLEARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class PruneResults:
         scale, view = situation.scale, situation.view
         passed = saved = 0
         ids: list[str] = []
+        safe = pinned(view) | view.held
         for item in self._walk(view.items):
-            if item.id in view.pins or item.id in view.held:
+            if item.id in safe:
                 continue
             size = scale.item(item)
             passed += size
@@ -44,15 +45,20 @@ class PruneResults:
     def _walk(self, items: tuple[Item, ...]) -> Iterator[Item]:
         """The results that count, newest first, up to a summary or the first that is masked already."""
         tools = {item.content.call_id: item.content.tool for item in items if isinstance(item.content, ToolCall)}
-        turns = 0
+        turns, message = 0, ""
         for item in reversed(items):
             content = item.content
             if item.kind == "summary":
                 return
-            if isinstance(content, Text) and content.role == "user" and item.kind != "context":
-                turns += 1
+            if item.kind == "user" or (isinstance(content, Text) and content.role == "user" and item.kind != "context"):
+                turns, message = turns + (_message(item) != message), _message(item)
             elif isinstance(content, ToolResult) and turns >= self.turns:
                 if item.mask is not None:
                     return
                 if not content.error and tools.get(content.call_id, "") not in self.spared:
                     yield item
+
+
+def _message(item: Item) -> str:
+    """What makes several parts one message: the event that brought them; what an edit put there stands alone."""
+    return item.id if item.id.count(".") > 1 else str(seq_of(item.id))
