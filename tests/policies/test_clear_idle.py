@@ -73,6 +73,19 @@ def test_cc_26_when_it_acts_the_cached_kind_does_not() -> None:
     session = away(1, used=140_000, results=9, size=12_000, model=EDITING)
     offline(session, look(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
+    # Where the idle mask has nothing to do the cached kind may.
+    session = away(61, used=140_000, results=5, size=25_000, model=EDITING)
+    offline(session, look(session, "before_call"))
+    assert [edit.by for edit in edits(session)] == ["clear_cached"]
+
+
+def test_cc_26_when_it_acts_the_token_kind_does_not_either_until_the_next_call() -> None:
+    session = away(61, used=150_000, results=6, size=12_000)
+    offline(session, look(session, "before_call"))
+    assert ([edit.by for edit in edits(session)], masked(session)) == (["clear_idle"], [0])
+    reply(session, Text("Back.", "assistant"), usage=Usage(input=140_000))
+    offline(session, look(session, "before_call"))
+    assert ([edit.by for edit in edits(session)], masked(session)) == (["clear_idle", "clear_results"], [0, 1, 2])
 
 
 def messages(session: Session) -> bytes:

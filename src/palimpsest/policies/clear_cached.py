@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from palimpsest.core.edits import Mask
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.clear_idle import IDLE_MINUTES, is_cold
+from palimpsest.policies.clear_idle import IDLE_MINUTES, idle_acted
 from palimpsest.policies.clear_results import KEEP, LEAST, TARGET, choose_when_full
 
 
 @dataclass(frozen=True, slots=True)
 class ClearCached:
-    """Where the card has cache edits and the cache is warm: what the token kind would mask; only in the main conversation."""
+    """Where the card has cache edits and no mask was made for idleness: what the token kind would mask; only in the main conversation."""
 
     target: int = TARGET
     keep: int = KEEP
@@ -23,7 +23,7 @@ class ClearCached:
 
     def plan(self, situation: Situation) -> Plan:
         """One mask in the cached form; the wire repeats it in every request."""
-        if not situation.card.cache_edits or situation.child or is_cold(situation, self.idle_minutes):
+        if not situation.card.cache_edits or situation.child or idle_acted(situation, self.idle_minutes):
             return ()
         chosen = choose_when_full(situation, self.target, self.keep, self.least)
         if not chosen.items:

@@ -19,6 +19,11 @@ def is_cold(situation: Situation, minutes: int = IDLE_MINUTES) -> bool:
     return replied_at is not None and situation.now - replied_at >= minutes * MINUTE
 
 
+def idle_acted(situation: Situation, minutes: int = IDLE_MINUTES) -> bool:
+    """Whether the view was edited since the last call because the cache is cold: then the other kinds of mask have to wait."""
+    return situation.cache.edited and is_cold(situation, minutes)
+
+
 @dataclass(frozen=True, slots=True)
 class ClearIdle:
     """After `minutes` without a reply: everything but the newest `keep` maskable results; only in the main conversation."""

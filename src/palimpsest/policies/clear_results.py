@@ -10,6 +10,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Item, ToolResult
 from palimpsest.core.policy import Answer, Plan, Proposal, Save, Steps, Want, save
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.clear_idle import idle_acted
 from palimpsest.policies.maskable import CLEARED, PERSISTED, TOOLS, is_placeholder, maskable, spared, whole
 
 TARGET = 40_000
@@ -56,7 +57,7 @@ class ClearResults:
     """From `clear_at` on: the oldest maskable results, down to `target`, if that saves at least `least`; the newest `keep` always stay.
 
     A `manual` one is for a user who asks: neither level nor saving matters then. Where the model's cache can be edited the cached
-    kind does this work, in the main conversation.
+    kind does this work, in the main conversation; when a mask was just made for idleness neither does.
     """
 
     target: int = TARGET
@@ -76,7 +77,7 @@ class ClearResults:
         """Masks with the place where each result was saved; recalled notes go with them."""
         if self.manual:
             chosen = choose(situation, self.target, self.keep)
-        elif self.beside_cached and situation.card.cache_edits and not situation.child:
+        elif idle_acted(situation) or (self.beside_cached and situation.card.cache_edits and not situation.child):
             return ()
         else:
             chosen = choose_when_full(situation, self.target, self.keep, self.least)
