@@ -96,6 +96,7 @@ def test_oc_05_a_window_of_0_or_auto_off_never_folds_by_itself(name: str) -> Non
 
 def test_oc_05_the_documented_variable_switches_it_off_too() -> None:
     assert not compacts(filled(at_work("opencode", settings={"OPENCODE_DISABLE_AUTOCOMPACT": "1"}), 900_000))
+    assert compacts(filled(at_work("opencode", settings={"OPENCODE_DISABLE_AUTOCOMPACT": "0"}), 900_000))
 
 
 def test_oc_06_one_counts_no_cache_writes_and_the_other_everything_reported() -> None:
@@ -303,8 +304,9 @@ def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a
         (400, b'{"error":{"message":"prompt is too long: 214000 tokens > 200000 maximum"}}'),
         (400, b'{"error":{"code":"context_length_exceeded","message":"maximum context length"}}'),
         (413, b""),
+        (400, b""),
     )
-    assert [type(refused(status, body, "anthropic")) for status, body in too_long] == [PromptTooLong] * 3
+    assert [type(refused(status, body, "anthropic")) for status, body in too_long] == [PromptTooLong] * 4
     limits = (
         (429, b'{"error":{"message":"Rate limit reached: too many tokens per minute, input is too long for your tier"}}'),
         (400, b'{"error":{"message":"ThrottlingException: Too many tokens, please wait before trying again."}}'),

@@ -13,13 +13,13 @@ from palimpsest.policies.prune_results import PruneResults
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.request import Params
 
-_FALSE = frozenset({"false", "0", "no", "off"})
+_FALSE = frozenset({"", "false", "0", "no", "off"})
 
 
 def opencode(environment: Mapping[str, str]) -> Profile:
     """Prunes at the end of a turn and sums up everything that shows."""
-    auto = _auto(environment) and "OPENCODE_DISABLE_AUTOCOMPACT" not in environment
-    prune = environment.get("compaction.prune", "true").lower() not in _FALSE and "OPENCODE_DISABLE_PRUNE" not in environment
+    auto = _auto(environment) and not _on(environment, "OPENCODE_DISABLE_AUTOCOMPACT")
+    prune = _on(environment, "compaction.prune", "true") and not _on(environment, "OPENCODE_DISABLE_PRUNE")
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
@@ -48,11 +48,10 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         tail_turns=_number(environment, "compaction.tail_turns"),
         moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
     )
-    pruning = environment.get("compaction.prune", "false").lower() not in _FALSE
     lines, size = _number(environment, "tool_output.max_lines"), _number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
-        policies=(*((PruneResults(),) if pruning else ()), anchor),
+        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor),
         rung=rung(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
         size="opencode-1.18",
@@ -66,7 +65,12 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
 
 
 def _auto(environment: Mapping[str, str]) -> bool:
-    return environment.get("compaction.auto", "true").lower() not in _FALSE
+    return _on(environment, "compaction.auto", "true")
+
+
+def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bool:
+    """Whether a switch is on; a value that says no is no."""
+    return environment.get(name, default).strip().lower() not in _FALSE
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

@@ -70,7 +70,8 @@ def refused(status: int, body: bytes, where: str, *, retry_after: float | None =
     found = failure(error_of(answer) or answer, where, status=status, retry_after=retry_after)
     if isinstance(found, PromptTooLong):
         return found
-    if status == 413:
+    # Some servers refuse what does not fit with no word at all.
+    if status == 413 or (status == 400 and not body.strip()):
         return PromptTooLong(found.message, where=where, status=status)
     return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_wait(retry_after))
 
