@@ -28,10 +28,13 @@ class OffloadCodex:
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """A result as it is recorded."""
         result = returned.result
+        # What its tool has cut is not cut again, however much the header adds to a small limit.
+        if result.blob:
+            return returned
         bounded = cut_parts(result.parts, ceil(self.limit * _SLACK), self.mode)
         if not bounded.cut:
             return returned
-        blob = result.blob or (yield from save(Save(_whole(result))))
+        blob = yield from save(Save(_whole(result)))
         return replace(returned, result=replace(result, parts=bounded.parts, blob=blob))
 
     def command(self, call_id: str, output: Captured, ending: Ending, *, asked: int | None = None) -> Generator[Want, Answer, ToolResult]:
