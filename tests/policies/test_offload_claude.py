@@ -12,6 +12,7 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Part, Text, ToolResult
 from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.policies.offload_claude import OffloadClaude, Offloaded, length_of, offloaded, placeholder, size_name
+from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles
 
@@ -52,6 +53,11 @@ def test_cc_13_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_o
     assert disk.files.files == {"/results/toolu_1.txt": b"x" * (limit + 1)}
     assert disk.blobs.get(kept.result.blob) == b"x" * (limit + 1)
     assert (kept.result.call_id, kept.result.error) == ("toolu_1", True)
+
+
+def test_cc_13_the_profiles_bound_what_arrives_so() -> None:
+    assert profile("claude-code").arrival == OffloadClaude()
+    assert profile("claude-code-2.1.325").arrival == OffloadClaude(short_names=True)
 
 
 def test_cc_13_list_content_is_measured_as_json_text() -> None:

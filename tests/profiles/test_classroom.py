@@ -1,5 +1,6 @@
 """The profile `classroom`, statement by statement."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,8 +12,10 @@ from palimpsest.core.errors import ProviderError, StoreError
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Statement, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
+from palimpsest.engine.call import call
 from palimpsest.engine.moments import asked_in, look
 from palimpsest.engine.session import Session, Surroundings
+from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
@@ -177,10 +180,12 @@ def test_cl_13_the_model_is_told_80_000_characters_from_one_end(told_from: str, 
     session = at_work(told_from=told_from)
     say(session, "FIRST" + "y" * 120_000)
     say(session, "LAST")
-    told = asked(session).prompt
-    assert ("FIRST" in told, "LAST" in told) == (first, not first)
-    assert told.count("y" * 100) > 700
-    assert 80_000 < len(told) < 81_000
+    said = ("FIRST" + "y" * 120_000, "LAST")
+    parts = [f'{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{text}"}}]}}' for text in said]
+    whole = f"[{parts[0]},{parts[1]}]"
+    part = whole[:80_000] if first else whole[-80_000:]
+    assert asked(session).prompt == prompt("classroom_summary", focus="", conversation=part)
+    assert (said[0] in whole, "FIRST" in part, "LAST" in part) == (True, first, not first)
 
 
 def test_cl_14_the_reply_is_limited_to_2_000_tokens_and_no_tools_are_sent() -> None:
@@ -202,11 +207,32 @@ def test_cl_15_after_the_fold_there_are_two_items() -> None:
 def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold() -> None:
     session = at_work()
     session.record(ContextStated((Statement("tasks", "ready: #3"),), head=(Statement("base", "You teach.", "system"),)))
-    session.record(ContextStated((Statement("skills", "skills: pdf"), Statement("state", "balance 7"))))
+    stated = (Statement("skills", "skills: pdf"), Statement("business_state", "waiting for payment"), Statement("cards", "likes tea"))
+    session.record(ContextStated(stated))
     say(session, "y" * 300_000)
-    before_call(session, "short")
-    assert [item.source for item in session.log.view.head] == ["base"]
-    assert [text_of(item.content) for item in session.log.view.items[:3]] == ["ready: #3", "skills: pdf", "balance 7"]
+    provider = Scripted("short", "on it")
+    asyncio.run(call(session, provider))
+    request = msgspec.json.decode(provider.requests[1].body)
+    assert [block["text"] for block in request["system"]] == ["You teach."]
+    told = [block["text"] for message in request["messages"] for block in message["content"]]
+    assert told == [
+        "ready: #3",
+        "skills: pdf",
+        "waiting for payment",
+        "likes tea",
+        "[Compressed]\n\nshort",
+        "Understood. Continuing.",
+    ]
+
+
+def test_what_shows_a_pinned_file_is_not_masked_and_a_second_look_rests() -> None:
+    session = at_work()
+    session.pin(paths=("kept.py",))
+    for number, path in enumerate(("kept.py", "a.py", "b.py", "c.py", "d.py")):
+        use(session, f"c{number}", "read", f'{{"path":"{path}"}}', "x" * 300)
+    before_call(session)
+    assert shown(session) == ["300", "[Previous: used read]", "300", "300", "300"]
+    assert offline(session, look(session, "before_call")).events == ()
 
 
 def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_made() -> None:
