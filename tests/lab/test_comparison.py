@@ -1,0 +1,79 @@
+import pytest
+from recorded import ended, log_of, said, used
+
+from palimpsest.core.events import Body
+from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
+from palimpsest.lab.outcome import Comparison
+from palimpsest.lab.taking import Taken, take_log
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.wire.cards import card
+
+R = [
+    *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds", "masks"),
+    *("offloads", "invalid", "rereads", "survival", "probes", "plan_ms"),
+]
+SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints"]
+SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)
+
+
+def _taken(name: str) -> Taken:
+    timed: list[tuple[int, Body]] = said(0, "Please look around, and never push.")
+    for number in range(6):
+        timed += used(10 * number + 1, f"c{number}", "Bash", f'{{"command": "cat src/part_{number}.py"}}', "line of code\n" * 300)
+    return take_log(log_of(*timed, *ended(90), session=name), MemoryBlobs(), f"{name}.jsonl")
+
+
+def _compared(plan: Plan) -> Comparison:
+    return compared([replay_session(_taken(name), plan) for name in ("one", "two")], plan)
+
+
+def test_one_card_gives_sessions_and_their_total() -> None:
+    told = as_builtins(_compared(Plan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
+
+    assert list(told) == ["sessions", "total", "card", "ttl", "window"]
+    sessions = told["sessions"]
+    assert isinstance(sessions, list)
+    assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [
+        {"id": "one", "source": "one.jsonl", "format": "palimpsest", "events": 23},
+        {"id": "two", "source": "two.jsonl", "format": "palimpsest", "events": 23},
+    ]
+    total = told["total"]
+    assert isinstance(total, dict)
+    assert list(total) == ["claude-code-2.1.325", "none"]
+    assert list(total["none"]) == R
+    assert list(total["none"]["survival"]) == SURVIVAL
+    assert total["none"]["calls"] == 14
+    assert total["none"]["usd"] == pytest.approx(sum(each["profiles"]["none"]["usd"] for each in sessions), abs=1e-5)
+    assert total["none"]["plan_ms"] is None
+
+
+def test_several_cards_stand_beside_each_other() -> None:
+    told = as_builtins(_compared(Plan((profile("none"),), (SONNET, GPT), ttl="1h")))
+
+    cards = told["cards"]
+    assert isinstance(cards, dict)
+    assert list(cards) == ["claude-sonnet-4-5", "gpt-5.5"]
+    assert (cards["claude-sonnet-4-5"]["ttl"], cards["gpt-5.5"]["ttl"]) == ("1h", "")
+    assert cards["claude-sonnet-4-5"]["total"]["none"]["usd_parts"]["cache_write_long"] > 0
+
+
+def test_ratios_are_taken_against_claude_code_as_it_was_measured_if_it_is_there() -> None:
+    assert Plan((profile("claude-code"), profile("claude-code-2.1.325")), ()).against == "claude-code-2.1.325"
+    assert Plan((profile("claude-code"), profile("none")), ()).against == "claude-code"
+    assert Plan((profile("codex"), profile("none")), ()).against == ""
+
+
+def test_probes_are_asked_after_so_many_folds_when_they_are_wanted() -> None:
+    plan = Plan((profile("palimpsest"), profile("codex")), (SONNET,), cycles=(1, 2))
+    (run,) = _compared(plan).runs
+
+    assert [list(outcome.probes) for outcome in run.sessions[0].profiles.values()] == [["1", "2"], ["1", "2"]]
+
+
+def test_progress_counts_replays() -> None:
+    done: list[float] = []
+    replay_session(_taken("one"), Plan((profile("palimpsest"), profile("none")), (SONNET, GPT)), done.append)
+
+    assert done == sorted(done)
+    assert (done[0], done[-1], len(done)) == (1 / 7, 4.0, 28)
