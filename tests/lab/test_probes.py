@@ -228,6 +228,18 @@ def test_one_recall_brings_the_newest_content_of_a_path_that_is_named() -> None:
     assert [piece.event for piece in recorded.reachable(kept, SAME)] == [4]
 
 
+def test_one_recall_brings_the_whole_of_a_result_that_says_where_it_is_kept() -> None:
+    recorded = Recorded(_events(_replied(_call(1, "Bash", command="env")), _gave(1, "pool_size = 12\nand much more", "Bash", 0)))
+
+    def reached(shown: str) -> list[str]:
+        result = ToolResult("c1", (Text(shown),), blob="4be1f0")
+        view = project(_events(_replied(_call(1, "Bash", command="env")), ToolReturned(result, "Bash", 0)))
+        return [piece.text for piece in recorded.reachable(view, SAME)]
+
+    assert reached("[the whole is kept as 4be1f0]") == ["pool_size = 12\nand much more"]
+    assert reached("…12 tokens truncated…") == []
+
+
 def test_a_path_is_known_by_its_last_two_parts() -> None:
     assert [ending_of(path) for path in ("/a/b/c.py", "c.py", "C:\\x\\y.ts", "src/")] == ["b/c.py", "c.py", "x/y.ts", "src"]
 

@@ -73,7 +73,11 @@ class Recorded:
         return tuple(self._pieces.values())
 
     def reachable(self, view: View, came_from: Mapping[int, int]) -> tuple[Piece, ...]:
-        """What one lookup from a view could bring that does not show: an item whose id is told, or the newest of a path that is named."""
+        """What one lookup from a view could bring that does not show.
+
+        That is an item whose id is told, a result of which a part shows that says where the whole is kept, and the newest content of
+        a path that is named.
+        """
         showing = {key for item in view.items if item.mask is None and (key := _key(item.id, came_from)) is not None}
         found: dict[tuple[int, int], None] = {}
         for told in _told_ids(view.items):
@@ -81,6 +85,11 @@ class Recorded:
             if key is not None and key not in showing:
                 found[key] = None
         text = "\n".join(piece.text for piece in visible(view, came_from)).replace("\\", "/")
+        for item in view.items:
+            blob = item.content.blob if isinstance(item.content, ToolResult) and item.mask is None else ""
+            key = _key(item.id, came_from) if blob and blob in text else None
+            if key is not None:
+                found[key] = None
         for kept in (self._read, self._written):
             for path, keys in kept.items():
                 if keys[-1] not in showing and ending_of(path) in text:
