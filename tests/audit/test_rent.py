@@ -8,7 +8,7 @@ from palimpsest.audit.rent import Narrative, after_fold, fold_price, price_of_fo
 from palimpsest.audit.warm import Warm
 from palimpsest.core.items import Item, Text
 from palimpsest.core.scale import Scale
-from palimpsest.core.situation import Cache, Evidence, Said
+from palimpsest.core.situation import PARTS, Cache, Evidence, Said
 from palimpsest.core.view import Reported, View
 from palimpsest.wire.cards import ModelCard, Prices, card, resized
 
@@ -20,7 +20,7 @@ RATES = Rates(1.25, 0.1, 5.0)
 
 def test_a_folded_view_has_its_head_the_users_words_evidence_names_tail_and_results() -> None:
     assert after_fold(VIEW, SAID, Scale(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
-    assert after_fold(VIEW, SAID, Scale(size), CLAUDE, 1_600) == 52_000
+    assert after_fold(VIEW, SAID, Scale(size), CLAUDE, PARTS + 1_600) == 52_000
 
 
 def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:

@@ -7,6 +7,8 @@ from workplace import offline, online, reply, say, use, work
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, NotesTaken, SideCalled, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, text_of
+from palimpsest.core.policy import Proposal, run_plan
+from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
 from palimpsest.policies.narrate import HEADINGS
@@ -164,7 +166,10 @@ def test_a_model_is_asked_only_at_the_moments_of_the_setting() -> None:
 def test_running_notes_serve_as_narrative_without_a_model() -> None:
     session = busy("auto")
     session.record(NotesTaken("## Goal\nnotes so far", covers=session.log.tip))
-    assert offline(session, look(session, "before_call")).folded
+    fold = next(policy for policy in session.profile.policies if policy.name == "fold")
+    proposal = run_plan(fold.plan(session.situation("asked")), lambda want: answer_without_model(session, want))
+    assert isinstance(proposal, Proposal)
+    session.record(ViewEdited(proposal.edits, by=fold.name))
     assert [text_of(item.content) for item in told(session)] == ["## Goal\nnotes so far"]
 
 

@@ -49,7 +49,7 @@ def test_where_to_fold_can_be_said_in_tokens_or_percent(level: str, tokens: int)
 def test_folding_by_itself_can_be_switched_off() -> None:
     ours = profile("palimpsest", {"PAL_AUTO_COMPACT": "off"})
     assert ours.budget(CLAUDE).compact_at is None
-    assert policy(ours, "fold") == FoldFromLog(auto=False)
+    assert policy(ours, "fold") == FoldFromLog(auto=False, bounds=NUMBERS["balanced"].bounds)
     with at_work(generated(), "made3", ours, cramped(generated(), "made3")) as session:
         assert not offline(session, look(session, "before_call")).folded
         assert offline(session, look(session, "asked")).folded
@@ -105,12 +105,12 @@ def test_pa_26_thrift_changes_only_numbers() -> None:
 
 
 def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
-    covers = [NUMBERS[name].cover for name in THRIFT]
+    patience = [NUMBERS[name].patience for name in THRIFT]
     kept = [NUMBERS[name].bounds.tail + NUMBERS[name].bounds.results for name in THRIFT]
-    assert covers == sorted(covers, reverse=True)
+    assert patience == sorted(patience, reverse=True) == [1.0, 0.5, 0.25]
     assert kept == sorted(kept, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
-    assert clear == ClearDead(cover=1.0, gain=1_000)
+    assert clear == ClearDead(gain=1_000, patience=0.25)
 
 
 def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:

@@ -7,11 +7,12 @@ from palimpsest.core.items import Item, Piece
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"
 NAMES: Final = "names"
+SEEN: Final = "names seen"
 NARRATIVE: Final = "narrative"
 # A message of the user that is shown in part: this and its id.
 STAND_IN: Final = "message "
 
-_COMPUTED = frozenset({MESSAGES, EVIDENCE, NAMES})
+_COMPUTED = frozenset({MESSAGES, EVIDENCE, NAMES, SEEN})
 
 
 def is_computed(piece: Piece | Item) -> bool:

@@ -17,7 +17,7 @@ from palimpsest.core.items import ToolResult, Value
 from palimpsest.core.log import Log
 from palimpsest.core.project import Projection
 from palimpsest.core.scale import Scale
-from palimpsest.core.situation import Cache, Card, Evidence, Use
+from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Use
 from palimpsest.core.view import EMPTY, View
 
 VERSION = 1
@@ -40,19 +40,20 @@ _encode = msgspec.json.Encoder().encode
 class Witness:
     """Sees every event of one session, along its path; `scale` and `card` may change when the model does."""
 
-    def __init__(self, scale: Scale, card: Card, tools_tokens: int = 0) -> None:
+    def __init__(self, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS) -> None:
         self.scale = scale
         self.card = card
         self.tools_tokens = tools_tokens
+        self._parts = parts
         self.rent = 0.0
         self._evidence = EvidenceTally()
         self._uses = UsesTally()
         self._cache = CacheTally()
 
     @classmethod
-    def of(cls, log: Log, scale: Scale, card: Card, tools_tokens: int = 0) -> Self:
+    def of(cls, log: Log, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS) -> Self:
         """A witness of all that a log tells; with a memo only what came after it is looked at."""
-        witness = cls(scale, card, tools_tokens)
+        witness = cls(scale, card, tools_tokens, parts)
         start, view = witness._recall(log)
         path = log.path
         projection = Projection(view, log.reader.skip(path), log.reader.item)
@@ -88,7 +89,7 @@ class Witness:
         self._cache.take(event, view, self.scale, self.card)
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
-            self.rent += rent_of_call(view, self.evidence, self.scale, self.card, self.tools_tokens)
+            self.rent += rent_of_call(view, self.evidence, self.scale, self.card, tools=self.tools_tokens, parts=self._parts)
         elif isinstance(body, ViewEdited) and any(isinstance(edit, Fold) for edit in body.edits):
             self.rent = 0.0
 

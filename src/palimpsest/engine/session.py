@@ -51,7 +51,7 @@ class Session:
         self.tools = tools
         self.params: Params = replace(profile.params, cache_key=log.session)
         self.scale = self._scale()
-        self.witness = Witness.of(log, self.scale, model, self.tools_tokens)
+        self.witness = Witness.of(log, self.scale, model, self.tools_tokens, profile.parts)
         log.memo = self.witness.memo
 
     @classmethod
@@ -118,6 +118,7 @@ class Session:
             evidence=witness.evidence,
             asked=asked,
             tools_tokens=self.tools_tokens,
+            parts=self.profile.parts,
             incoming=incoming,
             previous=previous,
             session=log.session,
@@ -175,5 +176,5 @@ class Session:
         return self.log.ledger.calibration.factor(self.card.name) if self.profile.size == "palimpsest" else 1.0
 
     def _witness_again(self) -> None:
-        self.witness = Witness.of(self.log, self.scale, self.card, self.tools_tokens)
+        self.witness = Witness.of(self.log, self.scale, self.card, self.tools_tokens, self.profile.parts)
         self.log.memo = self.witness.memo

@@ -93,7 +93,7 @@ class FoldFromLog:
         return ""
 
     def _shrinks_much(self, situation: Situation) -> bool:
-        after = after_fold(situation.view, situation.evidence, situation.scale, situation.card) + situation.tools_tokens
+        after = after_fold(situation.view, situation.evidence, situation.scale, situation.card, situation.parts) + situation.tools_tokens
         return not is_held(situation) and situation.used > self.shrink * after
 
     def _worth(self, situation: Situation) -> float:

@@ -12,17 +12,24 @@ _LEAST = 400
 class Bounds:
     """Tokens of each part after a fold, and in how many of the newest calls a result must have been named to be kept.
 
-    A `bare` fold keeps the floor alone, with one line of evidence if there is room for it.
+    `seen` is for names in results that go, beside the `names` that the model used itself. A `bare` fold keeps the floor alone, with one
+    line of evidence if there is room for it.
     """
 
     messages: int = 20_000
     evidence: int = 4_000
     names: int = 2_400
+    seen: int = 4_000
     narrative: int = 1_600
     results: int = 15_000
     tail: int = 15_000
     recent: int = 40
     bare: bool = False
+
+    @property
+    def usual(self) -> int:
+        """What all parts but head and messages weigh as a rule: evidence is half full, and results in use take three fifths."""
+        return self.evidence // 2 + self.names + self.seen + self.tail + self.results * 3 // 5
 
     def scaled(self, window: int) -> "Bounds":
         """The same for a smaller window."""
@@ -34,6 +41,7 @@ class Bounds:
             messages=int(self.messages * share),
             evidence=int(self.evidence * share),
             names=int(self.names * share),
+            seen=int(self.seen * share),
             narrative=int(self.narrative * share),
             results=int(self.results * share),
             tail=int(self.tail * share),
@@ -48,9 +56,8 @@ def ladder(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
         rung = replace(rung, tail=rung.tail // 2, results=rung.results // 2)
         yield 3, rung
     few = Bounds(messages=5_000, evidence=1_000).scaled(window)
-    rung = replace(
-        rung, messages=min(rung.messages, few.messages), evidence=min(rung.evidence, few.evidence), names=0, narrative=0, results=0, tail=0
-    )
+    nothing = replace(rung, names=0, seen=0, narrative=0, results=0, tail=0)
+    rung = replace(nothing, messages=min(rung.messages, few.messages), evidence=min(rung.evidence, few.evidence))
     yield 4, rung
     yield 5, replace(rung, messages=0, evidence=min(rung.evidence, 200), bare=True)
     yield 5, replace(rung, messages=0, evidence=0, bare=True)

@@ -13,10 +13,12 @@ from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text
 from palimpsest.core.pairs import rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.policies.fold_bounds import Bounds
-from palimpsest.policies.fold_texts import evidence_put, message_head, names_put, older_put
+from palimpsest.policies.fold_texts import evidence_put, message_head, names_put, older_put, seen_put
 
 # A message is not cut to less than this: then only its opening is told.
 _SHORTEST_CUT = 200
+# What is added to the age and to the size of a result, so that the newest and the smallest do not outweigh everything.
+_RECENT, _FRAME = 2, 50
 
 
 class Folded(NamedTuple):
@@ -45,11 +47,12 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
     said, told = _messages(situation, run, tail, bounds, floor)
     shown = _commands_in(situation, tail)
     evidence = evidence_put(situation, told, bounds, shown)
-    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence, shown)]
+    results = _results(situation, run, tail, bounds, floor)
+    gone = [item for item in run if item.id not in results]
+    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence, shown), *seen_put(situation, bounds, gone)]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     state = _state(situation, run, bounds)
-    results = _results(situation, run, tail, bounds, floor)
     into += [Keep(item.id) for item in run if item.id in state and item.id not in kept]
     into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | state]
     fold = Fold(run[0].id, run[-1].id, tuple(into))
@@ -154,7 +157,10 @@ def _state(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str
 
 
 def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> set[str]:
-    """Pinned items and open calls, and results that were named lately with their calls, the most recently named first."""
+    """Pinned items and open calls, and results that were named lately with their calls: the most recent and smallest first.
+
+    Of two results that are as likely to be needed again the smaller one takes less room, so that more of them stay.
+    """
     scale, calls = situation.scale, situation.health.calls
     kept = {item.id for item in run if item.id in floor.ids}
     if not bounds.results:
@@ -163,17 +169,18 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
     for item in (*run, *tail):
         if isinstance(item.content, ToolCall | ToolResult):
             halves.setdefault(item.content.call_id, []).append(item)
-    named: list[tuple[int, int, tuple[Item, ...]]] = []
+    named: list[tuple[float, int, int, tuple[Item, ...]]] = []
     for place, item in enumerate(run):
         use = situation.uses.get(item.id)
         if use is None or use.last_named is None or use.died is not None or item.mask is not None or item.id in kept:
             continue
         pair = halves.get(item.content.call_id, []) if isinstance(item.content, ToolResult) else []
         if calls - use.last_named <= bounds.recent and len(pair) == 2 and isinstance(pair[0].content, ToolCall):
-            named.append((use.last_named, place, tuple(pair)))
+            tokens = sum(scale.item(half) for half in pair)
+            worth = 1 / ((_RECENT + calls - use.last_named) * (_FRAME + tokens))
+            named.append((worth, place, tokens, tuple(pair)))
     room = bounds.results
-    for _, _, both in sorted(named, key=lambda each: each[:2], reverse=True):
-        tokens = sum(scale.item(item) for item in both)
+    for _, _, tokens, both in sorted(named, key=lambda each: each[:2], reverse=True):
         if tokens <= room:
             room -= tokens
             kept.update(item.id for item in both)

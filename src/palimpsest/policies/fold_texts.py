@@ -1,12 +1,13 @@
 """The texts that a fold adds: older messages, evidence, names, each under a line that says what it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from palimpsest.audit.block import SHORT, TURNS, cut_to, evidence_block, names_block, older_messages_block, short_line, time_of
-from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES
+from palimpsest.audit.entities import names_of
+from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES, SEEN
 from palimpsest.core.edits import Put
-from palimpsest.core.items import Text, seq_of, text_of
+from palimpsest.core.items import Item, Text, seq_of, text_of
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens import estimate
 from palimpsest.policies.fold_bounds import Bounds
@@ -15,7 +16,11 @@ _OLDER = "[Earlier messages of the user: id, time and opening words; `recall` wi
 _EVIDENCE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
 _MORE = "[More commands of the last turns, newest first, with exit codes]"
 _NAMES = "[Names used lately, newest first]"
+_SEEN = "[Names in results that are gone, newest first]"
 _TASK = 60
+_SHORTEST_NAME = 3
+# Nobody looks for names in more of one result than this.
+_LOOKED_AT = 40_000
 _NONE: frozenset[int] = frozenset()
 
 
@@ -47,6 +52,26 @@ def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put], kept: A
     text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
     lines = [line for line in (more, text and f"{_NAMES}\n{text}") if line]
     return (_put(NAMES, "\n".join(lines)),) if lines else ()
+
+
+def seen_put(situation: Situation, bounds: Bounds, gone: Sequence[Item]) -> tuple[Put, ...]:
+    """Names in results that go, the newest first, which the model has not used itself: it can name them without reading again."""
+    factor = situation.scale.factor
+    room = float(bounds.seen - estimate(_SEEN, factor) - 8)
+    known = set(situation.evidence.names)
+    found: list[str] = []
+    for item in reversed(gone):
+        if room < _SHORTEST_NAME:
+            break
+        if item.mask is None and (item.kind == "result" or item.source == SEEN):
+            for name in names_of(text_of(item.content).removeprefix(_SEEN)[:_LOOKED_AT]):
+                if name not in known:
+                    known.add(name)
+                    room -= estimate(f", {name}", factor)
+                    if room < 0:
+                        break
+                    found.append(name)
+    return (_put(SEEN, f"{_SEEN}\n{', '.join(found)}"),) if found else ()
 
 
 def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:

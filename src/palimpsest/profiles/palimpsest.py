@@ -52,10 +52,11 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
 
     return Profile(
         "palimpsest",
-        (ClearDead(cover=numbers.cover, gain=numbers.gain), Narrate(fold), fold, Warn(), WatchCache()),
+        (ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience), Narrate(fold), fold, Warn(), WatchCache()),
         budget,
         rung=rung(),
         strictness="full",
+        parts=bounds.usual,
         arrival=OffloadPreview(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE)),
     )
 

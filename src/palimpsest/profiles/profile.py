@@ -10,6 +10,7 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.health import CIRCUIT
 from palimpsest.core.policy import Answer, Policy, Want
 from palimpsest.core.scale import Scale
+from palimpsest.core.situation import PARTS
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
@@ -29,7 +30,7 @@ class Profile:
 
     `circuit` failures in a row stop a policy from being tried by itself (0: never), `folds` is how many a turn may have (0: any number).
     `overflow` says what happens when the provider finds a request too long, `insists` that no call is made after a fold that failed.
-    `arrival` bounds a tool's result before it is recorded.
+    `arrival` bounds a tool's result before it is recorded, `parts` is what a fold leaves beside head and messages.
     """
 
     name: str
@@ -43,5 +44,6 @@ class Profile:
     insists: bool = False
     circuit: int = CIRCUIT
     folds: int = 2
+    parts: int = PARTS
     arrival: Arrival = _unchanged
     params: Params = DEFAULTS
