@@ -131,3 +131,10 @@ def test_what_cannot_be_read_does_not_keep_the_others_out(pal: Pal, tmp_path: Pa
     assert result.exit_code == 1
     assert len(msgspec.json.decode(result.stdout)["sessions"]) == 1
     assert "bad.jsonl" in result.stderr
+
+
+def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pal: Pal) -> None:
+    result = pal("replay", LONG, "--model", MODEL, PAL_OFFLINE="1")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"pal: {MODEL}: this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out\n"

@@ -1,13 +1,20 @@
+import asyncio
+
 import pytest
 from recorded import ended, made_up, recorded, replied, said, used
 
-from palimpsest.core.events import Body, Usage
+from palimpsest.core.errors import ProviderError
+from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
+from palimpsest.core.policy import Ask
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.engine.flow import request_of, whole_reply
+from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.replay import replay
 from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.prices import cost
 
@@ -161,3 +168,27 @@ def test_figures_of_several_outcomes_are_sums_and_the_parts_make_the_whole() -> 
     assert both.usd == pytest.approx(sum(both.usd_of.values()), abs=1e-5)
     assert both.peak == max(figures([one]).peak, figures([two]).peak)
     assert figures([Outcome("nobody")]).usd == 0
+
+
+def test_a_real_model_writes_the_summaries_where_there_is_one() -> None:
+    scripted = Scripted(*["<summary>The work on symbol_0_here goes on.</summary>"] * 3)
+
+    def asking(session: Session, want: Ask) -> ModelReplied:
+        return asyncio.run(whole_reply(scripted, request_of(session, want, SONNET)))
+
+    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, asking=asking)
+    (summary,) = [call for call in outcome.calls if call.purpose == "summary"]
+
+    assert len(scripted.requests) == 1
+    assert summary.usage.output < 100
+    assert summary.usage.cache_read > 0.9 * summary.tokens
+
+
+def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() -> None:
+    def asking(session: Session, want: Ask) -> ModelReplied:
+        raise ProviderError("the server is gone")
+
+    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, asking=asking)
+
+    assert [edit.kind for edit in outcome.edits] == []
+    assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82

@@ -12,6 +12,7 @@ from palimpsest.lab.imitation import imitating
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures
 from palimpsest.lab.replay import replay
+from palimpsest.lab.stage import Asking
 from palimpsest.lab.taking import Taken
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
@@ -23,13 +24,17 @@ Ttl = Literal["5m", "1h"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted."""
+    """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted.
+
+    `asking` is who writes summaries where they are not imitated.
+    """
 
     profiles: tuple[Profile, ...]
     cards: tuple[ModelCard, ...]
     ttl: Ttl = "5m"
     timing: bool = False
     cycles: tuple[int, ...] = ()
+    asking: Asking | None = None
 
     @property
     def against(self) -> str:
@@ -52,7 +57,8 @@ def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | Non
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, tell=_part(tell, done))
+            asking, told = plan.asking, _part(tell, done)
+            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, asking=asking, tell=told)
             if material is not None:
                 answering = imitating(profile.name, recording.measure.factor)
                 outcome = replace(outcome, probes=probed(material, profile, card, plan.cycles, answering))

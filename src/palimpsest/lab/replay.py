@@ -17,7 +17,7 @@ from palimpsest.lab.outcome import Outcome, Reread
 from palimpsest.lab.padding import padding
 from palimpsest.lab.recording import Arrived, Recording, Step
 from palimpsest.lab.rereads import Missing, source_of
-from palimpsest.lab.stage import Stage
+from palimpsest.lab.stage import Asking, Stage
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
 
@@ -35,10 +35,15 @@ def replay(
     ttl: Literal["5m", "1h"] = "5m",
     names: Names | None = None,
     timing: bool = False,
+    asking: Asking | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """What becomes of a recording under a profile; `names` of the same recording may be shared between replays."""
-    run = _Run(recording, profile, card, ttl, names or Names(recording.steps))
+    """What becomes of a recording under a profile; `names` of the same recording may be shared between replays.
+
+    With `asking` a real model writes the summaries. Without, those of profiles that imitate a program are imitated.
+    """
+    names = names or Names(recording.steps)
+    run = _Run(Stage(recording, names, profile, card, ttl, asking=asking), names, _unseen(recording))
     for step in recording.steps:
         run.take(step)
         if tell is not None:
@@ -49,12 +54,12 @@ def replay(
 class _Run:
     """A replay under way."""
 
-    def __init__(self, recording: Recording, profile: Profile, card: ModelCard, ttl: Literal["5m", "1h"], names: Names) -> None:
-        self._profile = profile
+    def __init__(self, stage: Stage, names: Names, head: tuple[Statement, ...]) -> None:
+        self._stage = stage
+        self._profile = stage.session.profile
         self._needs = names.needs
-        self._stage = Stage(recording, names, profile, card, ttl)
-        self._by = Bystander(self._stage, names)
-        self._head = _unseen(recording)
+        self._by = Bystander(stage, names)
+        self._head = head
         self._rereads: list[Reread] = []
         self._offloads = 0
         self._again = 0

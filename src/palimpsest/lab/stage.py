@@ -1,7 +1,8 @@
 """A session at work with a simulated provider: everything it sends is billed, and what its plans ask for is imitated."""
 
+from collections.abc import Callable
 from time import perf_counter
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from palimpsest.core.sizes import palimpsest_size
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
-from palimpsest.lab.imitation import drawn, manner_of, reply_to, summary_text
+from palimpsest.lab.imitation import Manner, drawn, manner_of, reply_to, summary_text
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Called, Purpose
 from palimpsest.lab.outside import Outside
@@ -29,13 +30,25 @@ from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.prices import cost
 from palimpsest.wire.request import MarkRule
 
+Asking: TypeAlias = Callable[[Session, Ask], ModelReplied]
+"""Asks a real model what a plan wants to know."""
+
 _RULES: dict[str, MarkRule] = {rule: rule for rule in ("none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode")}
 
 
 class Stage:
     """Where one recording is played under one profile."""
 
-    def __init__(self, recording: Recording, names: Names, profile: Profile, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        names: Names,
+        profile: Profile,
+        card: ModelCard,
+        ttl: Literal["5m", "1h"],
+        *,
+        asking: Asking | None = None,
+    ) -> None:
         self.measure = recording.measure
         self.outside = Outside(recording.blobs)
         self.outside.clock.time = recording.steps[0].at if recording.steps else 0
@@ -47,6 +60,7 @@ class Stage:
         self.till = Till(card, self.scale.item, ttl)
         self.sight = Sight(names)
         self.manner = manner_of(profile.name)
+        self._asking = asking
         self.calls: list[Called] = []
         self.step = 0
         self.before = self.session.log.view
@@ -98,35 +112,46 @@ class Stage:
         self.calls.append(Called(self.step, self.now, purpose, usage, cost(usage, self.session.card)))
 
     def _answer(self, want: Want) -> Answer:
-        if not isinstance(want, Ask) or self.manner is None:
+        """What a plan wants: a summary comes from a model where there is one, is imitated where it can be, and is refused else."""
+        if not isinstance(want, Ask) or (self.manner is None and self._asking is None):
             return answer_without_model(self.session, want)
         if want.model and want.model != self.session.card.name:
             raise NoModel(f"the replay has no {want.model}; it goes on with the model it has", where=self.session.log.session)
-        session, view, manner = self.session, self.session.log.view, self.manner
+        session, view = self.session, self.session.log.view
         head, items = _asked_items(want, view.head, view.seq)
         if self._tokens((*head, *items)) > session.card.window:
             raise PromptTooLong("the request for the summary is too long", where=session.log.session)
         usage = self.till.aside(head, items, _RULES.get(want.marks, session.params.mark_rule), self.now).usage
-        output = min(manner.written, want.reply or manner.written)
-        usage = replace(usage, output=output)
-        self._book(usage, "summary")
-        text = self._summary()
-        session.record(SideCalled(want.purpose, session.card.name, usage, text))
-        return reply_to(want, text, session.card, usage, round(manner.kept / self.measure.factor))
+        reply = self._reply(want, usage)
+        self._book(reply.usage, "summary")
+        text = "\n".join(text_of(part) for part in reply.parts)
+        session.record(SideCalled(want.purpose, session.card.name, reply.usage, text))
+        return reply
+
+    def _reply(self, want: Ask, usage: Usage) -> ModelReplied:
+        """A real reply, billed as if it had shared our cache, or one in the manner of the imitated program."""
+        session, manner, factor = self.session, self.manner, self.measure.factor
+        if self._asking is not None:
+            reply = self._asking(session, want)
+            written = reply.usage.output or self.measure.scaled(sum(map(palimpsest_size, reply.parts)))
+            return replace(reply, usage=replace(usage, output=written))
+        if manner is None:
+            raise NoModel("no model is at hand", where=session.log.session)
+        usage = replace(usage, output=min(manner.written, want.reply or manner.written))
+        return reply_to(want, self._summary(manner), session.card, usage, round(manner.kept / factor))
 
     def _tokens(self, items: tuple[Item, ...]) -> int:
         return sum(self.scale.item(item) for item in items)
 
-    def _summary(self) -> str:
+    def _summary(self, manner: Manner) -> str:
         """A summary that remembers as much as those of the imitated program do."""
-        assert self.manner is not None  # noqa: S101 - asked only where there is one
         self._asked += 1
         marker = f"summary {self._asked} of this session"
         evidence = self.session.witness.evidence
         self.sight.look(self.session.log.view)
-        self.sight.draw(marker, drawn(self.sight.visible(), self.manner, evidence))
+        self.sight.draw(marker, drawn(self.sight.visible(), manner, evidence))
         said = [text_of(item.content) for item in reversed(self.session.log.view.items) if item.kind == "user"]
-        return summary_text(marker, self.manner, evidence, said, self.measure.factor)
+        return summary_text(marker, manner, evidence, said, self.measure.factor)
 
 
 def _asked_items(want: Ask, head: tuple[Item, ...], seq: int) -> tuple[tuple[Item, ...], tuple[Item, ...]]:

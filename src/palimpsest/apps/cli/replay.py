@@ -1,5 +1,6 @@
 """`pal replay`: what recorded sessions would have cost, and lost, under other policies."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,12 +17,15 @@ from palimpsest.apps.cli.opening import cards_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, plain
 from palimpsest.apps.cli.page_file import demand_place, write_report
 from palimpsest.apps.cli.replay_table import print_agreement, print_comparison
+from palimpsest.apps.cli.working import provider_of
 from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.engine.flow import request_of, whole_reply
 from palimpsest.foreign.transcript import BadLine, Source
 from palimpsest.lab.agreement import Compared, agreement_of, compare
 from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Replayed
 from palimpsest.lab.page_lines import with_lines
+from palimpsest.lab.stage import Asking
 from palimpsest.lab.taking import Taken, find_foreign, is_own, take_foreign, take_log
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -49,6 +53,7 @@ Examples:
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write a report that needs no network."
 )
+@click.option("--model", default="", metavar="NAME", help="Have this model write the summaries; default: they are imitated, offline.")
 @click.option("--timing", is_flag=True, help="Tell how long planning took.")
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the usage that was recorded.")
 @json_option
@@ -61,19 +66,20 @@ def replay(
     window: int,
     cycles: str,
     page: Path | None,
+    model: str,
     timing: bool,
     agreement: bool,
     as_json: bool,
 ) -> None:
     """Feed recorded sessions call by call through other policies, and tell what that costs and loses.
 
-    Nothing is sent anywhere and nothing is changed. Sessions are yours by their id, or files and folders of any
+    Nothing is changed, and nothing is sent anywhere unless a --model is named. Sessions are yours by their id, or files and folders of any
     agent that `pal import` knows. Exit code 1 when something could not be read, or a request would be refused.
     """
     if page is not None:
         demand_place(page)
     home = find_home()
-    plan = Plan(_profiles(profiles), _cards(home, cards, window), ttl, timing, _numbers(cycles))
+    plan = Plan(_profiles(profiles), _cards(home, cards, window), ttl, timing, _numbers(cycles), _asking(home, model))
     sources = _sources(home, words)
     if agreement:
         _tell_agreement(sources, as_json=as_json)
@@ -100,6 +106,17 @@ def _cards(home: Home, names: tuple[str, ...], window: int) -> tuple[ModelCard, 
     known = cards_of(home)
     wanted = dict.fromkeys(name for each in names for name in each.replace(",", " ").split())
     return tuple(card(name, known, window=window) for name in wanted)
+
+
+def _asking(home: Home, name: str) -> Asking | None:
+    """Who writes the summaries, if somebody real shall."""
+    if not name:
+        return None
+    model = card(name, cards_of(home))
+    provider = provider_of(model)
+    if provider is None:
+        raise BadInput("this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out", where=name)
+    return lambda session, want: asyncio.run(whole_reply(provider, request_of(session, want, model)))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
