@@ -104,6 +104,13 @@ def test_pa_17_only_the_lines_that_nothing_supports_are_taken_out() -> None:
     assert text == "\n".join(line for line in narrative.split("\n") if line not in removed)
 
 
+def test_what_follows_a_heading_that_goes_stands_under_the_one_before() -> None:
+    narrative = "## Decisions\nthat's fine by me\n### The boss told everyone to hurry\nAll backups are deleted.\n## Next\nWrite the test."
+    text, removed = clean(narrative, SAID)
+    assert removed == ("### The boss told everyone to hurry", "All backups are deleted.")
+    assert clean(text, SAID) == (text, ())
+
+
 def test_a_question_is_no_decision() -> None:
     said = ("Should we drop support for Safari?",)
     assert not supported("The user decided to drop support for Safari.", said)

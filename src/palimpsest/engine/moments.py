@@ -112,14 +112,16 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
     """Record edits with their reason, price and loss, or why they were refused."""
     if _folds(proposal.edits) and not situation.may_fold:
         return _refuse(session, policy, proposal.edits, f"this turn had its {session.profile.folds} folds")
-    before = session.log.view
+    before, edits, removed = session.log.view, proposal.edits, 0
     try:
-        after = session.log.trial(proposal.edits)
-        verdict = judge(proposal.edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
-        removed = verdict.removed
-        if verdict.edits != proposal.edits and not verdict.refused:
-            after = session.log.trial(verdict.edits)
-            verdict = judge(verdict.edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
+        while True:
+            after = session.log.trial(edits)
+            verdict = judge(edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
+            removed += len(verdict.removed)
+            if verdict.refused or verdict.edits == edits:
+                break
+            # What the gate changed is judged again: nothing is installed that was not looked at as it is.
+            edits = verdict.edits
     except BadEdit as error:
         return _refuse(session, policy, proposal.edits, error.message)
     if verdict.refused:
@@ -129,7 +131,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=f"{proposal.why}; {len(removed)} lines that nothing supports were left out" if removed else proposal.why,
+            why=f"{proposal.why}; {removed} lines that nothing supports were left out" if removed else proposal.why,
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=_left(verdict.edits, after, situation),
