@@ -18,9 +18,16 @@ _COMMANDS = re.compile(
     r"|系统(?:提示|消息|指令|命令)|新的?(?:指令|任务|命令)",
     re.IGNORECASE,
 )
+# No honest account of work repeats these by chance: of them fewer words in a row are a quotation.
+_TAKES_OVER = re.compile(
+    r"\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|all|any|your|these|those)\b"
+    r"|\b(?:do not|don't|never|without) (?:tell|telling|inform|informing|mention|mentioning|reveal|notify)\b",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]|[^\W_]+", re.UNICODE)
 # So many words in a row are a quotation; a sign of Chinese counts as one.
 _RUN = 6
+_SHORT_RUN = 4
 
 
 def quoted_commands(text: str, results: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
@@ -33,17 +40,21 @@ def quoted_commands(text: str, results: Iterable[str], said: Iterable[str]) -> t
     return tuple(
         line
         for line, runs in suspects.items()
-        if any(run in each for run in runs for each in shown) and not any(run in each for run in runs for each in own)
+        if any(any(run in each for each in shown) and not any(run in each for each in own) for run in runs)
     )
 
 
 def _runs(line: str) -> tuple[str, ...]:
     """Every few words in a row that overlap with a command in the line."""
+    return (*_overlapping(line, _COMMANDS, _RUN), *_overlapping(line, _TAKES_OVER, _SHORT_RUN))
+
+
+def _overlapping(line: str, commands: re.Pattern[str], length: int) -> tuple[str, ...]:
     words = list(_WORD.finditer(line))
-    found = [match.span() for match in _COMMANDS.finditer(line)]
+    found = [match.span() for match in commands.finditer(line)]
     runs = []
-    for start in range(max(0, len(words) - _RUN + 1)):
-        run = words[start : start + _RUN]
+    for start in range(max(0, len(words) - length + 1)):
+        run = words[start : start + length]
         if any(run[0].start() < end and begin < run[-1].end() for begin, end in found):
             runs.append(f" {' '.join(word[0].lower() for word in run)} ")
     return tuple(runs)
