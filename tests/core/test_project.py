@@ -73,6 +73,12 @@ def test_several_edits_of_one_event_apply_in_order() -> None:
     assert [(item.id, item.mask) for item in log.view.items] == [(f"{seq}.0.0", None), ("4.0", Cover("later"))]
 
 
+def test_a_usage_that_counts_only_what_was_written_says_nothing_about_the_size_of_the_view() -> None:
+    log = conversation()
+    log.append(ModelReplied((Text("and on", "assistant"),), usage=Usage(output=9)))
+    assert log.view.reported == Reported(100, 4)
+
+
 def test_a_reported_total_holds_until_the_view_is_edited_or_the_model_changes() -> None:
     log = conversation()
     seen = [log.view.reported]

@@ -232,9 +232,10 @@ def _take_replied(view: Projection, seq: int, body: ModelReplied) -> None:
     items = view.items
     for number, part in enumerate(body.parts):
         items.append(Item(f"{seq}.{number}", kind_of(part), part))
-    total = body.usage.total
-    if total:
-        view.reported = Reported(total, seq, body.usage.cache_write + body.usage.cache_write_long)
+    usage = body.usage
+    # Who tells only what the model wrote does not tell how large the view is.
+    if usage.prompt:
+        view.reported = Reported(usage.total, seq, usage.cache_write + usage.cache_write_long)
 
 
 def _take_returned(view: Projection, seq: int, body: ToolReturned) -> None:
