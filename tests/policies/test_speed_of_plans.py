@@ -1,0 +1,49 @@
+"""Looking costs next to nothing: how much work a plan is for a view of 200k tokens."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from workplace import offline, say, use, work
+
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.profiles.named import PROFILES, profile
+
+
+def full(name: str) -> Session:
+    """A hundred files of 2,000 tokens each, most of them long out of use."""
+    session = work(profile(name))
+    say(session, "read all of it, and never touch a.py")
+    for number in range(100):
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 560)
+    return session
+
+
+def work_of(step: Callable[[], object], times: int = 20) -> float:
+    """The least work that a step took, in seconds; what else the machine does in that time does not count."""
+    took = []
+    for _ in range(times):
+        start = time.process_time()
+        step()
+        took.append(time.process_time() - start)
+    return min(took)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_planning_costs_at_most_a_millisecond_for_a_view_of_200k_tokens(name: str) -> None:
+    session = full(name)
+    assert session.scale.total(session.log.view) >= 180_000
+    for policy in session.profile.policies:
+        situation = session.situation("before_call")
+        # A fold that is made is no longer a look: it has a limit of its own.
+        if "before_call" in policy.moments and policy.name != "fold":
+            assert work_of(partial(policy.plan, situation)) <= 0.001, policy.name
+
+
+def test_pa_15_a_fold_of_200k_tokens_takes_at_most_50_ms_with_its_gate_price_and_loss() -> None:
+    sessions = [full("palimpsest") for _ in range(3)]
+    assert work_of(lambda: offline(session := sessions.pop(), look(session, "asked")), 3) <= 0.05
+    session = full("palimpsest")
+    assert offline(session, look(session, "asked")).folded
