@@ -1,22 +1,17 @@
 """What a narrative says of the user's will must match something that the user said, or it goes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, without_claiming
-from palimpsest.audit.content import Meaning, meaning_of, together
-from palimpsest.audit.deeds import IMPLIED, OPPOSITE, keeps, says_the_opposite
-from palimpsest.audit.polarity import clauses_of
-from palimpsest.audit.said import Passage, Said
+from palimpsest.audit.constraints import binding_of
+from palimpsest.audit.content import Meaning, clauses_of, meaning_of
+from palimpsest.audit.sentences import sentences_of
 
 MOST_CHINESE: Final = 0.5
-_ASKED = re.compile(r"\b(?:ask(?:ed|s|ing)?|wonder\w*|inquir\w*|question\w*|wanted to know|curious)\b|问|想知道", re.IGNORECASE)
-_TELLS = re.compile(
-    r"\b(?:complain|worr|concern|said|says?|mention|report|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|think|thought|"
-    r"feel|felt|found|finds|believ|consider|frustrat|according)|抱怨|担心|担忧|说|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|表示|说明|看法",
-    re.IGNORECASE,
-)
+_ASKED = re.compile(r"\b(?:ask(?:ed|s|ing)?|wonder\w*|inquir\w*|question\w*|wanted to know)\b|问|想知道|询问", re.IGNORECASE)
 _APPROVES = re.compile(
     r"(?:yes|yep|yeah|sure|ok(?:ay)?|fine|go ahead|do it|lgtm|agreed|approved|perfect|sounds good|looks good|ship it|great|please do)\b|"
     r"(?:that['’]?s |it['’]?s )?(?:fine|ok(?:ay)?|good) (?:by|with|for) me|works for me|"
@@ -24,18 +19,51 @@ _APPROVES = re.compile(
     re.IGNORECASE,
 )
 _APPROVAL = re.compile(
-    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed|s)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy|fine|allow|permi|authori|"
-    r"object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e)|"
-    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权|允许|准许|点头|可以|不反对|不介意|没意见|放行|没有意见",
+    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy with|fine with)|"
+    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权",
     re.IGNORECASE,
 )
-_GENERIC = ("plan", "approach", "propos", "chang", "design", "implement", "idea", "solution", "work", "next", "step", "proceed", "it", "this")
-_GENERIC_CHINESE = re.compile(r"[方案计划提议做法思路设计改动修改建议这个该此]*")
+_GENERIC = (
+    "plan",
+    "approach",
+    "propos",
+    "chang",
+    "design",
+    "implement",
+    "idea",
+    "solution",
+    "work",
+    "next",
+    "step",
+    "proceed",
+    "it",
+    "this",
+)
+
+
+class _Message:
+    """One message of the user, taken apart when somebody looks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def whole(self) -> Meaning:
+        return meaning_of(self.text)
+
+    @cached_property
+    def clauses(self) -> tuple[Meaning, ...]:
+        """Every clause that says something; questions that are no requests are marked as such."""
+        found: list[Meaning] = []
+        for sentence in sentences_of(self.text):
+            asks = sentence.endswith(("?", "？", "吗", "呢")) and binding_of(sentence) is None
+            found += [meaning_of(clause, asks=asks) for clause in clauses_of(sentence)]
+        return tuple(found) or (self.whole,)
 
 
 def supported(line: str, user_texts: Sequence[str]) -> bool:
     """Whether a line that says what the user wanted matches what the user said; one that makes no such claim needs no support."""
-    return not is_claim(line) or _is_said(line, Said(user_texts))
+    return not is_claim(line) or _is_said(line, [_Message(text) for text in user_texts])
 
 
 def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -43,104 +71,70 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
 
     What stands under a heading that announces the user's will is claimed as well.
     """
-    said = Said(user_texts)
+    messages = [_Message(text) for text in user_texts]
     kept: list[str] = []
     removed: list[str] = []
     announced = False
     for line in narrative.split("\n"):
-        if is_heading(line):
-            announced = announces_claims(line)
-            # A heading that says more than that something follows is a line like any other.
-            claims = is_claim(line) and not announced
-        else:
-            claims = bool(line.strip()) and (announced or is_claim(line))
-        if claims and not _is_said(line, said):
+        heading = is_heading(line)
+        announces = heading and announces_claims(line)
+        # A heading that says more than that something follows is a line like any other.
+        claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or is_claim(line))
+        if claims and not _is_said(line, messages):
             removed.append(line)
-        else:
-            kept.append(line)
+            # What follows a heading that goes stands under the one before it.
+            continue
+        kept.append(line)
+        if heading:
+            announced = announces
     return "\n".join(kept), tuple(removed)
 
 
-def _is_said(line: str, said: Said) -> bool:
-    """Whether what a line is for and what it is against were said, together or each of its clauses by itself."""
-    line = _plain(line)
-    parts = [_claim_of(part) for part in clauses_of(line)]
-    parts = [part for part in parts if part.says]
-    if _approves_nothing_particular(line, parts) and any(_APPROVES.match(text.strip()) for text in said.texts):
+def _is_said(line: str, messages: Iterable[_Message]) -> bool:
+    """Whether one message says all of a line, or each of its clauses is said by some message."""
+    messages = tuple(messages)
+    about = _asked_about(line)
+    whole = meaning_of(without_claiming(_plain(line)), negative_of=line)
+    if any(_matches(whole, message, asked=about) for message in messages):
         return True
-    sides = [together(side) for side in ([part for part in parts if not part.negative], [part for part in parts if part.negative]) if side]
-    if not sides:
-        return False
-    return all(_found(side, line, said) for side in sides) or (len(parts) > len(sides) and all(_found(part, line, said) for part in parts))
-
-
-def _claim_of(clause: str) -> Meaning:
-    return meaning_of(without_claiming(clause), claimed=clause)
+    if _approves_nothing_particular(line, whole) and any(_APPROVES.match(message.text.strip()) for message in messages):
+        return True
+    parts = [meaning_of(without_claiming(part), negative_of=part) for part in clauses_of(_plain(line))]
+    parts = [part for part in parts if part.says]
+    return len(parts) > 1 and all(any(_matches(part, message, asked=about) for message in messages) for part in parts)
 
 
 def _plain(line: str) -> str:
     return re.sub(r"^\s*(?:[-*•>]+\s+|\d{1,3}[.)、]\s*)*|\(\d+\.\d+\)|\[\d+\.\d+\]", "", line)
 
 
-def _approves_nothing_particular(line: str, parts: Sequence[Meaning]) -> bool:
+def _asked_about(line: str) -> bool:
+    return _ASKED.search(line) is not None
+
+
+def _approves_nothing_particular(line: str, said: Meaning) -> bool:
     """`The user approved the plan` names nothing that could be false but the approval itself."""
-    said = together(list(parts))
-    generic = all(word.startswith(_GENERIC) for word in said.words) and all(_GENERIC_CHINESE.fullmatch(gram) for gram in said.grams)
-    return generic and _APPROVAL.search(line) is not None and not (said.exact or said.deeds - {"change"} or said.negative)
+    generic = all(word.startswith(_GENERIC) for word in said.words)
+    return generic and _APPROVAL.search(line) is not None and not (said.exact or said.grams or said.deeds or said.negative)
 
 
-def _found(claim: Meaning, line: str, said: Said) -> bool:
-    """Whether some passage of what the user said says a claim."""
+def _matches(claim: Meaning, message: _Message, *, asked: bool) -> bool:
+    """Same numbers, paths and names in one message, most of the words there, and the clause that fits best is as negative."""
+    whole = message.whole
+    if not claim.says or not claim.exact <= whole.exact:
+        return False
+    # Who wants a thing wants it added, unless it was to go.
+    if not claim.deeds <= (whole.deeds if "remove" in whole.deeds else whole.deeds | {"add"}):
+        return False
+    if claim.covered_by(whole) < _most(claim):
+        return False
+    scores = [claim.covered_by(clause) for clause in message.clauses]
+    best = max(scores)
     # Little that is said must be said together: not one half here and the other there.
-    wide = claim.size > 3 or bool(claim.exact)
-    return any(_matches(claim, line, passage) for passage in said.passages(claim, _most(claim), wide=wide))
-
-
-def _matches(claim: Meaning, line: str, passage: Passage) -> bool:
-    """Same numbers, paths and names in clauses that are as negative, most of the words there, and no other deed."""
-    asked, tells = _ASKED.search(line) is not None, _TELLS.search(line) is not None
-    fitting = [clause for clause in passage.clauses if _is_meant_alike(claim, clause, tells=tells) and (asked or not clause.asks)]
-    if not fitting:
+    if claim.size <= 3 and best <= 0.5:
         return False
-    alike, whole = together(fitting), together(passage.clauses)
-    if not claim.exact <= alike.exact or any(not _has(alike, name) for name in claim.proper):
-        return False
-    if claim.covered_by(whole) < _most(claim) or claim.covered_by(alike) < min(_most(claim), 0.5):
-        return False
-    if says_the_opposite(line, passage.text) or (keeps(line) and not claim.negative and "remove" in alike.deeds - claim.deeds):
-        return False
-    return _does_alike(claim, fitting) and not (_APPROVAL.search(line) is not None and not claim.negative and _is_wider(claim, fitting))
-
-
-def _is_meant_alike(claim: Meaning, clause: Meaning, *, tells: bool) -> bool:
-    if claim.negative:
-        return clause.negative or clause.bad
-    return not clause.negative and (tells or claim.bad or not clause.bad)
-
-
-def _has(said: Meaning, name: str) -> bool:
-    return name in said.words or any(name in exact for exact in said.exact) or (len(name) >= 5 and any(w[:5] == name[:5] for w in said.words))
-
-
-def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
-    """Whether every deed of a claim was said, and said of the same numbers, paths and names where it was said of any."""
-    for deed in claim.deeds:
-        doing = [clause for clause in clauses if deed in clause.deeds]
-        if not doing:
-            others = frozenset().union(*(clause.deeds for clause in clauses))
-            if deed not in IMPLIED or others & OPPOSITE[deed]:
-                return False
-        elif claim.exact and not any(not clause.exact or claim.exact & clause.exact for clause in doing):
-            return False
-    return True
-
-
-def _is_wider(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
-    """Whether an approval leaves out under what condition it was given, or is for all where it was for some."""
-    best = max(clauses, key=claim.covered_by)
-    if claim.wide and not any(clause.wide for clause in clauses):
-        return True
-    return best.narrow and best.covered_by(claim) < 0.6
+    fitting = [clause for clause, score in zip(message.clauses, scores, strict=True) if score >= best - 1e-9]
+    return any(clause.negative == claim.negative and (asked or not clause.asks) for clause in fitting)
 
 
 def _most(claim: Meaning) -> float:
