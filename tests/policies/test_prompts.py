@@ -1,0 +1,66 @@
+"""The prompts: each one a small file, used, with all that it must ask for, in the language of whoever reads it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from palimpsest import policies
+from palimpsest.policies.prompt import prompt
+
+FOLDER = Path(policies.__file__).parent
+NAMES = sorted(path.stem for path in (FOLDER / "prompts").glob("*.md"))
+
+
+def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py"))
+    assert sorted(set(re.findall(r"prompt\([\"'](\w+)[\"']", code))) == NAMES
+    assert [name for name in NAMES if len((FOLDER / "prompts" / f"{name}.md").read_text(encoding="utf-8")) > 5_000] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        (
+            "opencode_summariser",
+            (
+                "what is done",
+                "being worked on",
+                "files",
+                "what comes next",
+                "requests, limits and preferences",
+                "decisions with their reasons",
+            ),
+        ),
+        ("opencode_request", ("cannot see it", "what we did", "what we are doing", "files", "next")),
+        ("opencode_template", ("Every section must be there", "(none)", "carry over", "let the conversation win", "thrown away")),
+        ("opencode_continue", ("carry on", "stop and ask")),
+        ("classroom_summary", ("what was done", "how things stand", "decisions", "still open", "todo item", "id of every task")),
+        (
+            "handoff",
+            (
+                "done, under way, blocked",
+                "Limits and wishes",
+                "cannot be found again",
+                "concrete steps",
+                "word for word",
+                "user or the assistant",
+            ),
+        ),
+        ("handoff_prefix", ("Another model", "still in place", "do not repeat")),
+        ("continued_opening", ("goes on from an earlier one", "earlier part")),
+        ("continued_pointer", ("full transcript", "search_log")),
+        ("continued_work", ("no further questions", "Do not acknowledge", "repeat what happened", "no break")),
+        ("continued_verbatim", ("verbatim", "did not see them")),
+    ],
+)
+def test_a_prompt_asks_for_all_that_it_must(name: str, asked: tuple[str, ...]) -> None:
+    text = prompt(name, focus="", prior="", conversation="", session="s")
+    assert [words for words in asked if words not in text] == []
+    assert "{{" not in text
+
+
+@pytest.mark.parametrize("name", ["classroom_summary", "handoff", "narrative", "nine_sections", "opencode_head", "opencode_summariser"])
+def test_whoever_sums_up_writes_in_the_language_of_the_conversation(name: str) -> None:
+    text = prompt(name, focus="", conversation="", words="1", instructions="")
+    assert re.search(r"in the language (?:of the (?:conversation|session|user)|in which the user writes)", text)
