@@ -285,6 +285,17 @@ def test_oc_24_after_an_overflow_the_refused_message_is_not_summed_up_and_comes_
     assert texts(session) == [MARKER, "short", "look at this", "[Attached image/png: shot.png]", "[Attached application/pdf: plan.pdf]"]
 
 
+def test_oc_24_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is_sent_again() -> None:
+    session = filled(at_work("opencode-1.18"), 1_000)
+    say(session, "and the lexer")
+    use(session, "c2", "read", '{"filePath":"lexer.py"}', "def lex(): ...\n" * 200)
+    provider = Scripted(PromptTooLong("too long"), "we read the lexer", "Done.")
+    asyncio.run(call(session, provider))
+    assert b"and the lexer" not in provider.requests[1].body
+    assert b"def lex()" in provider.requests[1].body
+    assert texts(session) == [MARKER, "we read the lexer", "and the lexer", "Done."]
+
+
 def test_oc_24_as_documented_the_error_ends_the_turn() -> None:
     session = rejected(at_work("opencode"))
     with pytest.raises(PromptTooLong):

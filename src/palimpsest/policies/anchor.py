@@ -45,21 +45,20 @@ class Anchor:
         if not forced and len(items) < len(situation.view.items):
             return ()
         replay = _rejected(items) if situation.moment == "overflow" else ()
-        told = items[: -len(replay)] if replay else items
+        told = tuple(item for item in items if item not in replay) if replay else items
         if self.told == "text" and not replay:
             told = items[: tail_start(items, self.tail_budget(situation), situation.scale, self.tail_turns)]
         if not any(item.kind != "context" for item in told):
             return ()
-        return self._steps(situation, told, replay)
+        return self._steps(situation, told, replay, items[-1] if replay else told[-1])
 
     def tail_budget(self, situation: Situation) -> int:
         """How many tokens at the end stay as they are."""
         usable = situation.budget.compact_at or situation.budget.window - situation.budget.buffer
         return self.preserve if self.preserve is not None else min(15_000, max(2_000, usable // 4))
 
-    def _steps(self, situation: Situation, told: tuple[Item, ...], replay: tuple[Item, ...]) -> Steps:
+    def _steps(self, situation: Situation, told: tuple[Item, ...], replay: tuple[Item, ...], last: Item) -> Steps:
         summary = _checked((yield from ask(self._ask(situation, told))), strict=self.told == "text")
-        last = replay[-1] if replay else told[-1]
         into: Into = (Put("reminder", Text(MARKER)), Put("summary", Text(summary, "assistant")))
         stays = pinned(situation.view)
         into += tuple(Keep(item.id) for item in told if item.id in stays)
@@ -94,14 +93,12 @@ def _checked(reply: ModelReplied, *, strict: bool) -> str:
 
 
 def _rejected(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """The items of the last message of the user, if nothing came after it and something before it."""
-    if not items or items[-1].kind != "user":
+    """The items of the last message of the user, wherever the turn stands, if there is anything else."""
+    newest = next((item for item in reversed(items) if item.kind == "user"), None)
+    if newest is None:
         return ()
-    seq = seq_of(items[-1].id)
-    start = len(items)
-    while start and items[start - 1].kind == "user" and seq_of(items[start - 1].id) == seq:
-        start -= 1
-    return items[start:] if start else ()
+    said = tuple(item for item in items if item.kind == "user" and seq_of(item.id) == seq_of(newest.id))
+    return said if any(item.kind != "context" for item in items if item not in said) else ()
 
 
 def _again(item: Item) -> Keep | Put:
