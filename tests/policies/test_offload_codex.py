@@ -103,3 +103,5 @@ def test_what_a_process_wrote_is_captured_by_its_first_and_last_half() -> None:
     assert kept.text == "a" * 524_288 + "\n... 951424 bytes omitted ...\n" + "b" * 524_288
     assert captured(b"all of it") == Captured("all of it")
     assert "... 951424 bytes omitted ..." in bounded_body(kept, 500, warns=True).text.split("\n\n")[0]
+    # A quarter of all that was written, kept or not.
+    assert "Original token count: 500000\n" in with_header(kept, "", DONE)

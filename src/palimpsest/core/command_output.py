@@ -33,7 +33,11 @@ def captured(data: bytes, most: int = CAPTURED) -> Captured:
         return Captured(data.decode("utf-8", "replace"))
     head, tail = data[: most // 2], data[len(data) - (most - most // 2) :]
     omitted = len(data) - most
-    return Captured(f"{head.decode('utf-8', 'replace')}\n... {omitted} bytes omitted ...\n{tail.decode('utf-8', 'replace')}", omitted)
+    return Captured(f"{head.decode('utf-8', 'replace')}{_gap(omitted)}{tail.decode('utf-8', 'replace')}", omitted)
+
+
+def _gap(omitted: int) -> str:
+    return f"\n... {omitted} bytes omitted ...\n"
 
 
 def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: int | None = None, warns: bool = False) -> Bounded:
@@ -55,8 +59,11 @@ def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: 
 
 
 def original_tokens(output: Captured) -> int:
-    """How many tokens the whole output has, a quarter of its bytes."""
-    return -(-len(output.text.encode("utf-8", "surrogatepass")) // 4)
+    """How many tokens the whole output has, a quarter of its bytes; those that were not kept count too."""
+    size = len(output.text.encode("utf-8", "surrogatepass"))
+    if output.omitted:
+        size += output.omitted - len(_gap(output.omitted))
+    return -(-size // 4)
 
 
 def with_header(output: Captured, body: str, ending: Ending) -> str:
