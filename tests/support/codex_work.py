@@ -8,7 +8,7 @@ from workplace import NOTHING, START, reply, say, use
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.session import Session, Surroundings
-from palimpsest.policies.handoff_ledger import TITLE
+from palimpsest.policies.handoff_proof import TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf

@@ -15,7 +15,7 @@ from palimpsest.core.policy import Answer, Ask, Look, Outcome, Plan, Proposal, S
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.drop_rounds import Answered, ask_with_less
 from palimpsest.policies.handoff_layout import Ground, Group, fold_of, ground_of, size_after
-from palimpsest.policies.handoff_ledger import LEDGER_TOKENS, summary_text
+from palimpsest.policies.handoff_proof import PROOF_TOKENS, summary_text
 from palimpsest.policies.handoff_when import MOMENTS, When, effective
 from palimpsest.policies.kept_messages import keep_texts, messages_of
 from palimpsest.policies.prompt import prompt
@@ -65,17 +65,17 @@ class Handoff:
     def _proposal(self, situation: Situation, ground: Ground, answered: Answered, why: str) -> Outcome:
         summary = last_message(answered.reply)
         level = situation.budget.compact_at or situation.budget.window
-        fold, size = self._fold(situation, ground, summary, self.kept_tokens, LEDGER_TOKENS)
+        fold, size = self._fold(situation, ground, summary, self.kept_tokens, PROOF_TOKENS)
         # A summary may be longer than what it sums up: then less and less is kept until it fits.
-        for kept, bound, ledger in ((self.kept_tokens // 4, level // 4, LEDGER_TOKENS // 4), (_LEAST, level // 16, 0)):
+        for kept, bound, proof in ((self.kept_tokens // 4, level // 4, PROOF_TOKENS // 4), (_LEAST, level // 16, 0)):
             if size + situation.incoming < level and size < situation.scale.total(situation.view) + situation.tools_tokens:
                 break
-            fold, size = self._fold(situation, ground, middle_cut(summary, bound).text, kept, ledger)
+            fold, size = self._fold(situation, ground, middle_cut(summary, bound).text, kept, proof)
         return Proposal((fold,), why, notices=notices(situation, size, answered.dropped))
 
-    def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, ledger: int) -> tuple[Fold, int]:
+    def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, proof: int) -> tuple[Fold, int]:
         messages = keep_texts(messages_of(ground.told), kept, in_parts=self.in_parts)
-        last = Put("summary", Text(summary_text(situation, summary, messages, ledger)))
+        last = Put("summary", Text(summary_text(situation, summary, messages, proof)))
         groups = (*(Group(message) for message in messages), Group((last,), "summary"))
         fold = fold_of(situation, ground, groups, inject=situation.moment in self.inject)
         return fold, size_after(situation, ground, fold)

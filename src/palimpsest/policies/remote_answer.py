@@ -12,7 +12,7 @@ from palimpsest.core.items import Opaque, Text
 from palimpsest.core.situation import Situation
 from palimpsest.policies.handoff import KEPT_TOKENS
 from palimpsest.policies.handoff_layout import Ground, Group
-from palimpsest.policies.handoff_ledger import summary_text
+from palimpsest.policies.handoff_proof import summary_text
 from palimpsest.policies.kept_messages import Message, keep_texts, messages_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.args import type_of

@@ -10,12 +10,12 @@ from palimpsest.core.edits import Into, Keep
 from palimpsest.core.situation import Situation
 from palimpsest.policies.prompt import prompt
 
-LEDGER_TOKENS: Final = 4_000
+PROOF_TOKENS: Final = 4_000
 TITLE: Final = "Beside the summary, from the log and not from a model:"
 _OLDER: Final = "Older messages of the user, by id, time and opening words:"
 
 
-def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = LEDGER_TOKENS) -> str:
+def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = PROOF_TOKENS) -> str:
     """What stands in place of the work: the words that introduce it, the summary, and what the log proves.
 
     `messages` are those of the user that stay; `tokens` is the room of the proof, which a small window makes smaller.
