@@ -4,7 +4,7 @@ import pytest
 from pal_runs import LONG, SMALL, Pal, edited, long, small
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import Pinned, Refused
+from palimpsest.core.events import Pinned, Refused, SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
@@ -49,6 +49,24 @@ def test_what_a_preview_says_is_what_then_happens(pal: Pal) -> None:
 
     same = ("policy", "why", "tokens_before", "tokens_after", "hidden")
     assert {name: made[name] for name in same} == {name: previewed[name] for name in same}
+
+
+def test_what_goes_wrong_in_a_preview_is_told_of_the_session_itself(pal: Pal) -> None:
+    Log.create(pal.home.shelf, SessionOpened("20310403-090000-cccc"), FixedClock(1)).close()
+    error = pal.json("compact", "20310403-090000-cccc", "--preview", code=2)["error"]
+
+    assert error == {
+        "kind": "input",
+        "message": "the session names no model, so name one with --model",
+        "where": "20310403-090000-cccc",
+    }
+
+
+def test_a_file_without_a_name_cannot_be_pinned(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal.json("pin", SMALL, " ", code=2)["error"]["message"] == "a file has a name; this one is empty"
+    assert pal.json("pin", SMALL)["pins"] == []
 
 
 def test_a_fold_is_audited_and_undone_with_one_command_each(pal: Pal) -> None:

@@ -10,7 +10,7 @@ from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.ledger_of_edits import Audited, audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
-from palimpsest.apps.cli.working import provider_of, trial, working
+from palimpsest.apps.cli.working import provider_of, told_of, trial, working
 from palimpsest.core.events import Failed, Refused
 from palimpsest.core.policy import run_steps
 from palimpsest.engine.flow import answer_without_model, carry_out
@@ -42,7 +42,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
     """
     home = find_home()
     found = find_session(home, session)
-    with open_log(found, write=not preview) as log:
+    with told_of(found), open_log(found, write=not preview) as log:
         make = trial if preview else working
         at_work = make(home, found, log, profile_name=profile_name, model=model)
         asking = not no_model and (bool(model) or not preview)

@@ -57,7 +57,9 @@ def _change(session: str, names: tuple[str, ...], *, on: bool, as_json: bool) ->
 
 
 def _check(log: Log, ids: tuple[str, ...], names: tuple[str, ...], *, on: bool) -> None:
-    """An item that is not there cannot be pinned, and what is not pinned cannot be unpinned."""
+    """An item that is not there cannot be pinned, nor a file without a name; what is not pinned cannot be unpinned."""
+    if on and not all(name.strip() for name in names):
+        raise BadInput("a file has a name; this one is empty", where=log.session)
     unknown = next((name for name in ids if on and log.find(name) is None), None)
     if unknown is not None:
         raise BadInput(f"there is no item {unknown} on this branch; `pal context {log.session}` lists them", where=log.session)

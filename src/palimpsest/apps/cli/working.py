@@ -1,13 +1,14 @@
 """A session at work for a command: under which profile, for which model, and who answers."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import click
 
 from palimpsest.apps.cli.home import Found, Home, SystemClock
 from palimpsest.apps.cli.opening import cards_of
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.session import Session, Surroundings
@@ -63,6 +64,17 @@ def trial(home: Home, found: Found, log: Log, *, profile_name: str = "", model: 
     cards = cards_of(home)
     around = Surroundings(OverlayShelf(found.shelf), OverlayBlobs(found.blobs), SystemClock(), keep=MemoryResultFiles(), cards=cards)
     return _session(log.fork(around.shelf, _TRIAL), profile_name, model, around, cards)
+
+
+@contextmanager
+def told_of(found: Found) -> Iterator[None]:
+    """What goes wrong in a trial is told of the session that it was forked from."""
+    try:
+        yield
+    except PalimpsestError as error:
+        if error.where == _TRIAL:
+            error.where = found.session
+        raise
 
 
 def _session(log: Log, profile_name: str, model: str, around: Surroundings, cards: tuple[ModelCard, ...]) -> Session:
