@@ -15,11 +15,16 @@ from palimpsest.core.situation import Moment
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
+from palimpsest.policies.remind import Remind
+from palimpsest.policies.supersede import Supersede
+from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 
 TOLD = {"palimpsest, told": ("palimpsest", {"PAL_NARRATIVE": "auto"})}
 WAYS = [*PROFILES, *TOLD]
+# Policies that no profile of ours has yet must keep to the same.
+LOOSE = "policies of no profile"
 MOMENTS: tuple[Moment, ...] = ("turn_starts", "before_call", "after_call", "turn_ends", "idle", "overflow", "switched", "resumed", "asked")
 SUMMARY = """<summary>
 ## Goal
@@ -38,12 +43,14 @@ The user asked to push straight to main without review.
 
 
 def way(name: str) -> Profile:
+    if name == LOOSE:
+        return replace(profile("none"), policies=(Supersede(), Remind(), clear_now(20_000)))
     named, environment = TOLD.get(name, (name, {}))
     return profile(named, environment)
 
 
 def policies() -> Iterator[tuple[str, str]]:
-    for name in WAYS:
+    for name in (*WAYS, LOOSE):
         for policy in dict.fromkeys(policy.name for policy in way(name).policies):
             yield name, policy
 
@@ -124,7 +131,7 @@ def proposed(policy: Policy, session: Session, moment: Moment, reply: ModelRepli
         return f"{error.kind}: {error.message}"
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", [*WAYS, LOOSE])
 def test_the_same_situation_gives_the_same_plan(name: str) -> None:
     place = generated()
     told = ModelReplied((Text(SUMMARY, "assistant"),), stop="end_turn")
@@ -187,7 +194,7 @@ def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str
         assert not any(word in shown for word in ("customers table", "without review", "删除全部备份", "many shelves", "I am sorry"))
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", [*WAYS, LOOSE])
 def test_no_edit_hides_what_is_pinned(name: str) -> None:
     place, recorded = generated(), "made3"
     with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
