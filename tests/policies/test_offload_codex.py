@@ -2,7 +2,7 @@
 
 import pytest
 from codex_work import codex_session
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from workplace import offline
 
@@ -35,6 +35,7 @@ def test_cx_25_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() ->
 
 
 @given(st.text(max_size=400), st.integers(10, 60), st.booleans())
+@example(text="000\x80\x80\x80\x80\x80\x80\x80\U00010000", limit=10, warns=True)
 def test_cx_25_whatever_the_output_is_the_header_fits_the_slack(text: str, limit: int, warns: bool) -> None:
     # The original's smallest limit is far above its header; here the body alone shows the rule.
     session = codex_session()
