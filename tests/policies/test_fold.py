@@ -156,7 +156,7 @@ def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound() -> None:
     assert 17_000 < verbatim <= 20_000
     assert 1_000 < sizes["evidence"] <= 4_000
     assert 200 < sizes["names"] <= 2_400
-    assert 200 < sizes["names seen"] <= 4_000
+    assert 100 < sizes["names seen"] <= 5_000
     assert 0 < sizes["narrative"] <= 1_600
     assert 2_000 < sizes["results"] <= 8_000
     assert 5_000 < sum(session.scale.item(item) for item in tail) <= 8_000
@@ -164,7 +164,7 @@ def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound() -> None:
 
 
 def test_pa_11_all_bounds_shrink_with_the_window() -> None:
-    assert Bounds().scaled(50_000) == Bounds(5_000, 1_000, 600, 1_000, 400, 3_750, 3_750)
+    assert Bounds().scaled(50_000) == Bounds(5_000, 1_000, 600, 1_250, 400, 3_750, 3_750)
     assert Bounds().scaled(1_000_000) == Bounds()
 
 

@@ -40,7 +40,7 @@ def evidence_block(
     block.reserve("read", fitting(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _first([_ran(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
     block.reserve("errors", errors)
-    block.reserve("commands", _commands(_of_last_turns(evidence, turns), elsewhere, block.room(1.0), block.size))
+    block.reserve("commands", _commands(_of_last_turns(evidence, turns, elsewhere), elsewhere, block.room(1.0), block.size))
     return block.text()
 
 
@@ -136,9 +136,17 @@ def short_line(ran: Ran) -> str:
     return f"{'?' if ran.exit is None else ran.exit} {ran.command[:SHORT]}"
 
 
-def _of_last_turns(evidence: Evidence, turns: int) -> list[Ran]:
-    starts = [said.id for said in evidence.said if not said.steering][-turns:]
-    begins = seq_of(starts[0]) if len(starts) == turns else -1
+def turns_begin(evidence: Evidence, turns: int = TURNS, elsewhere: AbstractSet[int] = frozenset()) -> int:
+    """The event with which the last turns begin; one without a command, or whose commands all show `elsewhere`, does not count."""
+    starts = [seq_of(said.id) for said in evidence.said if not said.steering]
+    newest = max((ran.seq for ran in evidence.commands if ran.seq not in elsewhere), default=-1)
+    while starts and starts[-1] > newest:
+        starts.pop()
+    return starts[-turns] if len(starts) >= turns else -1
+
+
+def _of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[Ran]:
+    begins = turns_begin(evidence, turns, elsewhere)
     return [ran for ran in evidence.commands if ran.seq >= begins]
 
 

@@ -19,7 +19,7 @@ class Bounds:
     messages: int = 20_000
     evidence: int = 4_000
     names: int = 2_400
-    seen: int = 4_000
+    seen: int = 5_000
     narrative: int = 1_600
     results: int = 15_000
     tail: int = 15_000

@@ -1,13 +1,15 @@
 """The texts that a fold adds: older messages, evidence, names, each under a line that says what it is."""
 
+import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from palimpsest.audit.block import SHORT, TURNS, cut_to, evidence_block, names_block, older_messages_block, short_line, time_of
+from palimpsest.audit.block import SHORT, cut_to, evidence_block, names_block, older_messages_block, short_line, time_of, turns_begin
 from palimpsest.audit.entities import names_of
 from palimpsest.audit.parts import EVIDENCE, MESSAGES, NAMES, SEEN
 from palimpsest.core.edits import Put
-from palimpsest.core.items import Item, Text, seq_of, text_of
+from palimpsest.core.items import Item, Text, text_of
+from palimpsest.core.redact import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens import estimate
 from palimpsest.policies.fold_bounds import Bounds
@@ -21,6 +23,9 @@ _TASK = 60
 _SHORTEST_NAME = 3
 # Nobody looks for names in more of one result than this.
 _LOOKED_AT = 40_000
+_LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
+_WORDS = re.compile(r"[^A-Za-z0-9+=]+")
+_DIGITS = re.compile(r"[0-9].*[0-9]")
 _NONE: frozenset[int] = frozenset()
 
 
@@ -65,20 +70,27 @@ def seen_put(situation: Situation, bounds: Bounds, gone: Sequence[Item]) -> tupl
             break
         if item.mask is None and (item.kind == "result" or item.source == SEEN):
             for name in names_of(text_of(item.content).removeprefix(_SEEN)[:_LOOKED_AT]):
-                if name not in known:
+                if name not in known and is_telling(name):
                     known.add(name)
-                    room -= estimate(f", {name}", factor)
+                    room -= estimate(f", {name}", factor) + factor
                     if room < 0:
                         break
                     found.append(name)
-    return (_put(SEEN, f"{_SEEN}\n{', '.join(found)}"),) if found else ()
+    return (_put(SEEN, redact(f"{_SEEN}\n{', '.join(found)}")),) if found else ()
+
+
+def is_telling(name: str) -> bool:
+    """Whether a name tells something: not a digest, a key or a piece of base64, which nobody types."""
+    if len(name) > _LONGEST_NAME:
+        return False
+    longest = max((len(word) for word in _WORDS.split(name)), default=0)
+    return longest <= _LONGEST_WORD and not (_DIGITS.search(name) and longest > _LONGEST_MIXED)
 
 
 def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:
     """Commands of the last turns that are not told yet, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.scale.factor
-    starts = [said.id for said in evidence.said if not said.steering][-TURNS:]
-    begins = seq_of(starts[0]) if len(starts) == TURNS else -1
+    begins = turns_begin(evidence, elsewhere=kept)
     lines: list[str] = []
     for ran in reversed(evidence.commands):
         if ran.seq >= begins and ran.seq not in kept and ran.command[:SHORT] not in told:
