@@ -10,9 +10,11 @@ from palimpsest.core.policy import Ask
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.engine.flow import request_of, whole_reply
 from palimpsest.engine.session import Session
+from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.replay import replay
+from palimpsest.lab.stage import Stage
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import ModelCard, card, resized
@@ -193,3 +195,22 @@ def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() ->
 
     assert [edit.kind for edit in outcome.edits] == []
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
+
+
+@pytest.mark.parametrize("model", [SONNET, GPT], ids=["claude", "gpt"])
+def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(model: ModelCard) -> None:
+    recording = _reading(2)
+    names = Names(recording.steps)
+    levels = {name: Stage(recording, names, profile(name), model, "5m").session.budget.compact_at for name in PROFILES}
+
+    assert levels == {
+        "palimpsest": 160_000,
+        "claude-code": 155_000,
+        "claude-code-2.1.325": 167_000,
+        "codex": 180_000,
+        "codex-0.166": 180_000,
+        "opencode": 168_001,
+        "opencode-1.18": 168_000,
+        "classroom": 50_001,
+        "none": 160_000,
+    }

@@ -49,6 +49,8 @@ class Stage:
         *,
         asking: Asking | None = None,
     ) -> None:
+        # A window is all that counts: with a limit for the prompt alone the same formula would trigger elsewhere for some cards.
+        card = replace(card, input_limit=None)
         self.measure = recording.measure
         self.outside = Outside(recording.blobs)
         self.outside.clock.time = recording.steps[0].at if recording.steps else 0
