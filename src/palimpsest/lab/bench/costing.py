@@ -167,8 +167,8 @@ class _Table:
         for run in RUNS:
             dollars = {"ours_usd": ours.usd[run.bar], "theirs_usd": theirs.usd[run.bar]}
             yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._halves(run.bar))
-        worst = [value for row in self.session_rows() for value in row.ratios.values() if value is not None]
-        yield bar("cost_worst", max(worst, default=None))
+        worst = {run.bar: max((row.ratios[run.bar] or 0.0 for row in self.session_rows()), default=0.0) for run in RUNS}
+        yield bar("cost_worst", max(worst[run.bar] for run in RUNS if run.ttl == "5m"), None, **worst)
         yield bar("rereads", ratio(ours.rereads, theirs.rereads), ours=ours.rereads, theirs=theirs.rereads)
         yield bar("invalid", sum(row.invalid for row in rows.values()))
         for name in SURVIVALS:
