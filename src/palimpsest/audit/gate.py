@@ -22,16 +22,21 @@ OPENING = 40
 class Verdict(Value, frozen=True):
     """The edits as they may be installed, or why they may not; `removed` are lines of a narrative that nothing in the log supports.
 
-    Edits that the gate changed must be judged again, with the view that they leave.
+    Edits that the gate changed must be judged again, with the view that they leave. `remarks` are what a full gate would have said
+    where only what a session needs was asked.
     """
 
     edits: Edits = ()
     refused: str = ""
     removed: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
-    """Whether edits may be installed; `after` is the view they would leave. An `alive` gate asks only what a session needs to go on."""
+    """Whether edits may be installed; `after` is the view they would leave.
+
+    An `alive` gate asks only what a session needs to go on, and tells of a fold what else there is to say.
+    """
     changed = keep_pins(edits, situation.view)
     removed: tuple[str, ...] = ()
     if strictness == "full":
@@ -47,7 +52,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
     if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":
-        return Verdict(edits)
+        return Verdict(edits, remarks=_remarks(edits, before, left, after, situation))
     refused = _size(edits, before, left, situation) or _missing(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)
 
@@ -74,6 +79,15 @@ def _size(edits: Edits, before: int, left: int, situation: Situation) -> str:
     elif left > before and room is not None and tokens >= room:
         return f"it does not fit: {tokens:,} tokens, and {room:,} are too many"
     return ""
+
+
+def _remarks(edits: Edits, before: int, left: int, after: View, situation: Situation) -> tuple[str, ...]:
+    """What a full gate would say about a fold."""
+    if not any(isinstance(edit, Fold) for edit in edits):
+        return ()
+    unsupported = len(without_lines(edits, situation)[1])
+    lines = f"{unsupported} lines say of the user what nothing supports" if unsupported else ""
+    return tuple(said for said in (_size(edits, before, left, situation), _missing(after, situation), lines) if said)
 
 
 def _missing(after: View, situation: Situation) -> str:

@@ -131,7 +131,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=f"{proposal.why}; {removed} lines that nothing supports were left out" if removed else proposal.why,
+            why=_told(proposal.why, removed, verdict.remarks),
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=_left(verdict.edits, after, situation),
@@ -140,6 +140,16 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             loss=loss_of(before, after),
         )
     )
+
+
+def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
+    """The reason of an edit, with what the gate did to it and what it would have minded."""
+    parts = [why]
+    if removed:
+        parts.append(f"{removed} lines that nothing supports were left out")
+    if remarks:
+        parts.append(f"the full gate would have minded: {', '.join(remarks)}")
+    return "; ".join(parts)
 
 
 def _left(edits: Edits, after: View, situation: Situation) -> int:
