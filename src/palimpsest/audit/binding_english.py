@@ -37,7 +37,7 @@ def _branches(pattern: str) -> list[str]:
 _NEGATED = r"(?:do not|don'?t)"
 # A clause begins here, so that what follows is said to somebody and not told of somebody.
 _BEGINS = r"(?:^|[,.:;—–()-]\s*|\b(?:and|but|so|then|please|also|just|or|again|careful|you|we|it|they|that|to)\s+)"
-_MODAL = r"(?:must|should|shall|may|ought|need|can|could|would|will)"
+_MODAL = r"(?:must|should|shall|may|ought|need|can|would|will)"
 _PERSON = r"(?:i|we|they|he|she|(?:the |our |my )?(?:client|customer|team|boss|user|manager|lead|company|business|stakeholder)s?)"
 _DETERMINER = (
     r"(?:the|an?|all|any|every|each|it|them|this|that|these|those|my|our|your|its|his|her|their|both|only|some|everything|nothing|"
@@ -65,10 +65,12 @@ _FORBIDS = _any(
     r"\bkeep .{1,50}?\b(?:out of|away from|off|untouched|unchanged|as[- ]is)\b",
     r"\b(?:none|neither|nothing|nowhere|nobody|no one|no \w+)\b.{0,40}\b(?:should|must|may|shall|can|is to|are to|gets?|goes|leaves)\b",
     r"\b(?:i|we) (?:refuse|object to|won'?t (?:accept|allow|have|tolerate))\b",
-    r"\b(?:skip|drop|scrap|ditch|abandon|forget(?: about)?|exclude|except|omit) (?:the|that|this|these|those|all|any|for|about|it|them)\b",
+    r"\b(?:skip|drop|scrap|ditch|abandon|forget(?: about)?|exclude|except|omit) (?:the|that|this|these|those|all|any|for|about|it|"
+    r"them)\b",
     r"[,;] ?(?:and )?not (?:in|on|with|via|by|as|an?|the|for|from|to|just|only|some|another)\b|\banything but\b|\bnor\b",
     r"\b(?:are|is|'re|'s) not to\b|\brul(?:ed|es?|ing) out\b|\b(?:hold|held) (?:off|back|your)\b|\bnothing (?:else|more|beyond)\b",
-    r"\b(?:done|through|finished) with\b|\band not\b|\bbut not\b|\bnot (?:a|one) (?:single|more)\b",
+    r"\b(?:i'm|i am|we're|we are) (?:done|through|finished) with\b|\b(?:we|you|this|that|it|i) ain'?t\b|\band not\b|\bbut not\b|"
+    r"\bnot (?:a|one) (?:single|more)\b",
     r"\b(?:i|we)(?:'d|'m|'re| am| are| would)? (?:really )?"
     r"(?:dislike|hate|against|opposed|not (?:comfortable|happy|keen|okay|fond|a fan))\b",
     r"^(?:nobody|no one|none|neither)\b|\bhard[- ]deprecat",
@@ -80,12 +82,14 @@ _DECIDES = _any(
     r"\b(?:go(?:ing|es)?|proceed|continue|stay(?:ing)?|stick(?:ing)?|run(?:ning)?|start|roll) (?:ahead )?(?:with|for|to)\b|\bgo ahead\b",
     r"\b(?:settle[ds]?|agree[ds]?|decide[ds]?|land(?:ed)?) (?:on|for|to|that|against)\b|\bdeci(?:ded|sions?)\b|\bcho(?:se|sen|ice)\b",
     r"\b(?:i|we)(?: would|'d)? (?:choose|pick(?:ed)?|vote|opt(?:ed)?|select(?:ed)?|take|took)\b|\bopt(?:ed|ing)? (?:for|out|in)\b",
-    r"\bprefer\w*\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|\bmy (?:vote|pick|preference|call)\b",
+    r"\bprefer(?:s|ence|ences|ably|able)?\b|\b(?:i|we) preferred\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|"
+    r"\bmy (?:vote|pick|preference|call)\b",
     r"\binstead\b|\brather than\b|\bin place of\b|\bas opposed to\b|\bin lieu of\b|\breplac\w+ .{1,40} (?:with|by)\b",
     r"\b(?:use|take|keep|pick|choose|want|do|call|make) [^.?!]{1,60}?\bnot\b|\b\w+ over \w+\b(?=[.,!]?$)",
     r"\b(?:agreed|approved?|approving|confirmed|accepted|signed off|sounds (?:good|right)|looks good|lgtm|makes sense|works for me)\b",
     r"\b(?:good to go|fine (?:by|with) me|ship (?:it|them|this|that)|merge (?:it|them)|deal|green ?light\w*|thumbs up|all yours)\b",
-    r"\b(?:option|choice|approach|plan|variant|proposal|alternative|direction|version|number|design) (?:\d+|[a-d])\b",
+    r"\b(?:option|choice|approach|plan|variant|proposal|alternative|direction|number|design) (?:\d+|[a-d])\b|\b(?:take|use|keep|ship|"
+    r"want) version \d",
     r"\b(?:from (?:now|here) on|going forward|by default|for now|as of (?:now|today)|henceforth|in future|final answer)\b",
     r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\bfeel free\b",
     r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b",
@@ -101,7 +105,8 @@ _DEMANDS = _any(
     r"\b(?:must|shall|should|ought to|gotta|requires?|required|requirements?|mandatory|compulsory|obligatory)\b",
     r"\b(?:have|has|had|having) (?:got )?to\b|\bneeds?\b|\b(?:is|are) to be\b",
     rf"\b{_PERSON}(?: would| really| also| still| just|'d|'ll)* "
-    r"(?:want|like|love|expect|insist|ask|wish|hope|appreciate|demand|request)",
+    r"(?:want|wanna|expect|insist|ask|wish|hope|appreciate|demand|request)",
+    rf"\b{_PERSON}(?: would|'d)(?: really| also| still| just)* (?:like|love)|\b(?:i|we) like (?:to|when|my|our|your)\b",
     r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might) be \w+(?: idea)? (?:to|if|not)\b|\bhow about\b",
     r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don'?t forget)\b",
     r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
@@ -109,8 +114,9 @@ _DEMANDS = _any(
     r"\b(?:grateful|thankful|obliged) (?:for|if)\b|\bbelongs?\b|\bgets? to\b|\bwhoever\b|\bwill do[.!]?$",
     r"\b(?:under|below|within|above|over|max(?:imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
     r"\b(?:essential|imperative|crucial|critical|vital|important|non[- ]negotiable|supposed to|expected to|bear in mind|keep in mind)\b",
-    r"^(?:all|every|each|any)\b|\b(?:comes?|goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
-    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b|\bauthori[sz]ed\b",
+    r"^(?:all|every|each|any)\b(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
+    r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
+    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
     r"\b(?:upper|lower) (?:bound|limit)\b|\babsolute (?:maximum|minimum|limit)\b",
     r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
@@ -128,10 +134,12 @@ _OWN = _any(
 _ASKS = re.compile(
     r"^(?!should [^?]*,[^?]*$)(?:(?:ok(?:ay)?|so|and|but|hmm+|wait|also|then|well|now|ah+|um+|huh|wtf)[,! ]+)*"
     r"(?:why|what|whats|what's|how(?! about)|where|who|whose|which|when (?:is|are|does|did|will|was)|is|are|was|were|am|does|did|"
-    r"(?:do|have|should|shall|has|can|could) (?:we|you|i|they|it|the)\b(?! please)|any (?:ideas?|reason)|(?:is|are|does|did|was)n'?t)\b",
+    r"(?:do|have|should|shall|has|can|could) (?:we|you|i|they)\b(?! please)|(?:should|shall|has|can|could) (?:it|the)\b|any (?:ideas?|"
+    r"reason)|(?:is|are|does|did|was)n'?t)\b",
 )
 _LEADS = (
-    r"(?:(?:ok(?:ay)?|so|then|also|and|now|just|first(?:ly)?|second(?:ly)?|third|next|finally|lastly|actually|again|yes|yeah|no|please|well|"
+    r"(?:(?:ok(?:ay)?|so|then|also|and|now|just|first(?:ly)?|second(?:ly)?|third|next|finally|lastly|actually|again|yes|yeah|no|please|"
+    r"well|"
     r"hmm+|uh+|huh|wow|cool|great|good|right|alright|fine|hey|hi|btw|afterwards?|meanwhile|otherwise|instead|alternatively|in that case|"
     r"after that),?\s+|"
     r"(?:when|if|once|before|after|while|for|in|on|with|as|until|unless|whenever|where|wherever|should|had|were)\b[^,]{1,80},\s+){0,4}"
@@ -159,7 +167,8 @@ _VERBS = (
     "wrap write zip"
 )
 _NAMED = re.compile(
-    rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|do (?:some|a|an|the|it|this|that|all)\b|(?:(?:\w+ly|always|only|do|re-?|double-?|deep|temp) ?)?"
+    rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|have (?:the|it|them|a|an|all|every)\b|do (?:some|a|an|the|it|this|that|all)\b|(?:(?:\w+ly|"
+    r"always|only|do|re-?|double-?|deep|temp) ?)?"
     rf"(?:{'|'.join(_VERBS.split())})\b)"
     r"(?!'s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
 )
@@ -178,9 +187,25 @@ _BUILT = re.compile(
 )
 # A rule needs no verb: `Commits in English.` What tells of something that is or was has one, or begins with what it tells of.
 _TELLS = re.compile(
-    r"^(?:the|an?|this|that|these|those|my|our|your|his|her|their|its?|i|we|you|he|she|they|there|here|hi|hello|hey|thanks?|good|great|nice|"
-    r"interesting|cool|wow|sorry|oops)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
+    r"^(?:the|an?|this|that|these|those|my|our|your|his|her|their|its?|i|we|you|he|she|they|there|here|hi|hello|hey|thanks?|good|great|"
+    r"nice|"
+    r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
+    r"bye|cheers|congrat\w*)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
     r"\w+ed|\w+n't)\b|[\[\]{}=]|\w:\d|:$",
+)
+# What a program or a paper says is told, not demanded; and so is what somebody asks to know, however politely.
+_QUOTES = re.compile(
+    r"(?:the|this|that|my|an?|its?|our)? ?(?:\w+ )?(?:error|message|log|output|docs?|documentation|warning|console|compiler|linter|"
+    r"page|test|traceback|"
+    r"terminal|browser|popup|dialog|manual|readme)s? (?:says?|said|shows?|showed|tells?|told|prints?|printed|reads?|complains?|claims?|"
+    r"states?)\b"
+)
+_WONDERS = re.compile(
+    r"(?:so |and |but |ok(?:ay)?,? )?(?:what|which|how(?! about)|where|when|who|why(?! (?:not|don'?t)))\b(?!.*\b(?:please|pls)\b).*\?$"
+)
+_PLEASED = re.compile(
+    r"(?:ha(?:ha)+|lol|see you|no (?:problem|worries)|never mind|all good|good (?:job|work|one|morning|evening)|nice (?:one|"
+    r"work))\b[^,;:]*$"
 )
 _RULE = re.compile(r"^[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 
@@ -188,7 +213,9 @@ _RULE = re.compile(r"^[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 def english(sentence: str) -> Binding | None:
     """What a sentence does to whoever works; a question does nothing unless it is a polite way to demand."""
     sentence = sentence.lower().replace("’", "'")
-    polite = _POLITE.search(sentence) is not None
+    if _QUOTES.match(sentence) is not None or _PLEASED.match(sentence) is not None:
+        return None
+    polite = _POLITE.search(sentence) is not None and _WONDERS.match(sentence) is None
     question = sentence.endswith("?")
     asks = question or _ASKS.match(sentence) is not None
     if asks and not polite and (_OWN.search(sentence) is None or (question and _ASKS.match(sentence) is not None)):

@@ -1,17 +1,27 @@
 """What a narrative says of the user's will must match something that the user said, or it goes."""
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, without_claiming
-from palimpsest.audit.constraints import binding_of
-from palimpsest.audit.content import Meaning, clauses_of, meaning_of
-from palimpsest.audit.sentences import sentences_of
+from palimpsest.audit.content import Meaning, meaning_of, together
+from palimpsest.audit.deeds import IMPLIED, OPPOSITE, keeps, says_the_opposite
+from palimpsest.audit.polarity import clauses_of
+from palimpsest.audit.said import Passage, Said
 
 MOST_CHINESE: Final = 0.5
-_ASKED = re.compile(r"\b(?:ask(?:ed|s|ing)?|wonder\w*|inquir\w*|question\w*|wanted to know)\b|问|想知道|询问", re.IGNORECASE)
+_ASKED = re.compile(r"\b(?:ask(?:ed|s|ing)?|wonder\w*|inquir\w*|question\w*|wanted to know|curious)\b|问|想知道", re.IGNORECASE)
+_TELLS = re.compile(
+    r"\b(?:complain|worr|concern|said|says?|mention|report|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
+    r"think|thought|"
+    r"feel|felt|found|finds|believ|consider|frustrat|according)|抱怨|担心|担忧|说|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|表示|说明|"
+    r"看法",
+    re.IGNORECASE,
+)
+_PRAISES = re.compile(
+    r"\b(?:right|good|best|great|perfect|correct|ideal|better|excellent|nice|fan of)\b|正确|最好|很好|不错|合适|满意", re.IGNORECASE
+)
 _APPROVES = re.compile(
     r"(?:yes|yep|yeah|sure|ok(?:ay)?|fine|go ahead|do it|lgtm|agreed|approved|perfect|sounds good|looks good|ship it|great|please do)\b|"
     r"(?:that['’]?s |it['’]?s )?(?:fine|ok(?:ay)?|good) (?:by|with|for) me|works for me|"
@@ -19,8 +29,10 @@ _APPROVES = re.compile(
     re.IGNORECASE,
 )
 _APPROVAL = re.compile(
-    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy with|fine with)|"
-    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权",
+    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed|s)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy|fine|allow|permi|"
+    r"authori|"
+    r"object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e)|"
+    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权|允许|准许|点头|可以|不反对|不介意|没意见|放行|没有意见",
     re.IGNORECASE,
 )
 _GENERIC = (
@@ -39,31 +51,12 @@ _GENERIC = (
     "it",
     "this",
 )
-
-
-class _Message:
-    """One message of the user, taken apart when somebody looks."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def whole(self) -> Meaning:
-        return meaning_of(self.text)
-
-    @cached_property
-    def clauses(self) -> tuple[Meaning, ...]:
-        """Every clause that says something; questions that are no requests are marked as such."""
-        found: list[Meaning] = []
-        for sentence in sentences_of(self.text):
-            asks = sentence.endswith(("?", "？", "吗", "呢")) and binding_of(sentence) is None
-            found += [meaning_of(clause, asks=asks) for clause in clauses_of(sentence)]
-        return tuple(found) or (self.whole,)
+_GENERIC_CHINESE = re.compile(r"[方案计划提议做法思路设计改动修改建议这个该此]*")
 
 
 def supported(line: str, user_texts: Sequence[str]) -> bool:
     """Whether a line that says what the user wanted matches what the user said; one that makes no such claim needs no support."""
-    return not is_claim(line) or _is_said(line, [_Message(text) for text in user_texts])
+    return not is_claim(line) or _is_said(line, Said(user_texts))
 
 
 def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -71,7 +64,7 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
 
     What stands under a heading that announces the user's will is claimed as well.
     """
-    messages = [_Message(text) for text in user_texts]
+    said = Said(user_texts)
     kept: list[str] = []
     removed: list[str] = []
     announced = False
@@ -80,7 +73,7 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
         announces = heading and announces_claims(line)
         # A heading that says more than that something follows is a line like any other.
         claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or is_claim(line))
-        if claims and not _is_said(line, messages):
+        if claims and not _is_said(line, said):
             removed.append(line)
             # What follows a heading that goes stands under the one before it.
             continue
@@ -90,55 +83,96 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
     return "\n".join(kept), tuple(removed)
 
 
-def _is_said(line: str, messages: Iterable[_Message]) -> bool:
-    """Whether one message says all of a line, or each of its clauses is said by some message."""
-    messages = tuple(messages)
-    about = _asked_about(line)
-    whole = meaning_of(without_claiming(_plain(line)), negative_of=line)
-    if any(_matches(whole, message, asked=about) for message in messages):
-        return True
-    if _approves_nothing_particular(line, whole) and any(_APPROVES.match(message.text.strip()) for message in messages):
-        return True
-    parts = [meaning_of(without_claiming(part), negative_of=part) for part in clauses_of(_plain(line))]
+def _is_said(line: str, said: Said) -> bool:
+    """Whether what a line is for and what it is against were said, together or each of its clauses by itself."""
+    line = _plain(line)
+    parts = [_claim_of(part) for part in clauses_of(line)]
     parts = [part for part in parts if part.says]
-    return len(parts) > 1 and all(any(_matches(part, message, asked=about) for message in messages) for part in parts)
+    if _approves_nothing_particular(line, parts) and any(_APPROVES.match(text.strip()) for text in said.texts):
+        return True
+    sides = [together(side) for side in ([part for part in parts if not part.negative], [part for part in parts if part.negative]) if side]
+    if not sides:
+        return False
+    return all(_found(side, line, said) for side in sides) or (len(parts) > len(sides) and all(_found(part, line, said) for part in parts))
+
+
+def _claim_of(clause: str) -> Meaning:
+    return meaning_of(without_claiming(clause), claimed=clause)
 
 
 def _plain(line: str) -> str:
     return re.sub(r"^\s*(?:[-*•>]+\s+|\d{1,3}[.)、]\s*)*|\(\d+\.\d+\)|\[\d+\.\d+\]", "", line)
 
 
-def _asked_about(line: str) -> bool:
-    return _ASKED.search(line) is not None
-
-
-def _approves_nothing_particular(line: str, said: Meaning) -> bool:
+def _approves_nothing_particular(line: str, parts: Sequence[Meaning]) -> bool:
     """`The user approved the plan` names nothing that could be false but the approval itself."""
-    generic = all(word.startswith(_GENERIC) for word in said.words)
-    return generic and _APPROVAL.search(line) is not None and not (said.exact or said.grams or said.deeds or said.negative)
+    said = together(list(parts))
+    generic = all(word.startswith(_GENERIC) for word in said.words) and all(_GENERIC_CHINESE.fullmatch(gram) for gram in said.grams)
+    return generic and _APPROVAL.search(line) is not None and not (said.exact or said.deeds - {"change"} or said.negative)
 
 
-def _matches(claim: Meaning, message: _Message, *, asked: bool) -> bool:
-    """Same numbers, paths and names in one message, most of the words there, and the clause that fits best is as negative."""
-    whole = message.whole
-    if not claim.says or not claim.exact <= whole.exact:
-        return False
-    # Who wants a thing wants it added, unless it was to go.
-    if not claim.deeds <= (whole.deeds if "remove" in whole.deeds else whole.deeds | {"add"}):
-        return False
-    if claim.covered_by(whole) < _most(claim):
-        return False
-    scores = [claim.covered_by(clause) for clause in message.clauses]
-    best = max(scores)
+def _found(claim: Meaning, line: str, said: Said) -> bool:
+    """Whether some passage of what the user said says a claim."""
     # Little that is said must be said together: not one half here and the other there.
-    if claim.size <= 3 and best <= 0.5:
+    wide = claim.size > 3 or bool(claim.exact)
+    asked, tells = _ASKED.search(line) is not None, _TELLS.search(line) is not None and _PRAISES.search(line) is None
+    return any(_matches(claim, line, passage, asked=asked, tells=tells) for passage in said.passages(claim, _most(claim), wide=wide))
+
+
+def _matches(claim: Meaning, line: str, passage: Passage, *, asked: bool, tells: bool) -> bool:
+    """Same numbers, paths and names in clauses that are as negative, most of the words there, and no other deed."""
+    fitting = [clause for clause in passage.clauses if _is_meant_alike(claim, clause, tells=tells) and (asked or not clause.asks)]
+    if not claim.words | claim.grams | claim.exact:
+        fitting = [clause for clause in fitting if clause.size <= 2]
+    if not fitting:
         return False
-    fitting = [clause for clause, score in zip(message.clauses, scores, strict=True) if score >= best - 1e-9]
-    return any(clause.negative == claim.negative and (asked or not clause.asks) for clause in fitting)
+    alike = together(fitting)
+    if not claim.exact <= alike.exact or any(not _has(alike, name) for name in claim.proper):
+        return False
+    if claim.covered_by(alike) < (0.6 if claim.size <= 5 else 0.5) or claim.covered_by(together(passage.clauses)) < _most(claim):
+        return False
+    if says_the_opposite(line, passage.text) or (keeps(line) and not claim.negative and "remove" in alike.deeds - claim.deeds):
+        return False
+    if keeps(passage.text) and "change" in claim.deeds - alike.deeds:
+        return False
+    return _does_alike(claim, passage.clauses if claim.negative else fitting) and not (
+        _APPROVAL.search(line) is not None and not claim.negative and _is_wider(claim, fitting)
+    )
+
+
+def _is_meant_alike(claim: Meaning, clause: Meaning, *, tells: bool) -> bool:
+    if claim.negative or claim.bad:
+        return clause.negative or clause.bad or (tells and not claim.negative)
+    return not clause.negative and (tells or not clause.bad)
+
+
+def _has(said: Meaning, name: str) -> bool:
+    return said.has_word(name) or any(name in exact for exact in said.exact)
+
+
+def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
+    """Whether every deed of a claim was said, and said of the same numbers, paths and names where it was said of any."""
+    for deed in claim.deeds:
+        doing = [clause for clause in clauses if deed in clause.deeds]
+        if not doing:
+            others = frozenset().union(*(clause.deeds for clause in clauses))
+            if deed not in IMPLIED or others & OPPOSITE[deed]:
+                return False
+        elif claim.exact and not any(not clause.exact or claim.exact & clause.exact for clause in doing):
+            return False
+    return True
+
+
+def _is_wider(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
+    """Whether an approval leaves out under what condition it was given, or is for all where it was for some."""
+    best = max(clauses, key=claim.covered_by)
+    if claim.wide and not any(clause.wide for clause in clauses):
+        return True
+    return best.narrow and best.covered_by(claim) < 0.6
 
 
 def _most(claim: Meaning) -> float:
     """How much of a claim must have been said: the less it says, the more of it."""
     if claim.chinese:
-        return 0.75 if claim.size <= 4 else MOST_CHINESE
+        return 0.67 if claim.size <= 4 else MOST_CHINESE
     return 1.0 if claim.size <= 3 else 0.75 if claim.size <= 6 else 0.7

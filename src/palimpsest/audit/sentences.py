@@ -11,7 +11,10 @@ _END = re.compile(r"(?<=[.!?;])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)
 _LEAD = re.compile(r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)、]\s*|[（(][一二三四五六七八九十\d]+[)）]\s*|\[[ xX]\]\s*|☐\s*)*")
 _LOG = re.compile(
     r"\s*(?:at\s+\S+\s*\(|\{\"|\"\w+\":|\[\d|\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|\||"
-    r"[+-]{3}\s|@@|[│┃└├]|\$\s|>>>|\w+Error:|Traceback|import \w+|from \w+ import)"
+    r"[+-]{3}\s|@@|[│┃└├]|\$\s|>>>|\w+Error:|Traceback|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|FAILED|PASSED)\]?[: ]|"
+    r"npm (?:ERR|WARN|err|warn)|"
+    r"(?:GET|POST|PUT|DELETE|PATCH|HEAD) /|Process finished|Segmentation fault|(?:warning|error|fatal): |make: |import \w+|"
+    r"from \w+ import)"
 )
 _CODE = re.compile(r"[{}<>=;|\\^$]|::|->|=>|\(\)")
 _SIGNS = re.compile(r"[\[\]{}:/\\<>=|0-9]")

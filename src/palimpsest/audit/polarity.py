@@ -1,0 +1,98 @@
+"""Whether a clause is meant for or against what it names, and where one clause ends and the next begins."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+_AGAINST = re.compile(
+    r"\b(?:not|never|no|none|nothing|neither|nor|nobody|without|cannot|avoid\w*|forb[ia]d\w*|prohibit\w*|refus\w*|reject\w*|declin\w*|"
+    r"den(?:y|ied|ies)|veto\w*|disallow\w*|bann?(?:ed|s)?|stop(?:ped|s|ping)?|exclud\w*|untouched|unchanged|unwanted|undesired|unwelcome|"
+    r"off[- ]limits|object(?:ed|s|ing)?|objections?|against|oppos\w+|resist\w*|discourag\w+|taboo|rul(?:e|ed|es|ing) out|"
+    r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|ditch\w*|"
+    r"postpon\w+|defer(?:red|s|ring)?|delay\w*|put off|waits? until|too (?:early|late|soon|risky)|dispens\w+ with|do away with)\b|"
+    r"n['’]t\b|"
+    r"^(?:instead of|rather than|over)\b",
+    re.IGNORECASE,
+)
+# Amounts, and what is said of what one has nothing against.
+_NOT_AGAINST = re.compile(
+    r"\b(?:no|not) (?:more|less|fewer|later|earlier|longer) than\b|\bnot only\b|\bwhy not\b|\bno doubt\b|"
+    r"\bno(?:t|body| one)? (?:\w+ ){0,3}(?:objections?|problems?|issues?|concerns?|reservations?|complaints?|object(?:ed|s)?|"
+    r"oppos\w+)(?: (?:to|against|with))?\b|"
+    r"\b(?:do|does|did|would|has|had)(?:n['’]t| not) (?:mind|object|oppose|have (?:any )?(?:objection|problem|issue|concern)\w*)(?: to|"
+    r" against)?\b|"
+    r"\bnothing against\b|\bwithout (?:objections?|complaints?)\b|"
+    r"不[得能]?(?:超过|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|"
+    r"[不没](?:有?人)?(?:反对|介意|排斥)|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
+    re.IGNORECASE,
+)
+_AGAINST_CHINESE = re.compile(
+    r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
+    r"否决|否定|"
+    r"驳回|叫停|而非|推迟|暂缓|延后|搁置|作罢|免了|排除|免去|等.{1,8}(?:再|之?后|以后)|等到?(?:周|星期|下|明|月)"
+)
+_BAD = re.compile(
+    r"\b(?:overkill|unnecessary|pointless|useless|ugly|awful|terribl\w+|horribl\w+|annoy\w+|hat(?:e|es|ed|ing)|dislik\w*|disgust\w+|"
+    r"bad|worse|worst|wrong|dumb|stupid|silly|nonsense|mess|messy|clunky|bloated|too (?:\w+ )?\w+|not a fan|can['’]?t stand|"
+    r"out of the question|waste|unhappy|displeas\w+|dissatisf\w+|fed up|sick of|complain\w*|unsatisf\w+)\b|"
+    r"太.{1,6}了|太[重慢大复丑难长乱吵麻繁]|过于|难看|难用|讨厌|多余|没用|没必要|嫌|不满|不好|糟糕|垃圾|鸡肋|反感|吐槽|抱怨",
+    re.IGNORECASE,
+)
+_PART = re.compile(
+    r"[,;:，；：。！？]\s*|[.!?]\s+|\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|不是|代替)|"
+    r"\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[()（）]\s*|"
+    r"(?:但是?|而且|并且|同时|然而|不过|另外)"
+)
+_MORE_OF_IT = re.compile(
+    r"(?!(?:not?|never|nothing|only|then|so|use|instead|but|please)\b|.*n['’]t\b)(?:(?:the|any|all|our|its|an?|other|every|each|"
+    r"some) )?\S+(?: \S+)?[.!?]?$",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(r"(?:instead of|rather than|over)\b", re.IGNORECASE)
+_AFTER_CONTRAST = re.compile(r"\s+(?=(?:for|in|on|at|when|if|under|because|so|to|from)\b)")
+
+
+def is_against(text: str) -> bool:
+    """Whether a clause says no, asks for less or puts off."""
+    said = _NOT_AGAINST.sub(" ", text)
+    return _AGAINST.search(said) is not None or _AGAINST_CHINESE.search(said) is not None
+
+
+def finds_bad(text: str) -> bool:
+    """Whether a clause finds something bad without forbidding it."""
+    return _BAD.search(_NOT_AGAINST.sub(" ", text)) is not None
+
+
+def clauses_of(text: str) -> list[str]:
+    """The clauses of a sentence; a thing more in a list belongs to the clause before."""
+    return list(_joined(_pieces(text)))
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    place, listed = 0, False
+    for found in _PART.finditer(text):
+        yield from _contrasted(text[place : found.start()].strip(), listed=listed)
+        place, listed = found.end(), found[1] is not None or found[0].strip() == ","
+    yield from _contrasted(text[place:].strip(), listed=listed)
+
+
+def _contrasted(piece: str, *, listed: bool) -> Iterator[tuple[str, bool]]:
+    """What follows `instead of` is meant only up to the next preposition."""
+    if _CONTRAST.match(piece) is not None:
+        first, *rest = _AFTER_CONTRAST.split(piece, maxsplit=1)
+        yield first, listed
+        yield from ((part, False) for part in rest)
+    elif piece:
+        yield piece, listed
+
+
+def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:
+    held = ""
+    for piece, listed in pieces:
+        if held and listed and _MORE_OF_IT.match(piece) is not None:
+            held = f"{held} and {piece}"
+            continue
+        if held:
+            yield held
+        held = piece
+    if held:
+        yield held
