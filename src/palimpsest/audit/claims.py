@@ -26,6 +26,8 @@ _ENGLISH = re.compile(
     "|".join(
         (
             rf"{_THE}{WHO}\s+{_BETWEEN}{SPEECH}\w*",
+            rf"\b(?:the|our|my)\s+{WHO}\s[^.;]{{1,60}}\s(?:and|but)\s+(?:wants?|wanted|asked|said|insists?|insisted|approved|agreed)\b",
+            rf"\b(?:everybody|everyone|nobody|all|somebody)\s+(?:on|at|from|in)\s+the\s+{WHO}",
             rf"\b(?:the|our|my)\s+{WHO}\s+{_HAD}(?!{USES}{{1,2}}\w?ed\b)\w+ed\b",
             rf"\b(?:the|our|my)\s+{WHO}\s+{_ADVERB}(?!(?:{USES}|{THINGS})\w*\b)\w+s\s+{_OBJECT}\b",
             rf"{_THE}{WHO}\s+{_IS}\s+{_ADVERB}{FEELINGS}\b|\b(?:you|they|he|she)\s*{_IS}\s+{_ADVERB}{FEELINGS}\b",
@@ -47,7 +49,7 @@ _ENGLISH = re.compile(
                 r"\b(?:i|we)(?:['’]m|['’]re|['’]ve been|\s+(?:was|were|am|are|have been|had been|got|have|had))\s+(?:\w+ly\s+|not\s+|"
                 rf"also\s+)*(?:{_LEFT})\b"
             ),
-            rf"\b{LEAVE}\s+(?:\w+\s+|\S*/\S*\s+){{0,6}}(?:given|granted|received|obtained|secured|in hand|came|won|there)\b",
+            rf"\b{LEAVE}\s+(?:\S+\s+){{0,12}}(?:given|granted|received|obtained|secured|in hand|came|won|there)\b",
             rf"\b{LEAVE}\s+(?:from|by)\s+\w|\bmy\s+(?:instructions?|orders?|brief|mandate|task)\s+(?:is|are|was|were)\b",
             (
                 rf"\b(?:have|has|had|got|gets|received|obtained|with|secured|given|gave|won)\s+(?:\w+\s+){{0,3}}{LEAVE}\b(?!\s*(?:header|"

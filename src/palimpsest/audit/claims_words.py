@@ -17,6 +17,9 @@ SPEECH = (
     r"settl|forb[ia]d|prohibit|bann|refus|reject|den(?:y|ied)|declin|veto|object|rul(?:ed|es|ing) out|warn|remind|suggest|propos|"
     r"recommend|need|mean[ts]?\b|clarif|specif|emphasi|stress|direct(?:ed|s)\b|mandat|urg(?:e|ed|es)\b|desir|call(?:ed|"
     r"s)? for|g[ai]ve|grant|would like|['’]d like|vouch|ratif|concur|acknowledg|wav(?:ed|es) through|stipulat|rely|commit|impos|"
+    r"find(?:s|ing)?\b|found\b|went (?:for|with|along|ahead)|c[ao]mes? (?:round|around|down|out|up)|sp(?:oke|eaks?)\b|"
+    r"left .{1,40} (?:to|up to) (?:us|me)|"
+    r"put it|paid\b|m(?:ade|akes?) \w|took\b|kn(?:ows?|ew)\b|could(?:n['’]t| not)|c(?:an|ould) live|wouldn['’]t|reserv|"
     r"dictat|command|beg|pleads?|press(?:ed|es) for|nod|clear(?:ed|s)\b|waiv|trust|likes?\b|liked\b|dislik|lov(?:e|es|ed)\b|hat(?:e|es|"
     r"ed)\b|"
     r"enjoy|mind(?:s|ed)?\b|complain|voic|worr|fear(?:s|ed)?\b|doubt|th(?:ink|ought)|believ|f(?:eels?|elt)\b|consider|regard|car(?:e|"
@@ -47,7 +50,8 @@ NOUNS = (
     r"say[- ]so|word|words|feedback|guidance|okay|thumbs[- ]up|clearance|behest|insistence|constraints?|asks?|suggestions?|proposals?|"
     r"ideas?|"
     r"opinions?|views?|rules?|advice|remarks?|concerns?|complaints?|worr(?:y|ies)|questions?|intent(?:ions?)?|taste|liking|"
-    r"stance|verdict|ruling|veto|bans?|conditions?|stipulations?|expectations?|desires?|urging|prompting|call|endorsement|acceptance|"
+    r"stance|verdict|ruling|veto|bans?|conditions?|stipulations?|expectations?|answers?|repl(?:y|ies)|responses?|account|deadlines?|"
+    r"budget|behalf|leave|side|part|desires?|urging|prompting|call|endorsement|acceptance|"
     r"confirmation|invitation|appeal|will|objections?|disapproval|dislike|pleas?|commands?|recommendations?|priorit(?:y|ies)|red lines?)"
 )
 LEAVE = (
@@ -57,7 +61,7 @@ LEAVE = (
 DONE = (
     r"(?:approved|authori[sz]ed|requested|instructed|forbidden|prohibited|greenlit|green-lit|green-lighted|okayed|ok'd|agreed|mandated|"
     r"sanctioned|"
-    r"ratified|vetoed|signed off|waved through|waived|asked for|called for|nodded through|rubber-stamped|stipulated|blessed|ruled out|"
+    r"ratified|vetoed|signed off|waved through|waived|nodded through|rubber-stamped|stipulated|blessed|ruled out|"
     r"turned down|insisted on|decided upon|agreed upon|consented to|objected to|demanded)"
 )
 # What those who use a program do with it; anything else that they did is said about their will.
@@ -72,11 +76,12 @@ THINGS = (
     r"(?:account|setting|record|name|agent|session|role|permission|group|id|profile|input|table|row|event|detail|comment|data|preference|"
     r"credential|token|error|stor|page|list|form|typ|right|test|file|request|model|service|interface|menu|object|field|class|key|cache|"
     r"api|"
-    r"endpoint|space|base|address|order|entit|librar|cert|side|code|app)"
+    r"endpoint|space|base|address|order|entit|librar|cert|view|portal|process|import|dialog|flow|count|guide|experience|dashboard|"
+    r"avatar|schema|component|screen|module|facing|state|quer|side|code|app)"
 )
 # Words that claim, whatever form they have; what is claimed is what is left without them.
 CLAIM_WORDS = re.compile(
-    rf"(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)|"
+    rf"(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)(?!\s+{THINGS})|"
     r"\b(?:ask|request|demand|requir|instruct|told|tell|insist|prefer|wish|hope|expect|said|say|stated?|mention|approv|agree|accept|"
     r"allow|permi|"
     r"authori[sz]|confirm|consent|okay|green|bless|sanction|endors|decid|decision|cho(?:os|se|ice)|pick|opt(?:ed|s)?\b|settl|forb[ia]d|"
@@ -95,7 +100,8 @@ CLAIM_WORDS = re.compile(
     r"unwanted|welcom|"
     r"obtain|receiv|discuss|arrang|agreement|free hand|carte|words?\b|thumbs|sign(?:ed|s)?[ -]?off|go[- ]ahead|light\b|follow(?:ing|"
     r"ed)|upon\b|"
-    r"got\b|desired?|wants?\b|wanted|needs?\b|needed|called|insistence|behest|nod(?:s|ded)?\b|turned down|rais(?:ed|es) (?:an?|no|"
+    r"got\b|off[- ]limits|reserv|advice|taken\b|deadline|went\b|spoke\b|finds?\b|account\b|desired?|wants?\b|wanted|needs?\b|needed|"
+    r"called|insistence|behest|nod(?:s|ded)?\b|turned down|rais(?:ed|es) (?:an?|no|"
     r"the)\b|made it|appreciat|"
     r"express|whether|risk of|right\b|sure\b|strict(?:ly)?\b|anyone|somebody|objections?|permission|access to|push(?:ed|es) for|"
     r"appears?\b)\w*",

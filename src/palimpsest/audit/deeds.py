@@ -77,6 +77,8 @@ _OPPOSED = (
     ("top above", "bottom below under"),
     ("left", "right"),
     ("minimum min least", "maximum max most"),
+    ("minor", "major"),
+    ("小版本", "大版本"),
     ("optional", "mandatory required"),
     ("production prod live", "staging development local"),
     ("正序 升序", "倒序 降序"),

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 _AGAINST = re.compile(
     r"\b(?:not|never|no|none|nothing|neither|nor|nobody|without|cannot|avoid\w*|forb[ia]d\w*|prohibit\w*|refus\w*|reject\w*|declin\w*|"
     r"den(?:y|ied|ies)|veto\w*|disallow\w*|bann?(?:ed|s)?|stop(?:ped|s|ping)?|exclud\w*|untouched|unchanged|unwanted|undesired|unwelcome|"
-    r"off[- ]limits|object(?:ed|s|ing)?|objections?|against|oppos\w+|resist\w*|discourag\w+|taboo|rul(?:e|ed|es|ing) out|"
+    r"off[- ]limits|object(?:ed|s|ing)?|objections?|waiv\w*|(?:is|was|are|be|out|am|vot\w+|decid\w+|advis\w+|is|were|"
+    r"stands?)(?: \w+ly)? against|oppos\w+|resist\w*|discourag\w+|taboo|rul(?:e|ed|es|ing) out|"
     r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|ditch\w*|"
     r"postpon\w+|defer(?:red|s|ring)?|delay\w*|put off|waits? until|too (?:early|late|soon|risky)|dispens\w+ with|do away with)\b|"
     r"n['’]t\b|"
-    r"^(?:instead of|rather than|over)\b",
+    r"\bneeds? (?:\w+ )?(?:approval|permission|consent|sign-?off|okay)\b|^(?:instead of|rather than|over)\b",
     re.IGNORECASE,
 )
 # Amounts, and what is said of what one has nothing against.
@@ -21,14 +22,15 @@ _NOT_AGAINST = re.compile(
     r"\b(?:do|does|did|would|has|had)(?:n['’]t| not) (?:mind|object|oppose|have (?:any )?(?:objection|problem|issue|concern)\w*)(?: to|"
     r" against)?\b|"
     r"\bnothing against\b|\bwithout (?:objections?|complaints?)\b|"
-    r"不[得能]?(?:超过|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|"
+    r"不(?:超过|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|"
     r"[不没](?:有?人)?(?:反对|介意|排斥)|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
     re.IGNORECASE,
 )
 _AGAINST_CHINESE = re.compile(
     r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
     r"否决|否定|"
-    r"驳回|叫停|而非|推迟|暂缓|延后|搁置|作罢|免了|排除|免去|等.{1,8}(?:再|之?后|以后)|等到?(?:周|星期|下|明|月)"
+    r"驳回|叫停|而非|推迟|暂缓|延后|搁置|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|"
+    r"以后)|等到?(?:周|星期|下|明|月)"
 )
 _BAD = re.compile(
     r"\b(?:overkill|unnecessary|pointless|useless|ugly|awful|terribl\w+|horribl\w+|annoy\w+|hat(?:e|es|ed|ing)|dislik\w*|disgust\w+|"
