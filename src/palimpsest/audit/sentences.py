@@ -7,7 +7,9 @@ from collections.abc import Iterator
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _MACHINE = re.compile(r"<((?:system|local|command|task|environment|ide|hook|\w{1,40}_host)[-_][\w-]*)>")
 # An ending dot is one that a blank follows, and not that of an abbreviation; Chinese marks end a sentence wherever they stand.
-_END = re.compile(r"(?<=[.!?;])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<!\b\d\.)\s+|(?<=[。！？；])|\n+")
+_END = re.compile(
+    r"(?<=[.!?;])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<!\b[Mm]ax\.)(?<!\b[Mm]in\.)(?<!\b\d\.)\s+|(?<=[。！？；])|\n+"
+)
 _LEAD = re.compile(r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)、]\s*|[（(][一二三四五六七八九十\d]+[)）]\s*|\[[ xX]\]\s*|☐\s*)*")
 _LOG = re.compile(
     r"\s*(?:at\s+\S+\s*\(|\{\"|\"\w+\":|\[\d|\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|\||"
