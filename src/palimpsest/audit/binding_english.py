@@ -112,7 +112,7 @@ _DEMANDS = _any(
     r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
     r"\bno (?:more|less|fewer|later|earlier) than\b|\b(?:limit(?:ed)?|cap(?:ped)?|restrict(?:ed)?) (?:\w+ ){0,3}(?:to|at)\b",
     r"\b(?:grateful|thankful|obliged) (?:for|if)\b|\bbelongs?\b|\bgets? to\b|\bwhoever\b|\bwill do[.!]?$",
-    r"\b(?:under|below|within|above|over|max(?:imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
+    r"\b(?:under|below|within|above|over|max(?:\.|imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
     r"\b(?:essential|imperative|crucial|critical|vital|important|non[- ]negotiable|supposed to|expected to|bear in mind|keep in mind)\b",
     r"^(?:all|every|each|any)\b(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",

@@ -14,7 +14,7 @@ _CHINESE = re.compile(r"[\u3400-\u9fff]+")
 _PATH = re.compile(r"[\w.~@+-]*(?:/[\w.~@+-]+)+/?|\b[\w-]+\.[a-zA-Z]\w{0,5}\b|\b[A-Za-z]\w*_\w+\b")
 # A capital inside a sentence names one thing and no other.
 _PROPER = re.compile(r"(?<=[a-z0-9,] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
-_LATIN = re.compile(r"[A-Za-z][A-Za-z']+")
+_LATIN = re.compile(r"[A-Za-z][A-Za-z0-9']+")
 _HEAD, _LONGER = 5, 3
 _STOP_WORDS = (
     "the a an and or of to in on at for from with by as is are was were be been being am do does did done doing have has had having "

@@ -88,7 +88,7 @@ class Said:
     def passages(self, claim: Meaning, most: float, *, wide: bool) -> Iterator[Passage]:
         """The passages that may say a claim, the likeliest first: single sentences, or up to two lines if `wide`."""
         lines, places = self._lines, self._places
-        keys = {word[:_HEAD] for word in claim.words} | {gram for gram in claim.grams if len(gram) > 1}
+        keys = {word[:_HEAD] for word in claim.words if word.isalpha()} | {gram for gram in claim.grams if len(gram) > 1}
         least = most * claim.size - (claim.size - len(keys))
         counts = Counter(place for key in keys for place in places.get(key, ()))
         if wide:
