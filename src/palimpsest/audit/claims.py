@@ -62,7 +62,8 @@ _ENGLISH = re.compile(
                 rf"consult\w+)\s+with\s+{_SOMEBODY}\b"
             ),
             (
-                r"\b(?:nobody|no one|no-one|none)\s+(?:\w+\s+)?(?:object|oppos|complain|mind|protest|disagree)\w*|\b(?:no|without|"
+                r"\b(?:nobody|no one|no-one|none)\s+(?:\w+\s+)?(?:object|oppos|complain|mind|protest|disagree|an? (?:problem|issue|"
+                r"objection))\w*|\b(?:no|without|"
                 r"any)\s+objections?\b"
             ),
             r"\b(?:free hand|free rein|carte blanche|full (?:freedom|discretion)|blank che(?:que|ck))\b",

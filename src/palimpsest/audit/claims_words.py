@@ -70,7 +70,7 @@ USES = (
     r"restart|navigat|interrupt|shar|attach|provid|us|delet|edit|look|tri|happen|refresh|connect|authenticat|sign|see|get|receiv|lose|"
     r"go|has|is|was|"
     r"does|make|hit|drag|drop|swip|tap|hover|register|exist|miss|fail|need|belong|match|load|return|expir|land|remain|stay|chang|"
-    r"switch|toggl)"
+    r"switch|toggl|retri|send|poll|call|wait|read|writ|cach|pars|stor)"
 )
 THINGS = (
     r"(?:account|setting|record|name|agent|session|role|permission|group|id|profile|input|table|row|event|detail|comment|data|preference|"
