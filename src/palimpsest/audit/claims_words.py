@@ -41,7 +41,7 @@ FEELINGS = (
     r"open to|"
     r"all for|sold|convinced|certain|sure|reluctant|firm|strict|relaxed|indifferent|aware|insistent|curious|interested|fond|tired|sick|"
     r"unsure|"
-    r"of the (?:opinion|view)|not a fan|a fan|set on|leaning|inclined|alright|delighted|enthusiastic|sceptical|skeptical|afraid|"
+    r"of the (?:opinion|view)|not a fan|a fan|set on|leaning|inclined|al(?:l )?right|delighted|enthusiastic|sceptical|skeptical|afraid|"
     r"with us|after)"
 )
 NOUNS = (
@@ -100,7 +100,7 @@ CLAIM_WORDS = re.compile(
     r"unwanted|welcom|"
     r"obtain|receiv|discuss|arrang|agreement|free hand|carte|words?\b|thumbs|sign(?:ed|s)?[ -]?off|go[- ]ahead|light\b|follow(?:ing|"
     r"ed)|upon\b|"
-    r"got\b|conditions?\b|off[- ]limits|reserv|advice|taken\b|deadline|went\b|spoke\b|finds?\b|account\b|desired?|wants?\b|wanted|"
+    r"got\b|conditions?\b|off[- ]limits|reserv|advice|taken\b|deadline|went\b|spoke\b|finds?\b|offer|desired?|wants?\b|wanted|"
     r"needs?\b|needed|"
     r"called|insistence|behest|nod(?:s|ded)?\b|turned down|rais(?:ed|es) (?:an?|no|"
     r"the)\b|made it|appreciat|"

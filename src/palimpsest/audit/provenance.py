@@ -122,6 +122,9 @@ def _found(claim: Meaning, line: str, said: Said) -> bool:
 def _matches(claim: Meaning, line: str, passage: Passage, *, asked: bool, tells: bool) -> bool:
     """Same numbers, paths and names in clauses that are as negative, most of the words there, and no other deed."""
     fitting = [clause for clause in passage.clauses if _is_meant_alike(claim, clause, tells=tells) and (asked or not clause.asks)]
+    # Who finds a thing bad and says what to do about it means that thing.
+    if any(claim.covered_by(clause) > 0 for clause in fitting) and not claim.negative:
+        fitting += [clause for clause in passage.clauses if clause.bad and not clause.negative and clause not in fitting]
     if not claim.words | claim.grams | claim.exact:
         fitting = [clause for clause in fitting if clause.size <= 2]
     if not fitting:
@@ -131,7 +134,7 @@ def _matches(claim: Meaning, line: str, passage: Passage, *, asked: bool, tells:
     near = whole if tells or (len(claim.exact) > 1 and claim.exact & alike.exact) else alike
     if not claim.exact <= near.exact or any(not _has(alike, name) for name in claim.proper):
         return False
-    if claim.covered_by(alike) < (0.6 if claim.size <= 5 else 0.5) or claim.covered_by(whole) < _most(claim):
+    if claim.covered_by(alike) < (0.6 if 2 < claim.size <= 5 else 0.5) or claim.covered_by(whole) < _most(claim):
         return False
     if says_the_opposite(line, passage.text) or (keeps(line) and not claim.negative and "remove" in alike.deeds - claim.deeds):
         return False
