@@ -134,7 +134,9 @@ def _matches(claim: Meaning, line: str, passage: Passage, *, asked: bool, tells:
     near = whole if tells or (len(claim.exact) > 1 and claim.exact & alike.exact) else alike
     if not claim.exact <= near.exact or any(not _has(alike, name) for name in claim.proper):
         return False
-    if claim.covered_by(alike) < (0.6 if 2 < claim.size <= 5 else 0.5) or claim.covered_by(whole) < _most(claim):
+    if claim.covered_by(alike) < (0.5 if claim.size > 5 or (claim.negative and claim.size == 2) else 0.6) or claim.covered_by(
+        whole
+    ) < _most(claim):
         return False
     if says_the_opposite(line, passage.text) or (keeps(line) and not claim.negative and "remove" in alike.deeds - claim.deeds):
         return False
