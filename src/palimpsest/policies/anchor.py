@@ -5,14 +5,15 @@ from typing import Literal
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
-from palimpsest.core.errors import BadInput, WireError
+from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Document, Image, Item, Text, ToolCall, seq_of, text_of
+from palimpsest.core.items import Document, Image, Item, Text, seq_of, text_of
 from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.flatten import attached, flatten
 from palimpsest.policies.prompt import prompt
+from palimpsest.policies.summary_reply import summary_in
 from palimpsest.policies.tail import tail_start
 
 MARKER = "What did we do so far?"
@@ -81,14 +82,10 @@ class Anchor:
 
 
 def _checked(reply: ModelReplied, *, strict: bool) -> str:
-    """The text of a summary that counts: finished, without a tool call, not empty, and where it matters without an error."""
-    if any(isinstance(part, ToolCall) for part in reply.parts):
-        raise WireError("the summary is a tool call")
+    """The text of a summary that counts: finished, and where it matters without an error."""
+    text = summary_in(reply)
     if not reply.stop or (strict and reply.error):
         raise WireError(f"the summary did not finish{f' ({reply.error})' if reply.error else ''}")
-    text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
-    if not text:
-        raise BadInput("the summary is empty")
     return text
 
 

@@ -7,15 +7,14 @@ import msgspec
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
-from palimpsest.core.errors import BadInput, WireError
-from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Item, Text, ToolCall, text_of
+from palimpsest.core.items import Item, Text
 from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Ask, Look, Plan, Proposal, Save, Steps, ask, look, save
 from palimpsest.core.responses_shape import shape_of
 from palimpsest.core.scale import shown
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.prompt import prompt
+from palimpsest.policies.summary_reply import summary_in
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,7 +48,7 @@ class Compress:
         part = text[: self.told] if self.told_from == "start" else text[-self.told :]
         request = prompt("classroom_summary", focus=situation.asked, conversation=part)
         reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
-        summary = Put("summary", Text(f"[Compressed]\n\n{_text(reply)}"))
+        summary = Put("summary", Text(f"[Compressed]\n\n{summary_in(reply)}"))
         stated = {fact.id for fact in view.facts.values()} | pinned(view)
         kept = tuple(Keep(item.id) for item in items if item.id in stated)
         into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
@@ -71,12 +70,3 @@ def _line(item: Item) -> bytes:
     """An item as one message of the wire."""
     content = shown(item)
     return b"" if content is None else _encode(shape_of(content).json)
-
-
-def _text(reply: ModelReplied) -> str:
-    if any(isinstance(part, ToolCall) for part in reply.parts):
-        raise WireError("the summary is a tool call")
-    text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
-    if not text:
-        raise BadInput("the summary is empty")
-    return text

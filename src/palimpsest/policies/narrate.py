@@ -17,7 +17,6 @@ from palimpsest.policies.prompt import prompt
 
 HEADINGS = ("## Goal", "## Approach", "## State", "## Next step")
 _CUT_SHORT = frozenset({"max_tokens", "length", "max_output_tokens", "incomplete"})
-_REFUSED = frozenset({"refusal", "content_filter", "safety"})
 
 
 class _Unusable(PalimpsestError):
@@ -66,7 +65,7 @@ def _text(reply: ModelReplied) -> str:
     if any(isinstance(part, ToolCall) for part in reply.parts):
         raise _Unusable("tool_call", "the model called a tool instead of telling what happened")
     text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
-    if reply.error or reply.stop in _REFUSED:
+    if reply.error:
         raise _Unusable("refused", "the model refused to tell what happened")
     if reply.stop in _CUT_SHORT:
         raise _Unusable("longer", "the model did not come to an end")

@@ -3,8 +3,8 @@
 import click
 
 from palimpsest.apps.cli.arguments import session_argument
+from palimpsest.apps.cli.audited import audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.ledger_of_edits import audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.opening import cards_of, open_log, scale_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, table
 from palimpsest.core.errors import BadInput

@@ -5,9 +5,9 @@ import asyncio
 import click
 
 from palimpsest.apps.cli.arguments import session_argument
+from palimpsest.apps.cli.audited import Audited, audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.ledger_of_edits import Audited, audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
 from palimpsest.apps.cli.working import provider_of, told_of, trial, working

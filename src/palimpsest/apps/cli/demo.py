@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from palimpsest.apps.cli.audited import shape_of
 from palimpsest.apps.cli.demo_steps import compare, fold, fork_when_full, free_name, make_session, stage_of, take_back
 from palimpsest.apps.cli.demo_telling import Told, tell
 from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.ledger_of_edits import shape_of
 from palimpsest.apps.cli.output import console, emit, json_option, progress
 from palimpsest.apps.cli.page_file import demand_place, write_report
 from palimpsest.core.log import Log

@@ -7,8 +7,8 @@ from itertools import chain, count
 import msgspec
 from msgspec import Raw
 
+from palimpsest.apps.cli.audited import Audited, audited_edits
 from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.ledger_of_edits import Audited, audited_edits
 from palimpsest.apps.cli.opening import scale_of
 from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall

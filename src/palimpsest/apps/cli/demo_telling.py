@@ -9,10 +9,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from palimpsest.apps.cli.audited import Audited
 from palimpsest.apps.cli.context import print_census
 from palimpsest.apps.cli.demo_steps import Stage
 from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.ledger_of_edits import Audited
 from palimpsest.apps.cli.opening import budget_of, scale_of
 from palimpsest.apps.cli.output import dollars, one_line
 from palimpsest.apps.cli.replay_table import print_comparison

@@ -16,6 +16,7 @@ from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.overlay import OverlayBlobs, OverlayShelf
 from palimpsest.stores.result_files import MemoryResultFiles, ResultFiles
+from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past import tools_of
 
@@ -55,14 +56,16 @@ def provider_of(model: ModelCard, environment: Mapping[str, str] = os.environ) -
 def working(home: Home, found: Found, log: Log, *, profile_name: str = "", model: str = "") -> Session:
     """The session of a command, recording into its own log."""
     cards = cards_of(home)
-    around = Surroundings(found.shelf, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), cards=cards)
+    kept, look = ResultFiles.beside(found.path), WorkTree(log.opened.cwd)
+    around = Surroundings(found.shelf, found.blobs, SystemClock(), keep=kept, look=look, cards=cards)
     return _session(log, profile_name, model, around, cards)
 
 
 def trial(home: Home, found: Found, log: Log, *, profile_name: str = "", model: str = "") -> Session:
     """A fork of the session in memory, on which anything can be tried."""
     cards = cards_of(home)
-    around = Surroundings(OverlayShelf(found.shelf), OverlayBlobs(found.blobs), SystemClock(), keep=MemoryResultFiles(), cards=cards)
+    kept, look = MemoryResultFiles(), WorkTree(log.opened.cwd)
+    around = Surroundings(OverlayShelf(found.shelf), OverlayBlobs(found.blobs), SystemClock(), keep=kept, look=look, cards=cards)
     return _session(log.fork(around.shelf, _TRIAL), profile_name, model, around, cards)
 
 
