@@ -7,7 +7,7 @@ import pytest
 
 from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Edit, Insert, Mask, Put
-from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong
+from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, PromptTooLong
 from palimpsest.core.events import Event, ModelReplied, TurnEnded
 from palimpsest.core.items import Item, Text
 from palimpsest.core.policy import (
@@ -132,6 +132,12 @@ def _wanting_a_file() -> Steps:
 def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         run_plan(plan, lambda _: answer)
+
+
+def test_a_refusal_is_a_failure_and_no_answer() -> None:
+    refused = ModelReplied((Text("no", "assistant"),), stop="refusal")
+    with pytest.raises(CannotFold, match="the model refused to answer"):
+        run_plan(_retrying(), lambda _: refused)
 
 
 def test_a_plan_becomes_steps_with_a_proposal_at_the_end_whichever_way_it_was_made() -> None:

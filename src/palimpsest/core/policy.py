@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from palimpsest.core.edits import Edit
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import Event, Failed, ModelReplied
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import Moment, Situation
@@ -71,6 +71,8 @@ class Proposal(Value, frozen=True):
     notices: tuple[str, ...] = ()
 
 
+# How providers end a reply that the model would not give; what it says then is no answer.
+REFUSED = frozenset({"refusal", "content_filter", "safety"})
 Outcome: TypeAlias = Edits | Proposal
 Steps: TypeAlias = Generator[Want, Answer, Outcome]
 Plan: TypeAlias = Outcome | Steps
@@ -101,11 +103,13 @@ class Policy(Protocol):
 
 
 def ask(want: Ask) -> Generator[Want, Answer, ModelReplied]:
-    """The reply of a model, for `yield from`; its failure arrives there as an exception."""
+    """The reply of a model, for `yield from`; its failure arrives there as an exception, and so does its refusal."""
     answer = yield want
-    if isinstance(answer, ModelReplied):
-        return answer
-    raise _wrong(want, answer)
+    if not isinstance(answer, ModelReplied):
+        raise _wrong(want, answer)
+    if answer.stop in REFUSED:
+        raise CannotFold(f"the model refused to answer ({want.purpose})", kind="refused")
+    return answer
 
 
 def look(want: Look) -> Generator[Want, Answer, str | None]:
