@@ -29,7 +29,7 @@ from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.cards import ModelCard, card, resized
 
 CLAUDE = card("claude-sonnet-4-5")
 # In tests a token is a character, so that sums can be done by hand.
@@ -210,14 +210,31 @@ def test_pa_15_a_fold_makes_no_request() -> None:
 
 def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
     numbers = [number for number, _ in ladder(Bounds(), 200_000)]
-    assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 5, 5]
+    assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
     tails = [bounds.tail for _, bounds in ladder(Bounds(), 200_000)]
     assert tails[:7] == [15_000, 7_500, 3_750, 1_875, 937, 468, 234]
     assert [(bounds.messages, bounds.evidence) for number, bounds in ladder(Bounds(), 200_000) if number > 3] == [
         (5_000, 1_000),
+        (5_000, 1_000),
         (0, 200),
         (0, 0),
     ]
+
+
+def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_the_newest_openings_stay() -> None:
+    session = work(profile("palimpsest"))
+    session.card = session.witness.card = resized(session.card, 32_000)
+    session.record(ContextStated((Statement("weather", "word " * 9_000), Statement("mode", "mode: build"))))
+    for number in range(900):
+        say(session, f"message {number}: do the thing number {number} with care")
+        reply(session, Text("Done.", "assistant"))
+    body = folded(session)
+    texts = [text_of(item.content) for item in session.log.view.items]
+    assert body.why.endswith("rung 4 of the ladder")
+    assert not any("word word" in text for text in texts)
+    assert any("mode: build" in text for text in texts)
+    assert any("before them" in text for text in texts)
+    assert any("message 800:" in text for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,8 @@ def _opened(state: State, seq: int, body: Json) -> None:
 
 def _replied(state: State, seq: int, body: Json) -> None:
     usage = body.get("usage", {})
-    total = sum(usage.get(part, 0) for part in ("input", "cache_read", "cache_write", "cache_write_long", "output"))
-    state.reported = total or state.reported
+    read = sum(usage.get(part, 0) for part in ("input", "cache_read", "cache_write", "cache_write_long"))
+    state.reported = read + usage.get("output", 0) if read else state.reported
 
 
 def _started(state: State, seq: int, body: Json) -> None:

@@ -88,7 +88,7 @@ class FoldFromLog:
         level = room_of(situation) if is_held(situation) else budget.compact_at
         if level is not None and situation.used >= level:
             return f"{situation.used:,} tokens are used, and from {level:,} on a fold is due"
-        if budget.bytes_at is not None and call is not None and call.size >= budget.bytes_at:
+        if budget.bytes_at is not None and call is not None and call.size >= budget.bytes_at and not situation.cache.edited:
             return f"the last request had {call.size:,} bytes, and from {budget.bytes_at:,} on a fold is due"
         return ""
 

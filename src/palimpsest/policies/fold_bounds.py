@@ -12,6 +12,7 @@ _LEAST = 400
 class Bounds:
     """Tokens of each part after a fold, and in how many of the newest calls a result must have been named to be kept.
 
+    With `needed` only those facts stay without which the model cannot work, and of older messages as many are told as fit four times the bound.
     `seen` is for names in results that go, beside the `names` that the model used itself. A `bare` fold keeps the floor alone, with one
     line of evidence if there is room for it.
     """
@@ -24,6 +25,7 @@ class Bounds:
     results: int = 15_000
     tail: int = 15_000
     recent: int = 40
+    needed: bool = False
     bare: bool = False
 
     @property
@@ -59,5 +61,6 @@ def ladder(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
     nothing = replace(rung, names=0, seen=0, narrative=0, results=0, tail=0)
     rung = replace(nothing, messages=min(rung.messages, few.messages), evidence=min(rung.evidence, few.evidence))
     yield 4, rung
+    yield 4, replace(rung, needed=True)
     yield 5, replace(rung, messages=0, evidence=min(rung.evidence, 200), bare=True)
     yield 5, replace(rung, messages=0, evidence=0, bare=True)

@@ -103,7 +103,7 @@ def _messages(
             full = True
             continue
         shown.add(message.id)
-    older = older_put(situation, frozenset(shown)) if not bounds.bare else ()
+    older = older_put(situation, frozenset(shown), 4 * bounds.messages if bounds.needed else None) if not bounds.bare else ()
     return [*older, *(piece for message in reversed(kept) for piece in message)], frozenset(whole)
 
 
@@ -152,7 +152,7 @@ def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> li
 def _state(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
     """The newest word of each source that lies in the run: all of them, or only what the model cannot do without."""
     facts = situation.view.facts
-    wanted = {fact.id for source, fact in facts.items() if not bounds.bare or source in NEEDED}
+    wanted = {fact.id for source, fact in facts.items() if not (bounds.bare or bounds.needed) or source in NEEDED}
     return {item.id for item in run if item.id in wanted}
 
 

@@ -29,10 +29,24 @@ _DIGITS = re.compile(r"[0-9].*[0-9]")
 _NONE: frozenset[int] = frozenset()
 
 
-def older_put(situation: Situation, shown: AbstractSet[str]) -> tuple[Put, ...]:
-    """Messages of the user that do not show any more: id, time and opening words of each."""
-    text = older_messages_block(situation.evidence.said, shown)
-    return (_put(MESSAGES, f"{_OLDER}\n{text}"),) if text else ()
+def older_put(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
+    """Messages of the user that do not show any more: id, time and opening words of each, or of the newest that fit a room."""
+    told = [older_messages_block((said,)) for said in situation.evidence.said if said.id not in shown]
+    if room is not None:
+        told = _newest(told, room - estimate(_OLDER, situation.scale.factor) - 16, situation.scale.factor)
+    return (_put(MESSAGES, "\n".join((_OLDER, *told))),) if told else ()
+
+
+def _newest(told: Sequence[str], room: float, factor: float) -> list[str]:
+    """The last ones that fit, after a line that counts the others."""
+    fitting: list[str] = []
+    for line in reversed(told):
+        room -= estimate(line, factor) + factor
+        if room < 0:
+            break
+        fitting.append(line)
+    left = len(told) - len(fitting)
+    return [*([f"- and {left} before them"] if left else []), *reversed(fitting)]
 
 
 def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds, kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
