@@ -12,7 +12,7 @@ _LEAST = 400
 class Bounds:
     """Tokens of each part after a fold, and in how many of the newest calls a result must have been named to be kept.
 
-    With `needed` only those facts stay without which the model cannot work, and of older messages as many are told as fit four times the bound.
+    With `needed` only facts stay without which the model cannot work, and older messages are told up to four times the bound.
     `seen` is for names in results that go, beside the `names` that the model used itself. A `bare` fold keeps the floor alone, with one
     line of evidence if there is room for it.
     """
