@@ -3,7 +3,7 @@
 import re
 
 from palimpsest.audit.claims_chinese import CHINESE, CHINESE_SUPPOSED, CHINESE_WORDS
-from palimpsest.audit.claims_words import CLAIM_WORDS, DONE, FEELINGS, LEAVE, NOUNS, SPEECH, THINGS, USES, WHO
+from palimpsest.audit.claims_words import CLAIM_WORDS, DONE, FEELINGS, LEAVE, LIMITS, NOUNS, SPEECH, THINGS, USES, WHO
 
 # A determiner, a conjunction or the beginning of a line, so that `the API client rejects a token` is about nobody's will.
 _THE = r"(?:^\W*|\b(?:the|our|my|this|that|an?|one|and|but|while|because|since|after|before|as|so|by|from|per|to)\s+|[,;:(]\s*)"
@@ -12,10 +12,14 @@ _ADVERB = (
     r"even|even more|only|never|not|rather|previously|too|all)\s+)*"
 )
 _BETWEEN = (
-    rf"(?:(?:has|have|had|is|was|were|are|been|being|would|will|did|does|do|didn['’]t|doesn['’]t|don['’]t|never|n't)\s+|{_ADVERB[3:-2]})*"
+    r"(?:(?:has|have|had|is|was|were|are|been|being|would|will|did|does|do|didn['’]t|doesn['’]t|don['’]t|never|no longer|n't)\s+|"
+    rf"{_ADVERB[3:-2]})*"
 )
 _HAD = rf"(?:(?:has|have|had)\s+)?{_ADVERB}"
-_IS = r"(?:is|was|are|were|seems?|seemed|feels?|felt|remains?|remained|sounds?|sounded|['’]s|['’]re|has been|had been|have been)"
+_IS = (
+    r"(?:is|was|are|were|seems?|seemed|feels?|felt|remains?|remained|sounds?|sounded|['’]s|['’]re|has been|had been|have been|"
+    r"would be|will be|might be)"
+)
 _SOMEBODY = rf"(?:the\s+|our\s+|my\s+|this\s+|that\s+|an?\s+)?{WHO}"
 _OBJECT = r"(?:us|me|to|that|not|no|it|the|an?|any|all|our|this|these|more|less|for|on|about|with|against|how|what|if|whether|every)"
 _LEFT = (
@@ -58,13 +62,27 @@ _ENGLISH = re.compile(
             rf"\b(?:by|from|according to)\s+(?:the\s+|our\s+|this\s+|my\s+){WHO}\b(?!\s+(?:{THINGS}))|\baccording to {WHO}\b",
             rf"\b(?:fine|ok(?:ay)?|alright|good|acceptable|cool|all right|enough)\s+(?:with|by|for)\s+{_SOMEBODY}\b",
             (
-                r"\b(?:cleared|agreed|settled|discussed|arranged|checked|aligned|coordinated|in agreement|"
+                r"\b(?:understanding|deal|arrangement|consensus|compromise|"
+                r"cleared|agreed|settled|discussed|arranged|checked|aligned|coordinated|in agreement|"
                 rf"consult\w+)\s+with\s+{_SOMEBODY}\b"
             ),
             (
                 r"\b(?:nobody|no one|no-one|none)\s+(?:\w+\s+)?(?:object|oppos|complain|mind|protest|disagree|an? (?:problem|issue|"
                 r"objection))\w*|\b(?:no|without|"
                 r"any)\s+objections?\b"
+            ),
+            (
+                rf"{_THE}(?:person|people|one|man|woman|guy|folks)\s+(?:[\w']+\s+){{1,6}}(?:wants?|wanted|asks?|asked|said|says|approve[sd]?|"
+                r"agree[sd]?|decided|told|insist(?:s|ed)|forbade|allow(?:s|ed))\b"
+            ),
+            rf"{_THE}{WHO}\s+{_HAD}(?:drop|lift|relax|withdr[ae]w|revok|loosen|rescind|remov|scrap)\w*\s+(?:\w+\s+){{0,3}}{LIMITS}\b",
+            rf"^\W*(?:{NOUNS}\s+(?:from|by|of)\s+(?:the\s+|our\s+)?{WHO}|{LEAVE})\s*:",
+            r"^\W*(?:\w+ly\s+)?(?:permitted|allowed|prohibited|off[- ]limits)\s*[:—–-]",
+            r"\bper\s+(?:our|your)\s+(?:\w+\s+){0,2}(?:conversation|discussion|chat|agreement|call|meeting|exchange|talk)\b",
+            r"\bit(?:['’]s|\s+is|\s+was)\s+(?:now\s+|\w+ly\s+)*(?:ok(?:ay)?|allowed|permitted|acceptable)\s+(?:to|for us to|if we)\b",
+            (
+                r"^\W*\w+ing\s+(?:\S+\s+){1,6}?(?:is|are|was|were)\s+(?:now\s+|\w+ly\s+)*(?:allowed|permitted|ok(?:ay)?|authori[sz]ed|"
+                r"acceptable)\b"
             ),
             r"\b(?:free hand|free rein|carte blanche|full (?:freedom|discretion)|blank che(?:que|ck))\b",
             rf"^\W*(?:approved|authori[sz]ed|agreed|requested|green-?lit|signed off|vetoed|forbidden|okayed)\b|^\W*{WHO}\s*:",

@@ -6,9 +6,11 @@ WHO = (
     r"(?:user|(?<=the )users|(?<=The )users|clients?|customers?|humans?|operators?|owners?|boss|chief|requesters?|stakeholders?|"
     r"maintainers?|"
     r"reviewers?|managers?|product (?:owners?|managers?)|developers?|engineers?|principals?|management|leadership|sponsors?|founders?|"
-    r"supervisors?|directors?|administrators?|lead|team|ceo|cto|pm|contact|business|buyers?|"
+    r"supervisors?|directors?|administrators?|(?:team|tech|project|product|group) leads?|lead|team|ceo|cto|pm|contact|business|buyers?|"
     r"persons?(?: in charge)?|people(?: in charge)?)"
 )
+# What can be taken back by whoever made it.
+LIMITS = r"(?:restrictions?|limits?|bans?|rules?|requirements?|constraints?|conditions?|objections?|vetoe?s?|freeze)"
 # What people do with words or in their heads, whoever they are.
 SPEECH = (
     r"(?:ask|want|request|demand|requir|instruct|told|tell|order|insist|prefer|wish|hop(?:e|ed|ing)\b|expect|said|say|stat(?:e|ed|es|"

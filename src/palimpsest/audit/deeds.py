@@ -33,7 +33,7 @@ _DEEDS: Final = (
     (
         "change",
         "change modify edit alter adjust touch update rewrite rewrote rewritten refactor convert replace rename switch swap rework tweak",
-        "改 换 调整 更新 重构 迁移 重写 动(?=$|\\W) 碰",
+        "改 换 调整 更新 重构 迁移 重写 动(?=$|\\W) (?<=不要)动 (?<=别)动 (?<=许)动 碰",
     ),
     ("fix", "fix repair resolve solve correct", "修复 解决 修正 修一 修好 修掉 (?<!维)修(?![改正复])"),
     ("disable", "disable deactivate bypass suppress", "禁用 关闭 停用 绕过 关掉"),

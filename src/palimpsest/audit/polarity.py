@@ -9,6 +9,7 @@ _AGAINST = re.compile(
     r"off[- ]limits|object(?:ed|s|ing)?|objections?|waiv\w*|(?:is|was|are|be|out|am|vot\w+|decid\w+|advis\w+|is|were|"
     r"stands?)(?: \w+ly)? against|oppos\w+|resist\w*|discourag\w+|taboo|rul(?:e|ed|es|ing) out|"
     r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|ditch\w*|"
+    r"let(?:s|ting)? go of|g[ai]ve(?:n|s)? up|gave in|back(?:ed|s) (?:off|down|away)|withdr[ae]w\w*|relent\w*|soften\w*|lift(?:ed|s) the|"
     r"postpon\w+|defer(?:red|s|ring)?|delay\w*|put off|waits? until|too (?:early|late|soon|risky)|dispens\w+ with|do away with)\b|"
     r"n['’]t\b|"
     r"\bneeds? (?:\w+ )?(?:approval|permission|consent|sign-?off|okay)\b|^(?:instead of|rather than|over)\b",
