@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 from palimpsest.audit.amend import keep_pins, without_lines
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.fitting import keeps_pairs
 from palimpsest.core.items import Value, text_of
 from palimpsest.core.pairs import parted
 from palimpsest.core.policy import Edits
@@ -45,7 +46,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
         return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
     if changed != edits:
         return Verdict(changed, removed=removed)
-    torn = sorted(parted(situation.view.items, after.items))
+    torn = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
     if torn:
         return Verdict(refused=f"item {torn[0]} would show without its other half")
     before, left = situation.scale.total(situation.view), situation.scale.total(after)

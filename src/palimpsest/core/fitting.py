@@ -20,6 +20,8 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
     for index, edit in enumerate(edits):
         _check_names(trial.places, edit, find, heads)
         trial.edit(view.seq + 1, index, edit)
+    if keeps_pairs(view, edits):
+        return trial
     shown = {item.id for item in trial.items if not item.hidden}
     before = lonely(view.items)
     lost = next((item.id for item in waiting(view.items, before) if item.id not in shown), None)
@@ -29,6 +31,16 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
     if torn and (torn := sorted(set(torn) - alone())):
         raise BadEdit(f"item {torn[0]} would be parted from its other half; edit call and result together")
     return trial
+
+
+def keeps_pairs(view: View, edits: tuple[Edit, ...]) -> bool:
+    """Whether edits cannot part a call from its result: they cover what shows, and it still shows by another text."""
+    covered: set[str] = set()
+    for edit in edits:
+        if not isinstance(edit, Mask) or not (edit.text or edit.form == "cached"):
+            return False
+        covered.update(edit.ids)
+    return not any(item.mask is not None and item.hidden and item.id in covered for item in view.items)
 
 
 def _check_names(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSet[str]) -> None:

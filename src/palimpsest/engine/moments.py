@@ -4,6 +4,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from palimpsest.audit.gate import judge
 from palimpsest.audit.loss import loss_of
@@ -134,7 +135,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             why=_told(proposal.why, removed, verdict.remarks),
             moment=situation.moment,
             tokens_before=situation.used,
-            tokens_after=_left(verdict.edits, after, situation),
+            tokens_after=_left(session, verdict.edits, after, situation),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
             loss=loss_of(before, after),
@@ -152,11 +153,11 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     return "; ".join(parts)
 
 
-def _left(edits: Edits, after: View, situation: Situation) -> int:
-    """What is used after edits: a fold leaves what can be weighed, everything else adds to what was reported or takes from it."""
-    weighed = situation.scale.total(after)
+def _left(session: Session, edits: Edits, after: View, situation: Situation) -> int:
+    """What is used after edits: a fold leaves what the profile counts of it, everything else adds to what was reported or takes from it."""
     if _folds(edits) or situation.view.reported is None:
-        return weighed + situation.tools_tokens
+        return max(1, session.profile.count(structs.replace(after, reported=None), session.scale, situation.tools_tokens))
+    weighed = situation.scale.total(after)
     return max(1, situation.used - situation.incoming + weighed - situation.scale.total(situation.view))
 
 
