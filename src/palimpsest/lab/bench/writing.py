@@ -17,6 +17,7 @@ from palimpsest.lab.bench.room import Room
 from palimpsest.lab.bench.timing import steady
 
 _GROUP = 10
+_ROUNDS = 5
 # What stands before a body on a line: numbers, time and a digest of 64 letters.
 _ENVELOPE = 130
 sync_file = getattr(os, "fdatasync", os.fsync)
@@ -92,13 +93,16 @@ def _write(file: int, lines: list[bytes]) -> float:
 
 
 def _cpu_us(room: Room, length: str) -> float:
-    """Mean processor time of an append and its sync, the checkpoints in between included."""
+    """Mean processor time of an append and its sync, with checkpoints in between: the median of some rounds, for hosts are uneven."""
     log, material = room.writer(length)
-    some = list(islice(endless(material), room.sizes.syncs * 2))
+    bodies = endless(material)
+    used: list[float] = []
     with log, steady():
-        begun = time.process_time()
-        for body in some:
-            log.append(body)
-            log.sync()
-        took = time.process_time() - begun
-    return took / len(some) * 1e6
+        for _ in range(_ROUNDS):
+            some = list(islice(bodies, room.sizes.syncs * 2))
+            begun = time.process_time()
+            for body in some:
+                log.append(body)
+                log.sync()
+            used.append((time.process_time() - begun) / len(some) * 1e6)
+    return median(used)
