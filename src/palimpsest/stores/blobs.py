@@ -2,14 +2,13 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.stores.disk import refusal, sync_file, sync_folder
+from palimpsest.stores.disk import refusal, sync_folder, write_draft
 
 _ADDRESS = re.compile(r"[0-9a-f]{64}")
 
@@ -83,20 +82,12 @@ class BlobFolder:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # mkstemp makes the file with mode 0600, in the same folder so that the rename cannot cross a file system.
-    handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    draft = write_draft(path.parent, data)
     try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            sync_file(handle)
-        finally:
-            os.close(handle)
-        Path(name).replace(path)
+        draft.replace(path)
     except BaseException:
         with suppress(OSError):
-            Path(name).unlink()
+            draft.unlink()
         raise
     sync_folder(path.parent)
 

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from palimpsest.core.errors import StoreError
@@ -41,6 +43,25 @@ def write_private(path: Path, data: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
+
+
+def write_draft(folder: Path, data: bytes) -> Path:
+    """A synced file under a name of its own, readable by its owner alone, to be put in its place; nothing is left if the disk refuses."""
+    # In the same folder, so that putting it in its place cannot cross a file system.
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=folder)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            sync_file(handle)
+        finally:
+            os.close(handle)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    return Path(name)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 import os
 import re
-import tempfile
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from palimpsest.stores.disk import refusal, sync_file, sync_folder
+from palimpsest.stores.disk import refusal, sync_folder, write_draft
 
 SUFFIX = ".results"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -84,21 +83,14 @@ def _holds(path: Path, data: bytes) -> bool:
 def _write(path: Path, data: bytes) -> bool:
     """Write a file whole or not at all; false if there is one of that name."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, draft = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    draft = write_draft(path.parent, data)
     try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            sync_file(handle)
-        finally:
-            os.close(handle)
         # A link is refused where the name is taken, so that no other writer's file is replaced.
         os.link(draft, path)
     except FileExistsError:
         return False
     finally:
         with suppress(OSError):
-            Path(draft).unlink()
+            draft.unlink()
     sync_folder(path.parent)
     return True
