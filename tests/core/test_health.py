@@ -47,14 +47,15 @@ def test_a_failure_of_no_policy_is_nobodys() -> None:
     assert _health(Failed("call", "provider")) == Health()
 
 
-def test_a_fold_well_after_the_one_before_is_no_loop_and_counts_anew() -> None:
-    replied = [ModelReplied((), call=None)] * 5
+def test_a_turn_that_had_its_folds_may_have_one_more_only_where_nothing_could_be_sent_and_after_a_reply() -> None:
+    replied = ModelReplied((), call=None)
     assert _health(SAID, FOLDED, FOLDED).may_fold(2) is False
     assert _health(SAID, FOLDED, FOLDED).may_fold(0) is True
-    assert _health(SAID, FOLDED, FOLDED, *replied[:4]).may_fold(2) is False
-    assert _health(SAID, FOLDED, FOLDED, *replied).may_fold(2) is True
-    again = _health(SAID, FOLDED, FOLDED, *replied, FOLDED)
-    assert (again.folds, again.folded, again.calls) == (1, 5, 5)
+    assert _health(SAID, FOLDED, FOLDED, *[replied] * 500).may_fold(2) is False
+    assert _health(SAID, FOLDED, FOLDED).may_fold(2, forced=True) is False
+    assert _health(SAID, FOLDED, FOLDED, replied).may_fold(2, forced=True) is True
+    again = _health(SAID, FOLDED, FOLDED, replied, FOLDED)
+    assert (again.folds, again.folded, again.may_fold(2, forced=True)) == (3, 1, False)
 
 
 def test_folds_are_counted_within_a_turn_and_masks_are_not() -> None:

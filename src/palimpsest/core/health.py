@@ -7,16 +7,14 @@ from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ToolRet
 from palimpsest.core.items import ToolCall, Value
 
 CIRCUIT = 3
-# Folds with so many calls between them are no loop: a turn may work for hours and need one again and again.
-APART = 5
 
 
 class Health(Value, frozen=True):
     """What policies and a resuming engine must know.
 
     `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
-    `started` are tools that began and did not return. `folds` are those of this turn, counted anew by one that comes well after the
-    one before; `folded` is how many calls there were at the last.
+    `started` are tools that began and did not return. `folds` are those of this turn, without those that the user asked for; `folded` is
+    how many calls there were at the last.
     """
 
     failures: dict[str, int] = {}
@@ -34,9 +32,12 @@ class Health(Value, frozen=True):
         """Whether a policy failed so often in a row that it is not tried again by itself."""
         return self.failures.get(policy, 0) >= limit
 
-    def may_fold(self, limit: int) -> bool:
-        """Whether a turn that may have so many folds (0: any number) may have one more now."""
-        return not limit or self.folds < limit or self.calls - self.folded >= APART
+    def may_fold(self, limit: int, *, forced: bool = False) -> bool:
+        """Whether a turn that may have so many folds (0: any number) may have one more now.
+
+        Where nothing could be sent without it (`forced`) it may, but never twice without a reply between: a turn may work for hours.
+        """
+        return not limit or self.folds < limit or (forced and self.calls > self.folded)
 
     def rounds_since(self, tool: str) -> int:
         """Model replies since one that called the tool; all of them when none did."""
@@ -148,7 +149,7 @@ class HealthTally:
             self._overflow = False
             # A fold that the user asked for does not use up the folds of a turn.
             if edited.moment != "asked":
-                self._folds = 1 if self._calls - self._folded >= APART else self._folds + 1
+                self._folds += 1
                 self._folded = self._calls
 
     def _fail(self, failed: Failed) -> None:

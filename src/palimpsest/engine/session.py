@@ -102,13 +102,16 @@ class Session:
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
         log, witness = self.log, self.witness
+        known = (self.used if used is None else used) + incoming
+        room = self.budget.block_at or self.budget.window
+        forced = moment == "overflow" or 0 < room <= known
         return Situation(
             view=log.view,
             budget=self.budget,
             card=self.card,
             moment=moment,
             scale=self.scale,
-            used=(self.used if used is None else used) + incoming,
+            used=known,
             now=self.around.clock.now(),
             health=log.health,
             ledger=log.ledger,
@@ -123,7 +126,7 @@ class Session:
             previous=previous,
             session=log.session,
             child=log.opened.opener is not None,
-            may_fold=moment == "asked" or log.health.may_fold(self.profile.folds),
+            may_fold=moment == "asked" or log.health.may_fold(self.profile.folds, forced=forced),
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:

@@ -12,6 +12,7 @@ from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.flatten import attached, flatten
+from palimpsest.policies.pressing import is_due
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summary_reply import summary_in
 from palimpsest.policies.tail import tail_start
@@ -37,10 +38,8 @@ class Anchor:
 
     def plan(self, situation: Situation) -> Plan:
         """Rest, or ask for a summary and fold."""
-        budget = situation.budget
-        due = self.auto and budget.compact_at is not None and situation.used >= budget.compact_at
         forced = situation.moment in {"asked", "overflow"}
-        if not (due or forced) or not situation.may_fold:
+        if not (forced or (self.auto and is_due(situation))):
             return ()
         items = situation.view.items[: settled(situation.view.items)]
         if not forced and len(items) < len(situation.view.items):

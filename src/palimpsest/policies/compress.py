@@ -13,6 +13,7 @@ from palimpsest.core.policy import Ask, Look, Plan, Proposal, Save, Steps, ask, 
 from palimpsest.core.responses_shape import shape_of
 from palimpsest.core.scale import shown
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.pressing import level_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summary_reply import summary_in
 
@@ -35,7 +36,8 @@ class Compress:
         """Rest, or save, ask and fold."""
         forced = situation.moment in {"asked", "overflow"}
         items = situation.view.items[: settled(situation.view.items)]
-        due = situation.used > self.above and situation.may_fold and len(items) == len(situation.view.items)
+        level = level_of(situation, self.above) or self.above
+        due = situation.used > level and situation.may_fold and len(items) == len(situation.view.items)
         if not items or not (forced or due):
             return ()
         return self._steps(situation, items)

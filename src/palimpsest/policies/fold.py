@@ -13,6 +13,7 @@ from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold_bounds import Bounds, ladder
 from palimpsest.policies.fold_parts import fold_of
+from palimpsest.policies.pressing import is_held, level_of
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
 # A fold that leaves more than this of a view is not worth what it hides: asked for, and by itself without pressure.
@@ -83,9 +84,9 @@ class FoldFromLog:
         return self._full(situation) or self._worth_it(situation)
 
     def _full(self, situation: Situation) -> str:
-        """Whether there is pressure; what an undo brought back is hidden again only when nothing could be sent any more."""
+        """Whether there is pressure, and of which kind."""
         budget, call = situation.budget, situation.view.call
-        level = room_of(situation) if is_held(situation) else budget.compact_at
+        level = level_of(situation, budget.compact_at)
         if level is not None and situation.used >= level:
             return f"{situation.used:,} tokens are used, and from {level:,} on a fold is due"
         if budget.bytes_at is not None and call is not None and call.size >= budget.bytes_at and not situation.cache.edited:
@@ -155,12 +156,6 @@ def _made_room(situation: Situation) -> bool:
         return False
     now = situation.scale.total(situation.view) + situation.tools_tokens
     return now <= level * _real_share(situation, now) * (1 - FREE)
-
-
-def is_held(situation: Situation) -> bool:
-    """Whether something shows that an undo brought back in this epoch."""
-    held = situation.view.held
-    return bool(held) and any(item.id in held for item in situation.view.items)
 
 
 def rung() -> FoldFromLog:

@@ -11,6 +11,7 @@ from palimpsest.core.pairs import waiting
 from palimpsest.core.policy import Answer, Span, Want, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.handoff_layout import ground_of, just_edited, worth_folding
+from palimpsest.policies.pressing import level_of
 
 MOMENTS: Final[frozenset[Moment]] = frozenset({"turn_starts", "before_call", "after_call", "overflow", "asked", "switched"})
 _MODEL: Final = frozenset({"assistant", "thinking", "call"})
@@ -53,7 +54,7 @@ class When:
         return situation.used >= level
 
     def _full(self, situation: Situation) -> str:
-        level = situation.budget.compact_at
+        level = level_of(situation, situation.budget.compact_at)
         if situation.health.overflow:
             return "the last request was too long"
         if level is None or situation.used < level:

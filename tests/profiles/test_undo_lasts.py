@@ -1,0 +1,51 @@
+"""What the user brings back by an undo stays, under every profile, until nothing could be sent any more."""
+
+import pytest
+
+from palimpsest.core.items import Text
+from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.session import Session
+from palimpsest.profiles.named import PROFILES, profile
+from tests.support.workplace import offline, reply, say, use, work
+
+FOLDING = sorted(set(PROFILES) - {"none"})
+
+
+def _looked(session: Session) -> Looked:
+    return offline(session, look(session, "before_call")).then(offline(session, look(session, "after_call")))
+
+
+def _first_fold(session: Session) -> Looked:
+    """Results arrive until a fold comes; long words of the model make it come even where every result is masked."""
+    for number in range(400):
+        reply(session, Text(f"what I found in file {number}: " + "something else " * 200))
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = {number}\n" * 300)
+        looked = _looked(session)
+        if looked.folded:
+            return looked
+    raise AssertionError("no fold came")
+
+
+@pytest.mark.parametrize("name", FOLDING)
+def test_an_undone_fold_does_not_come_back_by_itself(name: str) -> None:
+    session = work(profile(name))
+    say(session, "look at all files")
+    for event in reversed(_first_fold(session).edited):
+        session.undo(event.seq)
+    before = session.log.view
+    for _ in range(3):
+        assert _looked(session).edited == ()
+    assert session.log.view.items == before.items
+
+
+@pytest.mark.parametrize("name", FOLDING)
+def test_an_undone_fold_comes_again_when_nothing_could_be_sent(name: str) -> None:
+    session = work(profile(name))
+    say(session, "look at all files")
+    for event in reversed(_first_fold(session).edited):
+        session.undo(event.seq)
+    room = session.budget.block_at or session.budget.window
+    say(session, "and now this: " + "word " * (room - session.used + 1_000))
+    assert session.used >= room
+    _looked(session)
+    assert session.used < room
