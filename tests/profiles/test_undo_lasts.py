@@ -1,12 +1,12 @@
 """What the user brings back by an undo stays, under every profile, until nothing could be sent any more."""
 
 import pytest
+from workplace import offline, reply, say, use, work
 
 from palimpsest.core.items import Text
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import PROFILES, profile
-from tests.support.workplace import offline, reply, say, use, work
 
 FOLDING = sorted(set(PROFILES) - {"none"})
 
