@@ -1,6 +1,7 @@
 """Rent or buy: when dead results are cleared, which of them, and what stands in their place."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from situations import CLAUDE, prefix, situation, used, words
@@ -174,6 +175,13 @@ def test_pa_03_a_pinned_file_keeps_its_reads() -> None:
     assert cleared(ClearDead().plan(situation(items, uses=uses, calls=9, pins=frozenset({"a.py"})))) == ("5.0",)
 
 
+def test_what_an_undo_brought_back_is_not_cleared_from_compact_at_on_but_only_when_nothing_could_be_sent() -> None:
+    uses, held = {"3.0": Use(0, died=1)}, frozenset({"3.0"})
+    for window, expected in ((200_000, ()), (100_000, ("3.0",))):
+        now = situation(ITEMS, uses=uses, prefixes=PREFIXES, calls=1, held=held, compact_at=100_000, window=window)
+        assert cleared(ClearDead().plan(now)) == expected
+
+
 def test_what_an_undo_brought_back_is_cleared_only_under_pressure() -> None:
     uses = {"3.0": Use(0, died=1), "5.0": Use(0, died=1)}
     held = frozenset({"3.0"})
@@ -203,6 +211,13 @@ def test_with_less_patience_results_die_younger_and_pay_rent_for_longer() -> Non
     ]
     warm = situation(ITEMS, uses={"3.0": Use(0)}, prefixes=PREFIXES, calls=23)
     assert [cleared(ClearDead(patience=patience).plan(warm)) for patience in (1.0, 0.75, 0.5)] == [(), (), ("3.0",)]
+
+
+def test_pa_20_in_a_turn_that_had_its_folds_everything_but_the_last_round_pays_rent_from_its_first_call_on() -> None:
+    uses = {"3.0": Use(0), "5.0": Use(6)}
+    for may_fold, expected in ((True, ()), (False, ("3.0",))):
+        now = replace(situation(many(2), uses=uses, calls=6), may_fold=may_fold)
+        assert cleared(ClearDead().plan(now)) == expected
 
 
 def test_under_pressure_the_price_does_not_matter() -> None:

@@ -11,7 +11,6 @@ from palimpsest.core.events import (
     ContextStated,
     Failed,
     NotesTaken,
-    Refused,
     SideCalled,
     Statement,
     ToolReturned,
@@ -274,36 +273,6 @@ def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_c
         "197,000 fit",
     ):
         assert words in message
-
-
-def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
-    session = busy(rounds=70)
-    for number in range(2):
-        assert offline(session, look(session, "before_call")).folded
-        use(session, f"d{number}", "Read", f'{{"file_path":"g{number}.py"}}', f"more_{number} = 1\n" * 30_000)
-    assert offline(session, look(session, "before_call")).folded is False
-    assert offline(session, look(session, "asked")).folded
-
-
-class Growing:
-    """A policy that claims to shrink and does not."""
-
-    name = "growing"
-    moments = FoldFromLog().moments
-    shrinks = True
-
-    def plan(self, situation: Situation) -> tuple[Fold, ...]:
-        items = situation.view.items
-        return (Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("more words than there were " * 1_000)))),)
-
-
-def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
-    session = work(Profile("ours", (Growing(),), profile("palimpsest").budget, strictness="full"))
-    say(session, "go")
-    use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
-    event = offline(session, look(session, "asked")).events[0]
-    assert isinstance(event.body, Refused)
-    assert event.body.why == "the view would not be smaller"
 
 
 def test_pa_21_after_a_fold_mode_skills_and_instructions_are_those_of_now() -> None:

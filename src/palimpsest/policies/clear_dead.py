@@ -8,6 +8,7 @@ from palimpsest.audit.warm import Warm, places_of, warm_of
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.pressing import level_of
 
 _ALWAYS: frozenset[Moment] = frozenset({"before_call", "overflow"})
 
@@ -27,7 +28,7 @@ class ClearDead:
 
     Under pressure all that is dead goes, and what an undo brought back with it: from `compact_at` on if that leaves the share `room` of
     it free, for else a fold is due, which breaks the cache once and not again soon; on overflow if the request then fits. With less
-    `patience` results die younger, which is cheaper and makes the model read more of them again.
+    `patience` results die younger, which is cheaper and makes the model read more of them again; in a turn that had its folds at once.
     """
 
     name: str = "clear_dead"
@@ -40,15 +41,19 @@ class ClearDead:
 
     def plan(self, situation: Situation) -> Outcome:
         """The dead results to clear now, in one edit; nothing when an edit was made and no call since."""
-        budget, level = situation.budget, situation.budget.compact_at
+        budget, level = situation.budget, level_of(situation, situation.budget.compact_at)
+        # A turn that had its folds has only this left, so everything pays rent from its first call on, as it does towards a fold.
+        patience, pressed = (self.patience, 1.0) if situation.may_fold else (0.0, 0.0)
         if situation.moment == "overflow":
-            return clear_all(situation, situation.used - (budget.block_at or budget.window))
+            return clear_all(situation, situation.used - (budget.block_at or budget.window), pressed)
         if level is not None and situation.used >= level:
-            return clear_all(situation, situation.used - round(level * (1 - self.room)))
+            cleared = clear_all(situation, situation.used - round(level * (1 - self.room)), pressed)
+            if cleared or situation.may_fold:
+                return cleared
         if situation.cache.edited:
             return ()
         places = places_of(situation.view)
-        dead = dead_of(situation, places, patience=self.patience)
+        dead = dead_of(situation, places, patience=patience)
         if not dead:
             return ()
         warm = warm_of(situation, places)
@@ -58,9 +63,9 @@ class ClearDead:
         return Proposal(masks_of(dead[: best.count]), _why(best))
 
 
-def clear_all(situation: Situation, least: int = 0) -> Outcome:
+def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Outcome:
     """Everything dead in one edit, whatever it costs, if that frees at `least` so many tokens; what an undo brought back goes too."""
-    dead = dead_of(situation, places_of(situation.view), held=True)
+    dead = dead_of(situation, places_of(situation.view), held=True, patience=patience)
     gain = sum(each.gain for each in dead)
     return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short") if dead and gain >= least else ()
 
