@@ -17,7 +17,7 @@ from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
 from palimpsest.profiles.profile import Profile
-from palimpsest.profiles.thrift import NUMBERS
+from palimpsest.profiles.thrift import NUMBERS, Numbers
 from palimpsest.wire.cards import ModelCard
 
 # Providers refuse requests of more than 32 MB; pictures and documents reach that long before the tokens do.
@@ -34,7 +34,11 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are how many tokens a fold keeps of the newest items, of the user's messages and of
     results in use. `PAL_PREVIEW_ABOVE` is the largest result that is shown whole.
     """
-    numbers = NUMBERS[_one_of(environment, "PAL_THRIFT", "balanced", NUMBERS)]
+    return with_numbers(NUMBERS[_one_of(environment, "PAL_THRIFT", "balanced", NUMBERS)], environment)
+
+
+def with_numbers(numbers: Numbers, environment: Mapping[str, str]) -> Profile:
+    """Ours with any numbers, where the environment says nothing else."""
     auto = _SWITCH[_one_of(environment, "PAL_AUTO_COMPACT", "on", _SWITCH)]
     bounds = replace(
         numbers.bounds,

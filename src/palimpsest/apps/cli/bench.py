@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.cli.ending import FINDINGS
@@ -15,6 +16,7 @@ from palimpsest.apps.cli.listing import print_listing
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.choosing import choose_numbers, choosing_markdown
 from palimpsest.lab.bench.fit import fit, fit_markdown
 from palimpsest.lab.bench.markdown import put_into, shown, tables_of
 from palimpsest.lab.bench.suite import choose, run_bench
@@ -46,6 +48,13 @@ Examples:
     metavar="DIR",
     help="Instead, hold made-up sessions against the recorded ones below this folder.",
 )
+@click.option(
+    "--choose",
+    "chosen_from",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="DIR",
+    help="Instead, choose the numbers of our profile on half of the sessions below this folder, and tell what they do on the other half.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as docs/benchmark.md has them.")
 @click.option(
     "--into",
@@ -62,6 +71,7 @@ def bench(
     keep: Path | None,
     recorded: Path | None,
     fitted: Path | None,
+    chosen_from: Path | None,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -71,7 +81,12 @@ def bench(
     Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
     """
     if fitted is not None:
-        _fit(fitted, into, as_json=as_json)
+        found = fit(fitted, tell=_tell)
+        _tell_table("fit", fit_markdown(found), found, into, as_json=as_json)
+        return
+    if chosen_from is not None:
+        choosing = choose_numbers(chosen_from, tell=_tell)
+        _tell_table("choice", choosing_markdown(choosing), choosing, into, as_json=as_json)
         return
     wanted = choose(name for names in only for name in names.replace(",", " ").split())
     with _folder(keep) as folder:
@@ -88,10 +103,8 @@ def bench(
         click.get_current_context().exit(FINDINGS)
 
 
-def _fit(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
-    found = fit(folder, tell=_tell)
-    table = fit_markdown(found)
-    _put(into, {"fit": table})
+def _tell_table(place: str, table: str, found: Struct, into: tuple[Path, ...], *, as_json: bool) -> None:
+    _put(into, {place: table})
     if as_json:
         emit(found)
     else:

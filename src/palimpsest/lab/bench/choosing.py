@@ -1,0 +1,152 @@
+"""Chooses the numbers of our profile on one half of recorded sessions, and tells what they do on the other."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.compared import HALVES, half_of
+from palimpsest.lab.bench.costing import RUNS, WINDOW, Run
+from palimpsest.lab.comparison import BASELINE
+from palimpsest.lab.needs import Names
+from palimpsest.lab.outcome import Outcome
+from palimpsest.lab.replay import replay
+from palimpsest.lab.taking import Taken, take_all
+from palimpsest.policies.fold_bounds import Bounds
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.palimpsest import with_numbers
+from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.thrift import Numbers
+from palimpsest.wire.cards import card
+
+# A choice must stay below this on its own half, so that sessions nobody looked at still cause no more re-reads than the baseline.
+MOST_REREADS: Final = 0.9
+WORST: Final = 1.1
+_PATIENCES: Final = (1.0, 0.5, 0.25)
+_KEPT: Final = ((15_000, 15_000), (8_000, 8_000), (5_000, 4_000))
+_SEEN: Final = (5_000, 0)
+SETTINGS: Final = tuple(
+    Numbers(patience=patience, bounds=Bounds(tail=tail, results=results, seen=seen))
+    for patience in _PATIENCES
+    for tail, results in _KEPT
+    for seen in _SEEN
+)
+_PRICED: Final = tuple(run for run in RUNS if run.ttl == "5m")
+
+
+class Measured(Struct, frozen=True):
+    """What one setting did on one half, against the baseline: cost by way of pricing, re-reads, and the dearest session."""
+
+    setting: str
+    half: str
+    cost: dict[str, float]
+    rereads: float
+    worst: float
+
+    @property
+    def mean(self) -> float:
+        """The cost over both kinds of cache."""
+        return sum(self.cost.values()) / len(self.cost)
+
+
+class Choice(Struct, frozen=True):
+    """What was chosen on one half, and what it does on the other."""
+
+    chosen: Measured
+    held_out: Measured
+
+
+class Choosing(Struct, frozen=True):
+    """Every setting on each half, and what follows."""
+
+    sessions: dict[str, int]
+    measured: tuple[Measured, ...]
+    choices: tuple[Choice, ...]
+
+
+def choose_numbers(folder: Path, *, settings: Sequence[Numbers] = SETTINGS, tell: Callable[[str], None] = print) -> Choosing:
+    """Replay all sessions below a folder under every setting; on each half the cheapest with few enough re-reads is chosen."""
+    tables: dict[str, _Half] = {half: _Half(half, settings) for half in HALVES}
+    for taken in take_all([folder]):
+        tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens) under {len(settings)} settings")
+        tables[half_of(taken.id)].take(taken)
+    if not all(table.sessions for table in tables.values()):
+        raise BadInput("there are too few sessions to be halved", where=str(folder))
+    measured = {half: tuple(table.measured()) for half, table in tables.items()}
+    choices = tuple(_choice(measured[here], measured[there]) for here, there in (HALVES, HALVES[::-1]))
+    sessions = {half: table.sessions for half, table in tables.items()}
+    return Choosing(sessions, tuple(each for half in HALVES for each in measured[half]), choices)
+
+
+def chosen_of(measured: Iterable[Measured]) -> Measured:
+    """The cheapest setting of those within the limits; if none is, the one with the fewest re-reads."""
+    many = tuple(measured)
+    allowed = [each for each in many if each.rereads <= MOST_REREADS and each.worst <= WORST]
+    return min(allowed, key=lambda each: each.mean) if allowed else min(many, key=lambda each: each.rereads)
+
+
+def _choice(here: Sequence[Measured], there: Iterable[Measured]) -> Choice:
+    chosen = chosen_of(here)
+    return Choice(chosen, next(each for each in there if each.setting == chosen.setting))
+
+
+def choosing_markdown(found: Choosing) -> str:
+    """The table that stands in docs/benchmark.md."""
+    runs = tuple(found.choices[0].chosen.cost)
+    lines = [f"| chosen on | numbers | told of | {' | '.join(runs)} | re-reads | worst |", f"|---|---|---|{'---:|' * (len(runs) + 2)}"]
+    for choice in found.choices:
+        for told in (choice.chosen, choice.held_out):
+            costs = " | ".join(f"{told.cost[run]:.3f}x" for run in runs)
+            held = "" if told is choice.chosen else " (held out)"
+            lines.append(
+                f"| {choice.chosen.half} | {told.setting} | {told.half}{held} | {costs} | {told.rereads:.2f}x | {told.worst:.2f}x |"
+            )
+    count = " and ".join(f"{number} {half}" for half, number in found.sessions.items())
+    return "\n".join([*lines, "", f"{len(found.measured) // 2} settings; {count} sessions."])
+
+
+def name_of(numbers: Numbers) -> str:
+    """A setting in words."""
+    bounds = numbers.bounds
+    return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
+
+
+class _Half:
+    """All outcomes of one half of the sessions: sums by setting, the baseline first."""
+
+    def __init__(self, half: str, settings: Sequence[Numbers]) -> None:
+        self.half, self.sessions = half, 0
+        self._profiles: dict[str, Profile] = {BASELINE: profile(BASELINE)}
+        self._profiles |= {name_of(numbers): with_numbers(numbers, {}) for numbers in settings}
+        self._usd: dict[tuple[str, str], list[float]] = {}
+        self._rereads: dict[str, int] = dict.fromkeys(self._profiles, 0)
+
+    def take(self, taken: Taken) -> None:
+        """Replay one session under the baseline and every setting."""
+        names = Names(taken.recording.steps)
+        self.sessions += 1
+        for name, each in self._profiles.items():
+            for run in _PRICED:
+                outcome = _replayed(taken, each, run, names)
+                self._usd.setdefault((name, run.bar), []).append(outcome.cost.total)
+                self._rereads[name] += len(outcome.rereads) if run is _PRICED[0] else 0
+
+    def measured(self) -> Iterator[Measured]:
+        """Each setting against the baseline."""
+        for name in self._profiles:
+            if name == BASELINE:
+                continue
+            cost = {run.bar: sum(self._usd[name, run.bar]) / sum(self._usd[BASELINE, run.bar]) for run in _PRICED}
+            worst = max(
+                ours / theirs
+                for run in _PRICED
+                for ours, theirs in zip(self._usd[name, run.bar], self._usd[BASELINE, run.bar], strict=True)
+                if theirs
+            )
+            yield Measured(name, self.half, cost, self._rereads[name] / max(1, self._rereads[BASELINE]), worst)
+
+
+def _replayed(taken: Taken, each: Profile, run: Run, names: Names) -> Outcome:
+    return replay(taken.recording, each, card(run.card, window=WINDOW), ttl=run.ttl, names=names)
