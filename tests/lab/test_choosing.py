@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.choosing import Choice, Choosing, Measured, choose_numbers, chosen_of, choosing_markdown
+from palimpsest.lab.bench.choosing import Choice, Choosing, Measured, choose_numbers, choosing_markdown, chosen_of
 from palimpsest.policies.fold_bounds import Bounds
 from palimpsest.profiles.thrift import Numbers
 
