@@ -139,10 +139,10 @@ def test_cc_10_v_block_is_177000() -> None:
 
 
 def test_the_measured_program_compacts_by_itself_only_for_some_models_and_ours_does_for_all() -> None:
-    strict = claude_code_2_1_325({}, proactive="measured")
+    strict = claude_code_2_1_325({"proactive": "measured"})
     assert strict.budget(card("claude-sonnet-4-6")).compact_at == 167_000
     assert strict.budget(card("claude-sonnet-4-5")).compact_at is None
-    windowed = claude_code_2_1_325({"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}, proactive="measured")
+    windowed = claude_code_2_1_325({"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000", "proactive": "measured"})
     assert windowed.budget(card("claude-sonnet-4-5")).compact_at == 67_000
     assert claude_code_2_1_325({}).budget(card("claude-sonnet-4-5")).compact_at == 167_000
 

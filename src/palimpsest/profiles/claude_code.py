@@ -57,12 +57,13 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     )
 
 
-def claude_code_2_1_325(environment: Mapping[str, str], *, proactive: str = "all") -> Profile:
+def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
     """Masks nothing, keeps the last round through every compaction, never gives up, and compacts when a turn was refused as too long.
 
-    The original compacts by itself only for some models (`proactive="measured"`); here it does for all of them, for a session that
-    is never compacted is of no use to anybody.
+    The original compacts by itself only for some models, which `proactive=measured` imitates; as a rule it does here for all of them,
+    for a session that is never compacted is of no use to anybody.
     """
+    every = environment.get("proactive", "").strip().lower() != "measured"
     asked = not _on(environment, "DISABLE_COMPACT")
     auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
     limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
@@ -71,7 +72,7 @@ def claude_code_2_1_325(environment: Mapping[str, str], *, proactive: str = "all
     block_at = _number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
-        comes = auto and (proactive == "all" or window is not None or _PROACTIVE.search(card.name) is not None)
+        comes = auto and (every or window is not None or _PROACTIVE.search(card.name) is not None)
         reply = limit or min(CLAUDE_REPLY, card.reply)
         found = claude_measured_budget(card.window, reply, auto=comes, percent=percent, auto_window=window)
         return found if block_at is None else replace(found, block_at=block_at)
