@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 from workplace import offline, online, reply, say, use, work
 
+from palimpsest.audit.parts import EVIDENCE
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (
@@ -275,23 +276,32 @@ def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_c
         assert words in message
 
 
-def test_pa_21_after_a_fold_mode_skills_and_instructions_are_those_of_now() -> None:
+def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
     session = busy(rounds=5)
-    session.record(ContextStated((Statement("mode", "mode: plan"), Statement("instructions", "old rules"), Statement("skills", "none"))))
+    session.record(ContextStated(head=(Statement("base", "the old head", "system"),)))
+    before = {"mode": "mode: plan", "instructions": "old rules", "skills": "none", "tasks": "1. find the bug [open]"}
+    session.record(ContextStated(tuple(Statement(source, value) for source, value in before.items())))
+    use(
+        session,
+        "todo",
+        "TodoWrite",
+        '{"todos":[{"content":"find the bug","status":"completed"},{"content":"fix it","status":"pending"}]}',
+        "ok",
+    )
     for number in range(30):
         use(session, f"m{number}", "Read", f'{{"file_path":"m{number}.py"}}', f"value_{number} = 1\n" * 400)
-    session.record(ContextStated((Statement("mode", "mode: build"), Statement("instructions", "new rules"))))
+    now = {"mode": "mode: build", "instructions": "new rules", "tasks": "2. fix it [open]"}
+    session.record(ContextStated(head=(Statement("base", "the new head", "system"),)))
+    session.record(ContextStated(tuple(Statement(source, value) for source, value in now.items())))
     use(session, "z", "Read", '{"file_path":"z.py"}', "z = 1\n" * 6_000)
     folded(session)
-    shown = [text_of(item.content) for item in session.log.view.items if item.kind == "context"]
-    assert sorted(shown) == ["mode: build", "new rules", "none"]
-    assert {source: fact.value for source, fact in session.log.view.facts.items()} == {
-        "mode": "mode: build",
-        "instructions": "new rules",
-        "skills": "none",
-    }
-    session.record(ContextStated(head=(Statement("base", "a new head", "system"),)))
-    assert [text_of(item.content) for item in session.log.view.head] == ["a new head"]
+    view = session.log.view
+    assert [text_of(item.content) for item in view.head] == ["the new head"]
+    assert sorted(text_of(item.content) for item in view.items if item.kind == "context") == sorted((before | now).values())
+    assert {source: fact.value for source, fact in view.facts.items() if source != "base"} == before | now
+    evidence = next(text_of(item.content) for item in view.items if item.source == EVIDENCE)
+    assert "fix it" in evidence
+    assert "find the bug" not in evidence
 
 
 def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed_again_in_that_epoch() -> None:
