@@ -3,6 +3,9 @@
 import re
 from typing import Literal, TypeAlias
 
+from palimpsest.audit.binding_tells import names_a_rule, pleases, tells
+from palimpsest.audit.binding_verbs import NO_VERBS, VERBS
+
 Binding: TypeAlias = Literal["forbidden", "demanded", "decided"]
 
 
@@ -40,12 +43,12 @@ _BEGINS = r"(?:^|[,.:;—–()-]\s*|\b(?:and|but|so|then|please|also|just|or|aga
 _MODAL = r"(?:must|should|shall|may|ought|need|can|would|will)"
 _PERSON = r"(?:i|we|they|he|she|(?:the |our |my )?(?:client|customer|team|boss|user|manager|lead|company|business|stakeholder)s?)"
 _DETERMINER = (
-    r"(?:the|an?|all|any|every|each|it|them|this|that|these|those|my|our|your|its|his|her|their|both|only|some|everything|nothing|"
-    r"me|us|yourself|what(?:ever)?|how|\d+|[`\"'/@~])"
+    r"(?:(?:the|an?|all|any|every|each|it|them|this|that|these|those|my|our|your|its|his|her|their|both|only|some|everything|nothing|"
+    r"me|us|yourself|what(?:ever)?|how|\d+)\b|[`\"'/@~]|[\w-]+[._/]\w)"
 )
 
 _FORBIDS = _any(
-    r"\bnever\b(?! mind)",
+    r"\bnever\b(?! (?:mind\b|finish|work|return|end|stop|get|fire|happen|show|load|c[oa]me|arriv|complet|terminat|reach))",
     rf"{_BEGINS}{_NEGATED}\b(?! (?:know|understand|think|remember|have|see|get|mind|care|believe|recall|exist|work|forget|hesitate)\b)",
     rf"\b(?:i|we|{_PERSON}) (?:really |also |still )?(?:{_NEGATED}|does not|doesn'?t) "
     r"(?:want|like|need|allow|accept|use|support|ship|wish|trust)\b",
@@ -64,10 +67,12 @@ _FORBIDS = _any(
     r"\bleave .{1,60}?\b(?:alone|as[- ]is|as (?:it|they|he|she)|untouched|unchanged|intact|in place|be)\b",
     r"\bkeep .{1,50}?\b(?:out of|away from|off|untouched|unchanged|as[- ]is)\b",
     r"\b(?:none|neither|nothing|nowhere|nobody|no one|no \w+)\b.{0,40}\b(?:should|must|may|shall|can|is to|are to|gets?|goes|leaves)\b",
-    r"\b(?:i|we) (?:refuse|object to|won'?t (?:accept|allow|have|tolerate))\b",
+    r"\bwe (?:won'?t|will not)\b|\bi can(?:'t|not) (?:accept|have|allow|tolerate|live)\b|\b(?:i|we) (?:refuse|object to|won'?t (?:accept|"
+    r"allow|have|tolerate))\b",
     r"\b(?:skip|drop|scrap|ditch|abandon|forget(?: about)?|exclude|except|omit) (?:the|that|this|these|those|all|any|for|about|it|"
     r"them)\b",
-    r"[,;] ?(?:and )?not (?:in|on|with|via|by|as|an?|the|for|from|to|just|only|some|another)\b|\banything but\b|\bnor\b",
+    r"[,;] ?(?:and )?not (?!sure|bad|yet|really|so|surpris|always|quite|too|work|even|much|that (?:i|it|we)|because|me\b|him\b|us\b)\w|"
+    r"\banything but\b|\bnor\b",
     r"\b(?:are|is|'re|'s) not to\b|\brul(?:ed|es?|ing) out\b|\b(?:hold|held) (?:off|back|your)\b|\bnothing (?:else|more|beyond)\b",
     r"\b(?:i'm|i am|we're|we are) (?:done|through|finished) with\b|\b(?:we|you|this|that|it|i) ain'?t\b|\band not\b|\bbut not\b|"
     r"\bnot (?:a|one) (?:single|more)\b",
@@ -85,36 +90,51 @@ _DECIDES = _any(
     r"\bprefer(?:s|ence|ences|ably|able)?\b|\b(?:i|we) preferred\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|"
     r"\bmy (?:vote|pick|preference|call)\b",
     r"\binstead\b|\brather than\b|\bin place of\b|\bas opposed to\b|\bin lieu of\b|\breplac\w+ .{1,40} (?:with|by)\b",
-    r"\b(?:use|take|keep|pick|choose|want|do|call|make) [^.?!]{1,60}?\bnot\b|\b\w+ over \w+\b(?=[.,!]?$)",
+    r"\b(?:use|take|keep|pick|choose|want|do|call|make) [^.?!]{1,60}?\bnot\b",
+    r"^(?!.*\b(?:is|are|was|were|talks?|runs?|goes|comes?)\b).*\b\w+ over \w+[.,!]?$",
     r"\b(?:agreed|approved?|approving|confirmed|accepted|signed off|sounds (?:good|right)|looks good|lgtm|makes sense|works for me)\b",
     r"\b(?:good to go|fine (?:by|with) me|ship (?:it|them|this|that)|merge (?:it|them)|deal|green ?light\w*|thumbs up|all yours)\b",
     r"\b(?:option|choice|approach|plan|variant|proposal|alternative|direction|number|design) (?:\d+|[a-d])\b|\b(?:take|use|keep|ship|"
     r"want) version \d",
     r"\b(?:from (?:now|here) on|going forward|by default|for now|as of (?:now|today)|henceforth|in future|final answer)\b",
     r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\bfeel free\b",
-    r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b",
+    r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b|\b(?:is|are|will be|would be|'s) (?:enough|sufficient|plenty)\b|"
+    r"\b(?:will|would|'ll) (?:do|suffice)[.!]?$|\bit is[.!]?$(?<=, \w\w it is.)",
+    rf"^(?:\w+,? )?you (?:can|could|might)(?: \w+ly| also| now| then)? (?!see|find|tell|get|notice|imagine|look|hear|guess|read)[a-z]+ "
+    rf"(?:{_DETERMINER}|\w+ing\b)|\bha(?:s|ve) no (?:business|place)\b|^(?:\w+ ){{0,3}}(?:the )?(?:same|likewise|ditto)(?: thing)"
+    rf"? (?:for|with|on|in|goes)\b|"
+    r"^(?:it'?s |high )?time to\b",
     r"\b(?:i|we)(?:'m|'re| am| are) (?:fine|ok(?:ay)?|happy|good|cool) (?:with|if)\b",
     r"\b(?:it'?s|it is|that'?s|is) (?:fine|ok(?:ay)?|safe|allowed|permitted) (?:to|for|if)\b",
     r"^(?:yes|yep|yeah|yup|sure|ok(?:ay)?|fine|correct|exactly|perfect|do it|nope?)\b[,.! ]*"
     r"(?:$|please|do\b|go\b|use\b|keep\b|make\b|with\b)",
     r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:the )?(?:first|second|third|last|latter|former) (?:one|option)\b",
     r"\b(?:switch|change|move|migrate|revert|go back|rename|convert|port) (?:\S+ ){0,4}(?:back )?to\b",
+    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|"
+    r"turn)\b|"
     r"\b(?:set in stone|made up (?:my|our) mind|end of discussion|case closed)\b",
 )
 _DEMANDS = _any(
     r"\b(?:must|shall|should|ought to|gotta|requires?|required|requirements?|mandatory|compulsory|obligatory)\b",
-    r"\b(?:have|has|had|having) (?:got )?to\b|\bneeds?\b|\b(?:is|are) to be\b",
+    r"\b(?:have|has|having) (?:got )?to\b|\bneeds?\b|\b(?:is|are) to be\b",
     rf"\b{_PERSON}(?: would| really| also| still| just|'d|'ll)* "
     r"(?:want|wanna|expect|insist|ask|wish|hope|appreciate|demand|request)",
     rf"\b{_PERSON}(?: would|'d)(?: really| also| still| just)* (?:like|love)|\b(?:i|we) like (?:to|when|my|our|your)\b",
-    r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might) be \w+(?: idea)? (?:to|if|not)\b|\bhow about\b",
+    r"\b(?:the|our|my) \w+(?: \w+)? (?:wants?|expects?|insists?|demands?)\b|\byou (?:might|may) want\b|\bi (?:said|asked|told you)\b",
+    r"(?:^|\b(?:it'?s|it is|be|is) )(?:better|best|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)\b|^any(?:thing|one|body)"
+    r" (?:that|who|which|in|under|over|below|above)\b",
+    r"^(?!i |we |you |they |he |she |it )[\w-]+(?: [\w-]+){0,3} gets? (?:an?|its|their|no|one|two|the)\b|^(?!exit|error|status|code|line)"
+    r"[a-z][\w -]{2,30}: \d",
+    r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might|'d) be (?:\w+ )?\w+(?: idea)? (?:to|if|not)\b|\b(?:would|'d)"
+    r" (?:help|be enough|do)\b|\bhow about\b",
     r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don'?t forget)\b",
     r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
     r"\bno (?:more|less|fewer|later|earlier) than\b|\b(?:limit(?:ed)?|cap(?:ped)?|restrict(?:ed)?) (?:\w+ ){0,3}(?:to|at)\b",
     r"\b(?:grateful|thankful|obliged) (?:for|if)\b|\bbelongs?\b|\bgets? to\b|\bwhoever\b|\bwill do[.!]?$",
-    r"\b(?:under|below|within|above|over|max(?:\.|imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
+    r"(?<!is )(?<!was )(?<!are )\b(?:under|below|within|above|over|max(?:\.|imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
     r"\b(?:essential|imperative|crucial|critical|vital|important|non[- ]negotiable|supposed to|expected to|bear in mind|keep in mind)\b",
-    r"^(?:all|every|each|any)\b(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
+    r"^(?:all|every|each|any)\b(?! ?\w+(?: \w+)? (?:has|have|had|ships?|comes?|contains?|consists?|took|takes?|reports?|appears?)\b)"
+    r"(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
     r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
@@ -122,10 +142,23 @@ _DEMANDS = _any(
     r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
     r"\b(?:had|'d|you) better\b|\bi need\b|\bi want\b|\bsee that\b|\btodo\b|\bgoal is\b|\bthe (?:task|point|aim|idea) is to\b",
 )
+# Where something is told, only what says it plainly binds.
+_SURE = _any(
+    r"\b(?:must|should|shall|ought to|needs? to|ha(?:ve|s) to|please|pls|kindly|make sure|let'?s|instead of|from now on|no longer|"
+    r"no need|i (?:said|asked|told you|meant)|changed my mind|(?:better|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)|"
+    r"won'?t support)\b",
+    r"\b(?:i|we)(?:'d| would)? (?:want|prefer|insist|need|expect|like you|like to|like the|rather|wish|hope)\b|\bi'd (?:like|love|hate|"
+    r"say|go|rather)\b|\bi would\b",
+    r"\b(?:i can(?:'t|not) (?:accept|have|allow|tolerate)|not allowed|forbidden|off[- ]limits|may not|banned|hands off|unacceptable|"
+    r"supposed to|under no)\b|\bwe(?:'re| are) (?:going|sticking|not)\b",
+    r"\b(?:decided|agreed|settled|chosen|chose|ruled|approved|signed off|picked)\b|(?:^|[,;:.] ?)(?:never (?!seen|heard|had|been|\w+ed\b)"
+    r"|do not |don'?t |stop |avoid )",
+)
 _POLITE = _any(
-    r"\b(?:can|could|would|will|might) (?:you|we|u|someone)\b",
-    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\bis it possible to\b|\bcan i (?:have|get)\b",
-    r"\bwhy (?:not|don'?t (?:we|you))\b|\bhow about\b|\bany chance (?:you|of)\b",
+    r"\b(?:can|could|cld|would|will|might) (?:you|we|u|someone)\b(?! (?:see|hear|access|reproduce|believe|imagine|feel|still)\b)",
+    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\bis it possible to\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
+    r"\bwhy (?:not|don'?t (?:we|you))\b|\bhow about\b|\bany chance (?:you|we|of|to|for)\b|^could (?:the|it|this|that|these|those|all|"
+    r"each|every) (?!.*\b(?:be|have|cause|explain|affect|mean|come|handle)\b)",
 )
 _OWN = _any(
     r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i'?d rather|i(?: actually)? prefer|in favou?r of|let'?s|no way)\b",
@@ -138,94 +171,54 @@ _ASKS = re.compile(
     r"reason)|(?:is|are|does|did|was)n'?t)\b",
 )
 _LEADS = (
-    r"(?:(?:ok(?:ay)?|so|then|also|and|now|just|first(?:ly)?|second(?:ly)?|third|next|finally|lastly|actually|again|yes|yeah|no|please|"
+    r"(?:(?:ok(?:ay)?|so|then|also|and|now|just|first(?:ly)?|second(?:ly)?|third|next|finally|lastly|actually|again|yes|yeah|no|"
+    r"ple?a?se?|pls|plz|"
     r"well|"
     r"hmm+|uh+|huh|wow|cool|great|good|right|alright|fine|hey|hi|btw|afterwards?|meanwhile|otherwise|instead|alternatively|in that case|"
     r"after that),?\s+|"
     r"(?:when|if|once|before|after|while|for|in|on|with|as|until|unless|whenever|where|wherever|should|had|were)\b[^,]{1,80},\s+){0,4}"
 )
-# Verbs that people give to agents; the other rule below finds verbs that are not here by what follows them.
-_VERBS = (
-    "add adapt adjust adopt align amend analy[sz]e answer append apply archive ask assign attach audit automate benchmark bring build "
-    "bump cache call cancel capture change check choose clarify clean clear clone close collect combine commit compare compile complete "
-    "compute configure confirm connect consider consolidate continue convert copy correct cover create cut cycle debug decrease define "
-    "delegate delete deploy deprecate describe design detect determine diagnose disable discard display document download draft drop "
-    "edit eliminate embed emit enable enforce ensure enter escape establish evaluate examine execute expand explain explore export "
-    "expose extend extract fetch figure fill filter finali[sz]e find finish fix focus follow force format gather gen generate get give "
-    "go grab group handle hide highlight identify ignore implement import improve include increase inline insert inspect install "
-    "integrate introduce investigate isolate iterate join keep kill launch leave limit link lint list load locate lock log look lower "
-    "maintain make mark match measure merge migrate minimi[sz]e mock modify monitor move name normali[sz]e note notify offer omit open "
-    "optimi[sz]e organi[sz]e output override parse pass paste patch perform pick pin place plan port prepare present preserve prevent "
-    "print prioriti[sz]e proceed process produce profile propose protect prove provide prune publish pull purge push put query raise "
-    "read rebase rebuild record redesign redirect redo reduce refactor reference refine regenerate register reinstall reject release "
-    "reload remember remind remove rename render reorder repeat replace reply report reproduce research reset resolve respect respond "
-    "restart restore restrict restructure resume retain retry return reuse revert review revise rewrite rollback rotate round route run "
-    "save scan schedule search select send separate serve set share shorten show shut simplify skip solve sort spawn specify split "
-    "squash stage start stash stay stop store streamline strip structure submit suggest summari[sz]e support suppress swap switch sync "
-    "tag take tell terminate test throw tidy tighten toggle touch trace track traceroute transform translate treat trigger trim "
-    "troubleshoot try tune turn undo unify uninstall update upgrade upload use validate verify view visit wait walk watch wire work "
-    "wrap write zip"
-)
+_PERHAPS = re.compile(rf"(?:perhaps|maybe),? (?:(?:we|you) (?:could|should|can|just) )?(?:{'|'.join(VERBS.split())})\b")
 _NAMED = re.compile(
     rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|have (?:the|it|them|a|an|all|every)\b|do (?:some|a|an|the|it|this|that|all)\b|(?:(?:\w+ly|"
     r"always|only|do|re-?|double-?|deep|temp) ?)?"
-    rf"(?:{'|'.join(_VERBS.split())})\b)"
+    rf"(?:{'|'.join(VERBS.split())})\b)"
     r"(?!'s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
 )
-_NO_VERBS = (
-    "in on at of for from to with by as is are was were am be been does did do has have had will would can could should may might if "
-    "when while since because although but and or so than though where what which who whose why how that after before until unless "
-    "about into over under not all both such even like here there it i we you he she they this the a an my our your its seems looks "
-    "feels got getting still now also however between across during through per via plus against within without among around behind "
-    "only just no yes these those any some every each thats thanks thank hi hello hey maybe perhaps most much many more less once half "
-    "then besides despite except inside outside toward towards upon whether given regarding concerning im ive sometimes often again "
-    "already probably obviously basically currently"
-)
 _BUILT = re.compile(
-    rf"^{_LEADS}(?:(?:\w+ly|always|only) )?(?!(?:{'|'.join(_NO_VERBS.split())})\b)(?!\w+(?:ed|ing|ness|tion|ly)\b)"
+    rf"^{_LEADS}(?:(?:\w+ly|always|only) )?(?!(?:{'|'.join(NO_VERBS.split())})\b)(?!\w+(?:ed|ing|ness|tion|ly|[^s]s)\b)"
     rf"[a-z]{{2,}}(?:-\w+)?\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?{_DETERMINER}",
 )
-# A rule needs no verb: `Commits in English.` What tells of something that is or was has one, or begins with what it tells of.
-_TELLS = re.compile(
-    r"^(?:the|an?|this|that|these|those|my|our|your|his|her|their|its?|i|we|you|he|she|they|there|here|hi|hello|hey|thanks?|good|great|"
-    r"nice|"
-    r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
-    r"bye|cheers|congrat\w*)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n't)\b|[\[\]{}=]|\w:\d|:$",
-)
-# What a program or a paper says is told, not demanded; and so is what somebody asks to know, however politely.
-_QUOTES = re.compile(
-    r"(?:the|this|that|my|an?|its?|our)? ?(?:\w+ )?(?:error|message|log|output|docs?|documentation|warning|console|compiler|linter|"
-    r"page|test|traceback|"
-    r"terminal|browser|popup|dialog|manual|readme)s? (?:says?|said|shows?|showed|tells?|told|prints?|printed|reads?|complains?|claims?|"
-    r"states?)\b"
+_THEN = re.compile(
+    rf"(?:[,;:—–]|[,;—–] ?(?:and|but|so|then)|\b(?:but|so))\s+{_LEADS}(?:you )?(?:(?:just|please|rather|simply|then|also) )*"
+    rf"(?:{'|'.join(VERBS.split())}|do)\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?(?:{_DETERMINER}|(?:to|with|from|into|"
+    rf"for)\b)|"
+    r"\b(?:so|but|then|,) (?!make|is|was|does|did)[a-z]{3,} (?:it|them|that) (?:up|out|off|down|back|away|over|in|on|to|into|with|as)\b|"
+    rf"^(?:if|when|once|unless|as soon as)\b.{{3,60}} (?:just|then|please|simply|always) (?:{'|'.join(VERBS.split())})\b"
 )
 _WONDERS = re.compile(
     r"(?:so |and |but |ok(?:ay)?,? )?(?:what|which|how(?! about)|where|when|who|why(?! (?:not|don'?t)))\b(?!.*\b(?:please|pls)\b).*\?$"
 )
-_PLEASED = re.compile(
-    r"(?:ha(?:ha)+|lol|see you|no (?:problem|worries)|never mind|all good|good (?:job|work|one|morning|evening)|nice (?:one|"
-    r"work))\b[^,;:]*$"
-)
-_RULE = re.compile(r"^[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 
 
 def english(sentence: str) -> Binding | None:
     """What a sentence does to whoever works; a question does nothing unless it is a polite way to demand."""
     sentence = sentence.lower().replace("’", "'")
-    if _QUOTES.match(sentence) is not None or _PLEASED.match(sentence) is not None:
+    if pleases(sentence):
         return None
-    polite = _POLITE.search(sentence) is not None and _WONDERS.match(sentence) is None
+    polite = _PERHAPS.match(sentence) is not None or (_POLITE.search(sentence) is not None and _WONDERS.match(sentence) is None)
     question = sentence.endswith("?")
     asks = question or _ASKS.match(sentence) is not None
     if asks and not polite and (_OWN.search(sentence) is None or (question and _ASKS.match(sentence) is not None)):
         return None
+    if tells(sentence) and _SURE.search(sentence) is None:
+        return "demanded" if _THEN.search(sentence) is not None else None
     if _FORBIDS.search(sentence) is not None:
         return "forbidden"
     if _DECIDES.search(sentence) is not None:
         return "demanded" if polite and asks else "decided"
     if polite or _DEMANDS.search(sentence) is not None or _NAMED.search(sentence) is not None or _BUILT.match(sentence) is not None:
         return "demanded"
-    if not asks and _RULE.match(sentence) is not None and _TELLS.search(sentence) is None:
+    if not asks and (_THEN.search(sentence) is not None or names_a_rule(sentence)):
         return "demanded"
     return None

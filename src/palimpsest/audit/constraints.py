@@ -10,6 +10,7 @@ from palimpsest.core.situation import Quote
 LONGEST_QUOTE = 300
 """A sentence is quoted up to this length."""
 _MOST = 200
+_WORD = re.compile(r"[A-Za-z]{2,}")
 _CJK = re.compile(r"[\u3400-\u9fff]")
 
 
@@ -17,7 +18,7 @@ def binding_of(sentence: str) -> Binding | None:
     """What a sentence does: forbid, decide, demand, or nothing of the kind."""
     if _CJK.search(sentence) is not None:
         found = chinese(sentence)
-        if found is not None or len(_CJK.findall(sentence)) * 3 > len(sentence):
+        if found is not None or len(_CJK.findall(sentence)) > len(_WORD.findall(sentence)):
             return found
     return english(sentence[:1_000])
 

@@ -15,12 +15,14 @@ _LOG = re.compile(
     r"\s*(?:at\s+\S+\s*\(|\{\"|\"\w+\":|\[\d|\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|\||"
     r"[+-]{3}\s|@@|[│┃└├]|\$\s|>>>|\w+Error:|Traceback|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|FAILED|PASSED)\]?[: ]|"
     r"npm (?:ERR|WARN|err|warn)|"
-    r"(?:GET|POST|PUT|DELETE|PATCH|HEAD) /|Process finished|Segmentation fault|(?:warning|error|fatal): |make: |import \w+|"
+    r"(?:GET|POST|PUT|DELETE|PATCH|HEAD) /|Process finished|[Ee]xit (?:code|status):? \d|Segmentation fault|(?:warning|error|fatal|panic|"
+    r"curl|bash|zsh|git|cargo|docker)(?:\[\w+\])?: |make: |import \w+|"
     r"from \w+ import)"
 )
 _CODE = re.compile(r"[{}<>=;|\\^$]|::|->|=>|\(\)")
 _SIGNS = re.compile(r"[\[\]{}:/\\<>=|0-9]")
 _ALIKE, _BEGINNING = 5, 10
+_HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[^\W\d_]")
 
 
@@ -29,7 +31,8 @@ def is_prose(line: str) -> bool:
     if not line or _LOG.match(line) is not None:
         return False
     start = line[:400]
-    letters = len(_LETTERS.findall(start))
+    # A Chinese sign says as much as half a word.
+    letters = len(_LETTERS.findall(start)) + 2 * len(_HAN.findall(start))
     blanks = start.count(" ")
     if letters < 2 or (letters + blanks) < 0.6 * len(start):
         return False
