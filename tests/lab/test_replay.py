@@ -15,9 +15,10 @@ from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.replay import replay
 from palimpsest.lab.stage import Stage
+from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import ModelCard, card, resized
+from palimpsest.wire.cards import CARDS, ModelCard, card, resized
 from palimpsest.wire.prices import cost
 
 SONNET = card("claude-sonnet-4-5", window=200_000)
@@ -197,11 +198,11 @@ def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() ->
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
 
 
-@pytest.mark.parametrize("model", [SONNET, GPT], ids=["claude", "gpt"])
-def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(model: ModelCard) -> None:
-    recording = _reading(2)
+@pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
+def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
+    recording, model = _reading(2), replay_card(name)
     names = Names(recording.steps)
-    levels = {name: Stage(recording, names, profile(name), model, "5m").session.budget.compact_at for name in PROFILES}
+    levels = {each: Stage(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
 
     assert levels == {
         "palimpsest": 160_000,

@@ -24,6 +24,7 @@ from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.page_lines import with_lines
 from palimpsest.lab.sessions import MODEL, made_up
 from palimpsest.lab.taking import take_log
+from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
@@ -67,7 +68,7 @@ def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:
 
 def compare(log: Log, home: Home, tell: Callable[[int, int], None]) -> Comparison:
     """The session under each profile of the demo; `tell` hears how far it is, in hundredths of a replay."""
-    plan = Plan(tuple(profile(name) for name in PROFILES), (card(MODEL),), cycles=_CYCLES)
+    plan = Plan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
     taken = take_log(log, home.blobs, "made up")
     found = replay_session(taken, plan, lambda done: tell(round(done * 100), plan.replays * 100))
     return compared([{name: with_lines(each, taken.recording) for name, each in found.items()}], plan)

@@ -27,13 +27,13 @@ from palimpsest.lab.outcome import Comparison, Replayed
 from palimpsest.lab.page_lines import with_lines
 from palimpsest.lab.stage import Asking
 from palimpsest.lab.taking import Taken, find_foreign, is_own, take_foreign, take_log
+from palimpsest.lab.windows import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard, card
 
 PROFILES = "palimpsest,claude-code-2.1.325,codex-0.166,opencode-1.18,classroom,none"
 CARD = "claude-sonnet-4-5"
-WINDOW = 200_000
 _EXAMPLES = """\b
 Examples:
   pal replay last
@@ -105,7 +105,7 @@ def _profiles(names: str) -> tuple[Profile, ...]:
 def _cards(home: Home, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
     known = cards_of(home)
     wanted = dict.fromkeys(name for each in names for name in each.replace(",", " ").split())
-    return tuple(card(name, known, window=window) for name in wanted)
+    return tuple(replay_card(name, known, window=window) for name in wanted)
 
 
 def _asking(home: Home, name: str) -> Asking | None:

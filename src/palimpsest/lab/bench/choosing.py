@@ -8,18 +8,18 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.compared import HALVES, half_of
-from palimpsest.lab.bench.costing import RUNS, WINDOW, Run
+from palimpsest.lab.bench.costing import RUNS, Run
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome
 from palimpsest.lab.replay import replay
 from palimpsest.lab.taking import Taken, take_all
+from palimpsest.lab.windows import replay_card
 from palimpsest.policies.fold_bounds import Bounds
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.palimpsest import with_numbers
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.thrift import Numbers
-from palimpsest.wire.cards import card
 
 # A choice must stay below this on its own half, so that sessions nobody looked at still cause no more re-reads than the baseline.
 MOST_REREADS: Final = 0.9
@@ -149,4 +149,4 @@ class _Half:
 
 
 def _replayed(taken: Taken, each: Profile, run: Run, names: Names) -> Outcome:
-    return replay(taken.recording, each, card(run.card, window=WINDOW), ttl=run.ttl, names=names)
+    return replay(taken.recording, each, replay_card(run.card), ttl=run.ttl, names=names)

@@ -17,13 +17,12 @@ from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, figures,
 from palimpsest.lab.replay import replay
 from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import Taken, take_all, take_log
+from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
-from palimpsest.wire.cards import card
 
 OURS: Final = "palimpsest"
 PEERS: Final = ("codex-0.166", "opencode-1.18", "classroom", "none")
-WINDOW: Final = 200_000
 SURVIVAL_BARS: Final = {f"survival_{name}" for name in SURVIVALS}
 PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
 COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}
@@ -92,12 +91,12 @@ class _Table:
             for run in RUNS:
                 if run.ttl == "1h" and each.name not in (OURS, BASELINE):
                     continue
-                model = card(run.card, window=WINDOW)
+                model = replay_card(run.card)
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
             if material is not None:
                 answering = imitating(each.name, recording.measure.factor)
-                found = probed(material, each, card(RUNS[0].card, window=WINDOW), self._cycles, answering)
+                found = probed(material, each, replay_card(RUNS[0].card), self._cycles, answering)
                 self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:
