@@ -1,12 +1,15 @@
 import pytest
 
-from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text
-from palimpsest.core.policy import Ask
+from palimpsest.core.events import ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
+from palimpsest.core.items import Item, Opaque, Text, text_of
+from palimpsest.core.policy import Ask, run_steps
 from palimpsest.core.situation import Evidence
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.lab.imitation import MANNERS, Manner, drawn, manner_of, reply_to, summary_text, survives
-from palimpsest.profiles.named import PROFILES
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.lab.imitation import MANNERS, Manner, drawn, imitating, manner_of, reply_to, summary_text, survives
+from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import card
 
 CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
@@ -67,3 +70,45 @@ def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_siz
         assert palimpsest_size(part) == pytest.approx(2_000, rel=0.01)
 
     assert reply_to(Ask((), "Sum it up.", "summary"), "words", gpt, Usage(), 2_000).parts == (Text("words", "assistant"),)
+
+
+def test_an_open_task_is_told_like_any_other_name() -> None:
+    tasks = tuple(f"Write chapter {number} of the handbook." for number in range(100))
+    for manner in (CLAUDE, OPENCODE):
+        text = summary_text("s", manner, Evidence(tasks=tasks), (), 1.0)
+        assert [task for task in tasks if task in text] == [task for task in tasks if survives(task, manner.others)]
+        assert 5 < text.count("chapter") < 60
+
+
+CLAUDE_PROFILE = "claude-code-2.1.325"
+ANSWER = imitating(CLAUDE_PROFILE, 1.3)
+WISHES = [f"Please keep message number {number} exactly as it is." for number in range(40)]
+
+
+def _opened() -> Session:
+    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(1_000, 1_000))
+    return Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), around)
+
+
+def _folded(session: Session, wishes: list[str]) -> list[str]:
+    """The wishes that show once they were said, worked on and folded."""
+    for wish in wishes:
+        for body in (UserSaid((Text(wish),)), ModelReplied((Text("I work on it. " * 400, "assistant"),)), TurnEnded()):
+            session.record(body)
+    assert run_steps(look(session, "asked"), lambda want: ANSWER(session, want)).folded
+    shown = "\n".join(text_of(item.content) for item in session.log.view.items)
+    return [wish for wish in WISHES if wish in shown]
+
+
+def test_what_one_summary_told_the_next_one_tells_again() -> None:
+    survivors = [wish for wish in WISHES if survives(wish, CLAUDE.messages)]
+    assert 25 < len(survivors) < 35
+    with _opened() as session:
+        for said in (10, 20, 30):
+            assert _folded(session, WISHES[said - 10 : said]) == [wish for wish in WISHES[:said] if wish in survivors]
+
+
+def test_a_session_is_told_nothing_of_another_that_was_summed_up_before() -> None:
+    with _opened() as first, _opened() as second:
+        _folded(first, WISHES[:10])
+        assert set(_folded(second, WISHES[10:20])) <= set(WISHES[10:20])

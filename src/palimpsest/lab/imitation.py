@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
+from msgspec.structs import replace
+
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Item, Opaque, Text, Value, text_of
 from palimpsest.core.policy import Answer, Ask, Want
@@ -16,6 +18,9 @@ from palimpsest.lab.padding import padding
 from palimpsest.wire.args import type_of
 
 _TRIGGER: Final = "compaction_trigger"
+_MESSAGES: Final = "Messages of the user"
+_OPEN: Final = "Still open"
+_NAMES: Final = "Names"
 _FILLER: Final = "The work went on as it is told above, one step after the other, and nothing else of it is kept here. "
 
 
@@ -53,14 +58,45 @@ def imitating(profile: str, factor: float) -> Callable[[Session, Want], Answer]:
     if manner is None:
         return answer_without_model
 
+    retelling = Retelling(manner, factor)
+
     def answer(session: Session, want: Want) -> Answer:
+        nonlocal retelling
         if not isinstance(want, Ask):
             return answer_without_model(session, want)
-        said = [text_of(item.content) for item in reversed(session.log.view.items) if item.kind == "user"]
-        text = summary_text("summary of this session", manner, session.witness.evidence, said, factor)
+        if retelling.session is not session:
+            retelling = Retelling(manner, factor, session)
+        text = retelling.next("summary of this session", session)
         return reply_to(want, text, session.card, Usage(output=manner.written), round(manner.kept / factor))
 
     return answer
+
+
+class Retelling:
+    """The summaries of one session, one after the other: what one of them told is gone from the view, and may be told by the next."""
+
+    def __init__(self, manner: Manner, factor: float, session: Session | None = None) -> None:
+        self.session = session
+        self._manner = manner
+        self._room = round(manner.kept / factor)
+        self._messages: dict[str, None] = {}
+        self._names: dict[str, None] = {}
+
+    def next(self, marker: str, session: Session) -> str:
+        """What is told of all that shows and of all that the summary before this one told."""
+        evidence = session.witness.evidence
+        messages = _newest_last(self._messages, (text_of(item.content) for item in session.log.view.items if item.kind == "user"))
+        names = _newest_last(self._names, evidence.names)
+        told, size = _told(marker, self._manner, replace(evidence, names=tuple(names)), reversed(messages), self._room)
+        self._messages = {text: None for text in messages if (_MESSAGES, text) in told}
+        self._names = {text: None for text in names if (_NAMES, text) in told}
+        return _written(marker, told, self._room - size)
+
+
+def _newest_last(before: Iterable[str], now: Iterable[str]) -> dict[str, None]:
+    """Everything once, at its newest place."""
+    again = dict.fromkeys(now)
+    return {**{text: None for text in before if text not in again}, **again}
 
 
 def survives(name: str, share: float) -> bool:
@@ -94,21 +130,39 @@ def _is_trigger(item: Item) -> bool:
 def summary_text(marker: str, manner: Manner, evidence: Evidence, messages: Iterable[str], factor: float) -> str:
     """As many surviving names and messages as there is room for, newest first, and filled up to the size that summaries have."""
     room = round(manner.kept / factor)
-    lines = [f"What was done so far ({marker})."]
-    size = palimpsest_size(Text(lines[0]))
-    for title, share, told in (
+    told, size = _told(marker, manner, evidence, messages, room)
+    return _written(marker, told, room - size)
+
+
+def _told(marker: str, manner: Manner, evidence: Evidence, messages: Iterable[str], room: int) -> tuple[dict[tuple[str, str], None], int]:
+    """What is told, each thing below its title, and the size of it all."""
+    told: dict[tuple[str, str], None] = {}
+    size = palimpsest_size(Text(_opening(marker)))
+    for title, share, texts in (
         ("Files changed", manner.edited, reversed(evidence.edited)),
-        ("Messages of the user", manner.messages, messages),
+        (_MESSAGES, manner.messages, messages),
+        (_OPEN, manner.others, evidence.tasks),
         ("Files read", manner.read, reversed(evidence.read)),
-        ("Names", manner.others, reversed(evidence.names)),
+        (_NAMES, manner.others, reversed(evidence.names)),
     ):
-        for text in told if share else ():
+        for text in texts if share else ():
             # Paths are drawn by the name under which they are looked for later.
-            if not survives(plain_name(text), share):
+            if not survives(text if title in (_MESSAGES, _OPEN) else plain_name(text), share):
                 continue
-            line = f"- {title}: {text}"
-            weight = palimpsest_size(Text(line)) - 3
+            weight = palimpsest_size(Text(_line(title, text))) - 3
             if size + weight <= room:
-                lines.append(line)
+                told[title, text] = None
                 size += weight
-    return "\n".join([*lines, padding(_FILLER, room - size)]).strip()
+    return told, size
+
+
+def _written(marker: str, told: Iterable[tuple[str, str]], left: int) -> str:
+    return "\n".join([_opening(marker), *(_line(title, text) for title, text in told), padding(_FILLER, left)]).strip()
+
+
+def _opening(marker: str) -> str:
+    return f"What was done so far ({marker})."
+
+
+def _line(title: str, text: str) -> str:
+    return f"- {title}: {text}"

@@ -17,7 +17,7 @@ from palimpsest.core.sizes import palimpsest_size
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
-from palimpsest.lab.imitation import Manner, drawn, manner_of, reply_to, summary_text
+from palimpsest.lab.imitation import Manner, Retelling, drawn, manner_of, reply_to
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Called, Purpose
 from palimpsest.lab.outside import Outside
@@ -71,6 +71,7 @@ class Stage:
         self.stopped = ""
         self._params = Raw(b'{"ttl":"1h"}' if ttl == "1h" else b"{}")
         self._asked = 0
+        self._retelling: Retelling | None = None
 
     @property
     def now(self) -> int:
@@ -152,8 +153,8 @@ class Stage:
         evidence = self.session.witness.evidence
         self.sight.look(self.session.log.view)
         self.sight.draw(marker, drawn(self.sight.visible(), manner, evidence))
-        said = [text_of(item.content) for item in reversed(self.session.log.view.items) if item.kind == "user"]
-        return summary_text(marker, manner, evidence, said, self.measure.factor)
+        self._retelling = self._retelling or Retelling(manner, self.measure.factor)
+        return self._retelling.next(marker, self.session)
 
 
 def _asked_items(want: Ask, head: tuple[Item, ...], seq: int) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
