@@ -1,14 +1,14 @@
 """Chooses the numbers of our profile on one half of recorded sessions, and tells what they do on the other."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.compared import HALVES, half_of
 from palimpsest.lab.bench.costing import RUNS, Run
+from palimpsest.lab.bench.halves import HALVES, halves_of
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome
@@ -26,7 +26,7 @@ MOST_REREADS: Final = 0.9
 WORST: Final = 1.1
 _PATIENCES: Final = (1.0, 0.5, 0.25)
 _KEPT: Final = ((15_000, 15_000), (8_000, 8_000), (5_000, 4_000))
-_SEEN: Final = (5_000, 0)
+_SEEN: Final = (5_000, 10_000)
 SETTINGS: Final = tuple(
     Numbers(patience=patience, bounds=Bounds(tail=tail, results=results, seen=seen))
     for patience in _PATIENCES
@@ -68,16 +68,17 @@ class Choosing(Struct, frozen=True):
 
 def choose_numbers(folder: Path, *, settings: Sequence[Numbers] = SETTINGS, tell: Callable[[str], None] = print) -> Choosing:
     """Replay all sessions below a folder under every setting; on each half the cheapest with few enough re-reads is chosen."""
-    tables: dict[str, _Half] = {half: _Half(half, settings) for half in HALVES}
+    table = _Table(settings)
     for taken in take_all([folder]):
         tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens) under {len(settings)} settings")
-        tables[half_of(taken.id)].take(taken)
-    if not all(table.sessions for table in tables.values()):
+        table.take(taken)
+    halves = halves_of(table.tokens)
+    if not all(halves.values()):
         raise BadInput("there are too few sessions to be halved", where=str(folder))
-    measured = {half: tuple(table.measured()) for half, table in tables.items()}
+    measured = {half: tuple(table.measured(half, sessions)) for half, sessions in halves.items()}
     choices = tuple(_choice(measured[here], measured[there]) for here, there in (HALVES, HALVES[::-1]))
-    sessions = {half: table.sessions for half, table in tables.items()}
-    return Choosing(sessions, tuple(each for half in HALVES for each in measured[half]), choices)
+    told = tuple(each for half in HALVES for each in measured[half])
+    return Choosing({half: len(sessions) for half, sessions in halves.items()}, told, choices)
 
 
 def chosen_of(measured: Iterable[Measured]) -> Measured:
@@ -113,39 +114,39 @@ def name_of(numbers: Numbers) -> str:
     return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
 
 
-class _Half:
-    """All outcomes of one half of the sessions: sums by setting, the baseline first."""
+class _Table:
+    """Dollars and re-reads of every session under the baseline and each setting."""
 
-    def __init__(self, half: str, settings: Sequence[Numbers]) -> None:
-        self.half, self.sessions = half, 0
+    def __init__(self, settings: Sequence[Numbers]) -> None:
+        self.tokens: dict[str, int] = {}
         self._profiles: dict[str, Profile] = {BASELINE: profile(BASELINE)}
         self._profiles |= {name_of(numbers): with_numbers(numbers, {}) for numbers in settings}
-        self._usd: dict[tuple[str, str], list[float]] = {}
-        self._rereads: dict[str, int] = dict.fromkeys(self._profiles, 0)
+        self._usd: dict[tuple[str, str, str], float] = {}
+        self._rereads: dict[tuple[str, str, str], int] = {}
 
     def take(self, taken: Taken) -> None:
         """Replay one session under the baseline and every setting."""
         names = Names(taken.recording.steps)
-        self.sessions += 1
+        self.tokens[taken.id] = taken.recording.tokens
         for name, each in self._profiles.items():
             for run in _PRICED:
                 outcome = _replayed(taken, each, run, names)
-                self._usd.setdefault((name, run.bar), []).append(outcome.cost.total)
-                self._rereads[name] += len(outcome.rereads) if run is _PRICED[0] else 0
+                self._usd[name, run.bar, taken.id] = outcome.cost.total
+                self._rereads[name, run.bar, taken.id] = len(outcome.rereads)
 
-    def measured(self) -> Iterator[Measured]:
-        """Each setting against the baseline."""
+    def measured(self, half: str, sessions: Sequence[str]) -> Iterator[Measured]:
+        """Each setting against the baseline, over some sessions."""
         for name in self._profiles:
-            if name == BASELINE:
-                continue
-            cost = {run.bar: sum(self._usd[name, run.bar]) / sum(self._usd[BASELINE, run.bar]) for run in _PRICED}
-            worst = max(
-                ours / theirs
-                for run in _PRICED
-                for ours, theirs in zip(self._usd[name, run.bar], self._usd[BASELINE, run.bar], strict=True)
-                if theirs
-            )
-            yield Measured(name, self.half, cost, self._rereads[name] / max(1, self._rereads[BASELINE]), worst)
+            if name != BASELINE:
+                cost = {run.bar: self._against(self._usd, name, run, sessions) for run in _PRICED}
+                rereads = max(self._against(self._rereads, name, run, sessions) for run in _PRICED)
+                worst = max(self._against(self._usd, name, run, (session,)) for run in _PRICED for session in sessions)
+                yield Measured(name, half, cost, rereads, worst)
+
+    def _against(self, found: Mapping[tuple[str, str, str], float], name: str, run: Run, sessions: Sequence[str]) -> float:
+        """A sum over sessions, divided by the same of the baseline."""
+        ours, theirs = (sum(found[each, run.bar, session] for session in sessions) for each in (name, BASELINE))
+        return ours / theirs if theirs else float(ours > 0)
 
 
 def _replayed(taken: Taken, each: Profile, run: Run, names: Names) -> Outcome:
