@@ -4,7 +4,7 @@ from msgspec import Raw
 from workplace import say, work
 
 from palimpsest.audit.prefixes import MOST
-from palimpsest.audit.warm import warm_of
+from palimpsest.audit.warm import places_of, warm_of
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, SideCalled, Statement, ToolReturned, Usage, ViewEdited
@@ -228,14 +228,14 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
 def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:
     session = at_work()
     situation = session.situation("before_call")
-    warm = warm_of(situation)
+    warm, places = warm_of(situation), places_of(situation.view)
     names = ("2.0", "5.0", "8.0", "11.0")
-    assert [warm.before(warm.places[name]) for name in names] == [
+    assert [warm.before(places[name]) for name in names] == [
         2_000,
         3_000,
         *(prefix.tokens for prefix in situation.cache.prefixes[2:4]),
     ]
     assert [situation.cache.before(name, situation.view, situation.now) for name in names[1:]] == [
-        warm.before(warm.places[name]) for name in names[1:]
+        warm.before(places[name]) for name in names[1:]
     ]
     assert warm.head == 2_000

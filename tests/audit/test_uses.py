@@ -3,7 +3,7 @@
 import pytest
 from workplace import reply, say, use, work
 
-from palimpsest.audit.uses import AGES, dies_at
+from palimpsest.audit.uses import AGES, ages_for, dies_at
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, Statement, ToolReturned, ViewEdited
@@ -204,8 +204,8 @@ def test_the_table_of_ages_is_that_of_the_specification() -> None:
 
 
 def test_patience_scales_the_ages_of_what_is_not_superseded() -> None:
-    assert [dies_at(Use(4), patience) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
-    assert [dies_at(Use(4, last_named=10, kind="read"), patience) for patience in (0.4, 1.0)] == [26, 50]
-    assert [dies_at(Use(4, kind="acknowledgement"), patience) for patience in (0.1, 1.0)] == [5, 5]
-    assert dies_at(Use(4, superseded=10, kind="read"), 0.5) == 13
-    assert dies_at(Use(4, last_named=5, kind="report"), 0.1) is None
+    assert [dies_at(Use(4), ages_for(patience)) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
+    assert [dies_at(Use(4, last_named=10, kind="read"), ages_for(patience)) for patience in (0.4, 1.0)] == [26, 50]
+    assert [dies_at(Use(4, kind="acknowledgement"), ages_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
+    assert dies_at(Use(4, superseded=10, kind="read"), ages_for(0.5)) == 13
+    assert dies_at(Use(4, last_named=5, kind="report"), ages_for(0.1)) is None

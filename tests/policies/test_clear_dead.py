@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from situations import CLAUDE, prefix, situation, used, words
 from workplace import START, offline, reply, say, use, work
 
@@ -20,7 +22,7 @@ from palimpsest.core.situation import Cache, Situation, Use
 from palimpsest.core.tokens import estimate
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
-from palimpsest.policies.clear_dead import ClearDead, Clearing, best_clearing, clear_all, clearings
+from palimpsest.policies.clear_dead import ClearDead, Clearing, best_clearing, clear_all
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
@@ -50,16 +52,15 @@ def test_pa_04_the_worked_example_clears_at_the_twentieth_call_and_not_before() 
 
 def dead(*rows: tuple[int, int, int]) -> list[Dead]:
     """Dead results by place, gain and calls since they died."""
-    return [Dead(place, Mask((f"{place}.0",), "[gone]"), gain, calls) for place, gain, calls in rows]
+    return [Dead(place, gain, calls) for place, gain, calls in rows]
 
 
 WARM = Warm((0, 4, 8), (20_000, 60_000, 98_000))
-GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
+GOLDEN: dict[str, tuple[list[Dead], Warm, list[Clearing], int | None]] = {
     # 1.25 x 34,000 - 3,800 - 2,500, then 1.25 x 30,000 - 6,300, then 1.25 x 50,000 - 7,800 - 2,500.
     "too young": (
         dead((7, 6_000, 30), (5, 4_000, 10), (2, 20_000, 5)),
         WARM,
-        100_000,
         [Clearing(1, 6_000, 18_000, 36_200), Clearing(2, 10_000, 22_000, 31_200), Clearing(3, 30_000, 32_000, 52_200)],
         None,
     ),
@@ -67,7 +68,6 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
     "the longest suffix": (
         dead((7, 6_000, 90), (5, 4_000, 21), (2, 20_000, 25)),
         WARM,
-        100_000,
         [Clearing(1, 6_000, 54_000, 36_200), Clearing(2, 10_000, 62_400, 31_200), Clearing(3, 30_000, 112_400, 52_200)],
         3,
     ),
@@ -75,7 +75,6 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
     "a suffix in the middle": (
         dead((7, 6_000, 90), (5, 4_000, 30), (2, 20_000, 1)),
         WARM,
-        100_000,
         [Clearing(1, 6_000, 54_000, 36_200), Clearing(2, 10_000, 66_000, 31_200), Clearing(3, 30_000, 68_000, 52_200)],
         2,
     ),
@@ -83,7 +82,6 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
     "after the last entry it is free however small": (
         dead((9, 499, 1)),
         WARM,
-        100_000,
         [Clearing(1, 499, 49.9, 1.25 * (100_000 - 499 - 98_000) - 2_500)],
         1,
     ),
@@ -91,21 +89,18 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
     "1,999 tokens are too few": (
         dead((5, 1_999, 500)),
         WARM,
-        100_000,
         [Clearing(1, 1_999, 99_950, 41_201.25)],
         None,
     ),
     "2,000 tokens are enough": (
         dead((5, 2_000, 500)),
         WARM,
-        100_000,
         [Clearing(1, 2_000, 100_000, 41_200)],
         1,
     ),
     "a cold cache takes all": (
         dead((7, 300, 1), (5, 200, 1), (2, 100, 1)),
         Warm(),
-        100_000,
         [Clearing(1, 300, 30, -375), Clearing(2, 500, 50, -625), Clearing(3, 600, 60, -750)],
         3,
     ),
@@ -113,23 +108,54 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, int, list[Clearing], int | None]] = {
     "what is cold behind the head is free": (
         dead((7, 6_000, 1)),
         Warm((-1,), (20_000,)),
-        100_000,
         [Clearing(1, 6_000, 600, -7_500)],
         1,
     ),
-    "nothing dead": ([], WARM, 100_000, [], None),
+    "nothing dead": ([], WARM, [], None),
 }
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda name: name.replace(" ", "-"))
 def test_pa_04_golden_cases_give_the_suffix_by_hand_calculation(case: str) -> None:
-    rows, warm, total, expected, count = GOLDEN[case]
-    found = clearings(rows, total, warm, RATES)
+    rows, warm, expected, count = GOLDEN[case]
+    # With nothing to cover all of what is there is the best.
+    wholes = (best_clearing(rows[:number], warm, RATES, cover=0.0, least=0) for number in range(1, len(rows) + 1))
+    found = [each for each in wholes if each is not None]
     assert [(each.count, each.gain) for each in found] == [(each.count, each.gain) for each in expected]
     assert [each.rent for each in found] == pytest.approx([each.rent for each in expected])
     assert [each.price for each in found] == pytest.approx([each.price for each in expected])
-    best = best_clearing(found)
+    best = best_clearing(rows, warm, RATES)
     assert (best.count if best is not None else None) == count
+
+
+@st.composite
+def graves(draw: st.DrawFn) -> tuple[list[Dead], Warm]:
+    """Dead results from the newest to the oldest, and what is cached before them."""
+    places = sorted(draw(st.sets(st.integers(0, 40), min_size=1)), reverse=True)
+    rows = [Dead(place, draw(st.integers(1, 3_000)), draw(st.integers(1, 60))) for place in places]
+    ends = sorted(draw(st.sets(st.integers(-1, 40))))
+    tokens = sorted(draw(st.sets(st.integers(1_000, 90_000), min_size=len(ends), max_size=len(ends))))
+    return rows, Warm(tuple(ends), tuple(tokens))
+
+
+@given(graves(), st.sampled_from([0.5, 2.0]), st.sampled_from([0, 2_000]))
+def test_the_best_clearing_is_the_best_of_all_suffixes(found: tuple[list[Dead], Warm], cover: float, least: int) -> None:
+    rows, warm = found
+    total = 95_000
+    every: list[Clearing] = []
+    for count in range(1, len(rows) + 1):
+        gain = sum(each.gain for each in rows[:count])
+        rent = sum(RATES.read * each.gain * each.calls for each in rows[:count])
+        before = warm.before(rows[count - 1].place)
+        price = RATES.write * (total - gain - before) - RATES.read * (warm.all - before) - RATES.write * (total - warm.all)
+        every.append(Clearing(count, gain, rent, price))
+    worth = [each for each in every if each.price <= 0 or (each.gain >= least and each.rent >= cover * each.price)]
+    best = max(worth, key=lambda each: each.rent - cover * each.price, default=None)
+    found_best = best_clearing(rows, warm, RATES, cover=cover, least=least)
+    assert (found_best is None) == (best is None)
+    if found_best is not None and best is not None:
+        assert (found_best.count, found_best.gain) == (best.count, best.gain)
+        assert (found_best.rent, found_best.price) == pytest.approx((best.rent, best.price))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec import structs
 from workplace import offline, say, use, work
 
 from palimpsest.engine.moments import look
@@ -40,6 +42,22 @@ def test_planning_costs_at_most_a_millisecond_for_a_view_of_200k_tokens(name: st
         # A fold that is made is no longer a look: it has a limit of its own.
         if "before_call" in policy.moments and policy.name != "fold":
             assert work_of(partial(policy.plan, situation)) <= 0.001, policy.name
+
+
+# An automatic cache can be read up to every item, so that there is more to compare.
+@pytest.mark.parametrize(("model", "count"), [("claude-sonnet-4-5", 800), ("gpt-5", 500)])
+@pytest.mark.parametrize("wait", [1, 400_000], ids=["warm", "cold"])
+def test_hundreds_of_small_dead_results_make_it_no_slower(model: str, count: int, wait: int) -> None:
+    session = work(profile("palimpsest"), model)
+    for number in range(count):
+        use(session, f"c{number}", "Bash", f'{{"command":"make t{number}"}}', f"value_{number} = 1\n" * (38_400 // count))
+    assert session.scale.total(session.log.view) >= 180_000
+    now = session.situation("before_call", used=150_000)
+    uses = {name: structs.replace(use, died=use.died or 2) for name, use in now.uses.items()}
+    situation = replace(now, now=now.now + wait, uses=uses)
+    assert len(uses) == count
+    policy = session.profile.policies[0]
+    assert work_of(partial(policy.plan, situation), 200) <= 0.001
 
 
 def test_pa_15_a_fold_of_200k_tokens_takes_at_most_50_ms_with_its_gate_price_and_loss() -> None:

@@ -1,7 +1,7 @@
 """What the user pinned, as items: those named, those that show a pinned file, and the other half of each call or result."""
 
 from palimpsest.audit.tools import action_of
-from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.project import numbers_of
 from palimpsest.core.view import View
 
@@ -11,17 +11,36 @@ def pinned(view: View) -> frozenset[str]:
     if not view.pins:
         return frozenset()
     paths = tuple(name for name in view.pins if numbers_of(name) is None)
-    named = {item.id for item in view.items if item.id in view.pins or (paths and _shows(item, paths))}
-    calls = {item.content.call_id for item in view.items if item.id in named and isinstance(item.content, ToolCall | ToolResult)}
-    halves = (item.id for item in view.items if isinstance(item.content, ToolCall | ToolResult) and item.content.call_id in calls)
-    return frozenset(named.union(halves))
+    # The halves of calls by their call, so that one walk over the view is enough.
+    halves: dict[str, list[str]] = {}
+    named: set[str] = set()
+    calls: set[str] = set()
+    known: dict[str, bool] = {}
+    for item in view.items:
+        name, content = item.id, item.content
+        if isinstance(content, ToolCall):
+            halves.setdefault(content.call_id, []).append(name)
+            if name in view.pins or (paths and _shows(content, paths, known)):
+                calls.add(content.call_id)
+        elif isinstance(content, ToolResult):
+            halves.setdefault(content.call_id, []).append(name)
+            if name in view.pins:
+                calls.add(content.call_id)
+        elif name in view.pins:
+            named.add(name)
+    return frozenset(named.union(*(halves[call_id] for call_id in calls)))
 
 
-def _shows(item: Item, paths: tuple[str, ...]) -> bool:
-    if not isinstance(item.content, ToolCall):
-        return False
-    touched = [each.path for each in action_of(item.content).paths if each.how != "search"]
-    return any(same_path(path, pin) for path in touched for pin in paths)
+def _shows(call: ToolCall, paths: tuple[str, ...], known: dict[str, bool]) -> bool:
+    """Whether a call shows one of some files; `known` remembers that of each path, for most are touched again and again."""
+    for touched in action_of(call).paths:
+        if touched.how != "search":
+            path = touched.path
+            if path not in known:
+                known[path] = any(same_path(path, pin) for pin in paths)
+            if known[path]:
+                return True
+    return False
 
 
 def same_path(one: str, other: str) -> bool:

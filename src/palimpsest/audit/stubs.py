@@ -1,36 +1,40 @@
 """The short line that stands for a cleared tool result: which tool, on what, how large, and the id that brings it back."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.scale import Scale
-from palimpsest.core.sizes import SizeRule
+from palimpsest.core.scale import Covering, Scale
 from palimpsest.core.tokens import estimate
 
 MOST_TOKENS = 25
 _LONGEST = 80
+_STEP = 4
 
 
 def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0) -> str:
     """The stub of the result at a place of the view, at most 25 tokens; a long path keeps its end, all else its start."""
-    item = items[place]
-    return _stub(_call_of(items, place), tokens, item.id, round(factor, 2))
+    return _stub(_call_of(items, place), tokens, items[place].id, _coarse(factor))
 
 
-@lru_cache(maxsize=4_096)
+def _coarse(factor: float) -> float:
+    """A factor as stubs are measured with it, so that they do not change with every call."""
+    return round(factor, 2)
+
+
 def _stub(call: ToolCall | None, tokens: int, item_id: str, factor: float) -> str:
     tool = call.tool if call is not None else "tool"
     argument, is_path = _argument(call) if call is not None else ("", False)
+    # Nothing is cut off before the length comes below that of tool and argument.
+    whole = max(len(tool), len(argument))
     length = _LONGEST
     while True:
         named, said = tool[: max(8, length)], _cut(argument, length, end=is_path)
         text = f"[{named} {said}: {tokens} tokens, id {item_id}]" if said else f"[{named}: {tokens} tokens, id {item_id}]"
         if estimate(text, factor) <= MOST_TOKENS or not length:
             return text
-        length -= 4
+        length = max(0, min(length, (whole + _STEP - 1) // _STEP * _STEP) - _STEP)
 
 
 def _cut(text: str, length: int, *, end: bool) -> str:
@@ -65,14 +69,20 @@ def _call_of(items: Sequence[Item], place: int) -> ToolCall | None:
 def covered(items: Sequence[Item], place: int, scale: Scale) -> tuple[Mask, int]:
     """The mask that clears a result, and the tokens that this frees."""
     item = items[place]
+    known = scale.coverings.get(item.id)
+    if known is None or known.item is not item or known.factor != scale.factor:
+        known = scale.coverings[item.id] = _covering(items, place, scale, known)
+    return known.mask, known.gain
+
+
+def _covering(items: Sequence[Item], place: int, scale: Scale, known: Covering | None) -> Covering:
+    """The mask of a result as things weigh now. A factor that moved only a little leaves the words of most as they were."""
+    item, factor = items[place], scale.factor
     tokens = scale.item(item)
-    text = stub_of(items, place, tokens, scale.factor)
-    content = item.content
-    call_id = content.call_id if isinstance(content, ToolResult) else ""
-    return Mask((item.id,), text), tokens - scale.scaled(_weight(text, call_id, scale.rule))
-
-
-@lru_cache(maxsize=4_096)
-def _weight(text: str, call_id: str, rule: SizeRule) -> int:
-    """What a stub weighs in the place of a result, unscaled."""
-    return rule(ToolResult(call_id, (Text(text),)))
+    if known is not None and known.item is item and known.tokens == tokens and _coarse(known.factor) == _coarse(factor):
+        mask, weight = known.mask, known.weight
+    else:
+        mask = Mask((item.id,), stub_of(items, place, tokens, factor))
+        call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
+        weight = scale.rule(ToolResult(call_id, (Text(mask.text),)))
+    return Covering(item, factor, tokens, mask, weight, tokens - scale.scaled(weight))

@@ -1,6 +1,7 @@
 """The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
@@ -44,20 +45,25 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 }
 
 
-def dies_at(use: Use, patience: float = 1.0) -> int | None:
-    """The call after which a result is dead if nothing names it before; `None` while it cannot die.
+@lru_cache(maxsize=16)
+def ages_for(patience: float) -> Mapping[Kind, Ages]:
+    """The ages for somebody with more or less patience than usual; what is superseded dies as soon as ever."""
 
-    `patience` makes the ages of what is not superseded shorter or longer.
-    """
+    def scaled(age: int | None) -> int | None:
+        return None if age is None else max(1, round(age * patience))
+
+    return {kind: Ages(scaled(ages.unnamed), scaled(ages.named), ages.superseded) for kind, ages in AGES.items()}
+
+
+def dies_at(use: Use, ages: Mapping[Kind, Ages] = AGES) -> int | None:
+    """The call after which a result is dead if nothing names it before; `None` while it cannot die."""
     if use.failed:
         return None
-    ages = AGES[use.kind]
-    named = use.last_named
-    start = use.arrived if named is None else named
-    age = ages.unnamed if named is None else ages.named
-    dies = None if age is None else start + max(1, round(age * patience))
-    if use.superseded is not None and ages.superseded is not None:
-        left_behind = max(start, use.superseded) + ages.superseded
+    unnamed, named, superseded = ages[use.kind]
+    start, age = (use.arrived, unnamed) if use.last_named is None else (use.last_named, named)
+    dies = None if age is None else start + age
+    if use.superseded is not None and superseded is not None:
+        left_behind = max(start, use.superseded) + superseded
         dies = left_behind if dies is None else min(dies, left_behind)
     return dies
 

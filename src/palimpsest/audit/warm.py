@@ -1,8 +1,8 @@
 """How much of the next request is cached, up to any item of the view."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
@@ -15,14 +15,10 @@ HEAD = "head:"
 
 @dataclass(frozen=True)
 class Warm:
-    """Live prefixes by the place they end at, each longer than the one before; places count the items, the head is -1.
-
-    `places` says where each item stands.
-    """
+    """Live prefixes by the place they end at, each longer than the one before; places count the items, the head is -1."""
 
     ends: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
-    places: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def all(self) -> int:
@@ -48,34 +44,53 @@ def places_of(view: View) -> dict[str, int]:
     return places
 
 
-def warm_of(situation: Situation, known: Mapping[str, int] | None = None) -> Warm:
-    """What is cached now, worked out once for all items; `known` says where they stand, if that is known already."""
+def _places_of(view: View, wanted: set[str]) -> dict[str, int]:
+    """Where some items stand, looked for from the end, for there most of them are."""
+    places = {item.id: -1 for item in view.head}
+    items, missing = view.items, len(wanted)
+    for place in range(len(items) - 1, -1, -1):
+        name = items[place].id
+        if name in wanted:
+            places[name] = place
+            missing -= 1
+            if not missing:
+                break
+    return places
+
+
+def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
+    """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
     view, cache, now = situation.view, situation.cache, situation.now
-    places = places_of(view) if known is None else known
+    live = [prefix for prefix in cache.prefixes if prefix.live(now)]
+    if not live:
+        return Warm()
+    places = _places_of(view, {prefix.last for prefix in live})
     total = situation.used
     found: dict[int, int] = {}
-    for prefix in cache.prefixes:
+    for prefix in live:
         place = -1 if prefix.last.startswith(HEAD) else places.get(prefix.last)
-        if place is not None and prefix.live(now):
+        if place is not None:
             found[place] = max(found.get(place, 0), min(prefix.tokens, total))
     if cache.automatic and found:
-        return _up_to_any(situation, places, max(found, key=lambda place: found[place]), max(found.values()))
+        last = max(found, key=lambda place: found[place])
+        asked = range(-1, last + 1) if before is None else [*(place - 1 for place in before if place <= last), last]
+        return _up_to_any(situation, asked, max(found.values()))
     ends: list[int] = []
     tokens: list[int] = []
     for place in sorted(found):
         if not tokens or found[place] > tokens[-1]:
             ends.append(place)
             tokens.append(found[place])
-    return Warm(tuple(ends), tuple(tokens), places)
+    return Warm(tuple(ends), tuple(tokens))
 
 
-def _up_to_any(situation: Situation, places: Mapping[str, int], end: int, cached: int) -> Warm:
+def _up_to_any(situation: Situation, ends: Sequence[int], cached: int) -> Warm:
     """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
     view, scale = situation.view, situation.scale
     sizes = scale.sizes(view)
     tools = round(situation.tools_tokens / scale.factor)
-    sums = list(accumulate(sizes[: end + 1], initial=scale.raw(view) - sum(sizes) + tools))
+    sums = list(accumulate(sizes[: ends[-1] + 1], initial=scale.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
-    tokens = [int(size * share) // STEP * STEP for size in sums]
+    tokens = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
     first = bisect_left(tokens, situation.card.cache_minimum)
-    return Warm(tuple(range(first - 1, end + 1)), tuple(tokens[first:]), places)
+    return Warm(tuple(ends[first:]), tuple(tokens[first:]))

@@ -154,13 +154,16 @@ def kind_of(content: Content) -> Kind:
 
 def text_of(content: Content) -> str:
     """What a person, a search index or another model can read of a content."""
+    # Results come first, for they are most of what is read, and most have one part.
     match content:
+        case ToolResult(parts=(Text(text=text),)):
+            return text
+        case ToolResult():
+            return "\n".join(text_of(part) for part in content.parts)
         case Text() | Thinking():
             return content.text
         case ToolCall():
             return f"{content.tool} {content.args}"
-        case ToolResult():
-            return "\n".join(text_of(part) for part in content.parts)
         case Opaque():
             return content.twin
         case Image():

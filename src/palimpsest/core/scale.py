@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from palimpsest.core.items import Content, Item, Text, ToolResult
+from palimpsest.core.edits import Mask
+from palimpsest.core.items import Content, Item, Text, ToolResult, Value
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 
@@ -22,27 +23,43 @@ def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
     return Text(mask.text, role=item.content.role if isinstance(item.content, Text) else "user")
 
 
+class Covering(Value, frozen=True):
+    """A mask that was written for an item of so many tokens at that factor, what its text weighs unscaled, and the tokens that it frees."""
+
+    item: Item
+    factor: float
+    tokens: int
+    mask: Mask
+    weight: int
+    gain: int
+
+
 class Scale:
     """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled.
 
     `drops_cached` says of the model's card that it has cache edits: then results under a `cached` cover weigh that cover.
+    `coverings` are masks by the item they were written for, so that looking again does not write them again; like sizes they are
+    forgotten with the items.
     """
 
-    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "drops_cached", "factor", "rule")
+    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "_sizes", "coverings", "drops_cached", "factor", "rule")
 
     def __init__(self, rule: SizeRule, factor: float = 1.0, *, drops_cached: bool = False) -> None:
         self.rule = rule
         self.factor = factor
         self.drops_cached: Final = drops_cached
+        self.coverings: dict[str, Covering] = {}
         self._memo: dict[str, tuple[Item, int]] = {}
         self._head: tuple[Item, ...] = ()
         self._head_size = 0
         self._items: tuple[Item, ...] = ()
         self._items_size = 0
+        self._sizes: list[int] = []
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
-        return self.scaled(self._weigh(item))
+        known = self._memo.get(item.id)
+        return self.scaled(known[1] if known is not None and known[0] is item else self._weigh(item))
 
     def total(self, view: View) -> int:
         """Tokens of the head and all items."""
@@ -61,18 +78,20 @@ class Scale:
         if items is not self._items:
             known = len(self._items)
             if items[:known] == self._items:
-                self._items_size += sum(self._weigh(item) for item in items[known:])
+                new = [self._weigh(item) for item in items[known:]]
+                self._sizes += new
+                self._items_size += sum(new)
             else:
-                self._items_size = sum(self._weigh(item) for item in items)
+                self._sizes = [self._weigh(item) for item in items]
+                self._items_size = sum(self._sizes)
                 self._forget_others(view)
             self._items = items
         return self._head_size + self._items_size
 
-    def sizes(self, view: View) -> list[int]:
+    def sizes(self, view: View) -> tuple[int, ...]:
         """The unscaled size of each item, in order."""
         self.raw(view)
-        memo, weigh = self._memo, self._weigh
-        return [known[1] if (known := memo.get(item.id)) is not None and known[0] is item else weigh(item) for item in view.items]
+        return tuple(self._sizes)
 
     @property
     def remembered(self) -> int:
@@ -92,3 +111,4 @@ class Scale:
         memo = self._memo
         if len(memo) > len(view.items) + len(view.head):
             self._memo = {item.id: memo[item.id] for part in (view.head, view.items) for item in part if item.id in memo}
+            self.coverings = {name: known for name, known in self.coverings.items() if name in self._memo}

@@ -1,10 +1,11 @@
 """Clears dead tool results when the rent they paid covers twice the price of breaking the cached prefix, or at once when it is cold."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from palimpsest.audit.dead import Dead, dead_of, masks_of
+from palimpsest.audit.dead import Dead, dead_of, masks_of, with_masks
 from palimpsest.audit.rates import Rates, rates_of
-from palimpsest.audit.warm import Warm, places_of, warm_of
+from palimpsest.audit.warm import Warm, warm_of
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -52,42 +53,56 @@ class ClearDead:
                 return cleared
         if situation.cache.edited:
             return ()
-        places = places_of(situation.view)
-        dead = dead_of(situation, places, patience=patience)
+        dead = dead_of(situation, patience=patience)
         if not dead:
             return ()
-        warm = warm_of(situation, places)
-        best = best_clearing(clearings(dead, situation.used, warm, rates_of(situation.card, situation.cache)), self.cover, self.gain)
-        if best is None:
-            return ()
-        return Proposal(masks_of(dead[: best.count]), _why(best))
+        warm = warm_of(situation, [each.place for each in reversed(dead)])
+        rates = rates_of(situation.card, situation.cache)
+        best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
+        # Mostly it would not be worth it even if nothing stood in their place, and then no stub need be written.
+        if best is not None and (masked := with_masks(dead, situation)) is not dead:
+            dead = masked
+            best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
+        return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
 
 def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Outcome:
     """Everything dead in one edit, whatever it costs, if that frees at `least` so many tokens; what an undo brought back goes too."""
-    dead = dead_of(situation, places_of(situation.view), held=True, patience=patience)
+    dead = dead_of(situation, held=True, patience=patience)
+    if not dead or sum(each.gain for each in dead) < least:
+        return ()
+    dead = with_masks(dead, situation)
     gain = sum(each.gain for each in dead)
-    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short") if dead and gain >= least else ()
+    if not dead or gain < least:
+        return ()
+    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short")
 
 
-def clearings(dead: list[Dead], total: int, warm: Warm, rates: Rates) -> list[Clearing]:
-    """Every suffix of the dead results, newest first, with its gain, rent and price."""
-    found: list[Clearing] = []
-    gain, rent = 0, 0.0
-    hot = min(warm.all, total)
+def best_clearing(dead: Sequence[Dead], warm: Warm, rates: Rates, *, cover: float = 2.0, least: int = 2_000) -> Clearing | None:
+    """The suffix of the dead results that is worth most of those that are worth it; one that is free is always worth it.
+
+    Between two cached ends one more result frees more for the same part of the cache: only the longest suffix of each stretch counts.
+    """
+    read, write = rates.read, rates.write
+    ends, tokens, hot = warm.ends, warm.tokens, warm.all
+    end, last = len(ends), len(dead)
+    best: tuple[int, int, float, float] | None = None
+    gain, rent, most = 0, 0.0, 0.0
     for count, each in enumerate(dead, 1):
         gain += each.gain
-        rent += rates.read * each.gain * each.calls
-        before = min(warm.before(each.place), hot)
-        price = rates.write * (total - gain - before) - rates.read * (hot - before) - rates.write * (total - hot)
-        found.append(Clearing(count, gain, rent, price))
-    return found
-
-
-def best_clearing(found: list[Clearing], cover: float = 2.0, gain: int = 2_000) -> Clearing | None:
-    """The suffix that is worth most of those that are worth it; one that is free is always worth it."""
-    worth = [each for each in found if each.price <= 0 or (each.gain >= gain and each.rent >= cover * each.price)]
-    return max(worth, key=lambda each: each.rent - cover * each.price, default=None)
+        rent += read * each.gain * each.calls
+        while end and ends[end - 1] >= each.place:
+            end -= 1
+        if count < last and (not end or dead[count].place > ends[end - 1]):
+            continue
+        # What was cached behind it is no longer read, and what is left of that is written.
+        lost = hot - tokens[end - 1] if end else hot
+        price = write * (lost - gain) - read * lost
+        if price <= 0 or (rent >= cover * price and gain >= least):
+            worth = rent - cover * price
+            if best is None or worth > most:
+                best, most = (count, gain, rent, price), worth
+    return Clearing(*best) if best is not None else None
 
 
 def _why(best: Clearing) -> str:

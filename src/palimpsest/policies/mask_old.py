@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
+from palimpsest.core.items import ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 
@@ -27,12 +27,9 @@ class MaskOld:
         spared = pinned(view) | view.held
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if self._counts(item) and item.id not in spared:
+            if item.mask is None and item.id not in spared and len(text_of(item.content)) > self.shortest:
                 content = item.content
                 tool = tools.get(content.call_id, "unknown") if isinstance(content, ToolResult) else "unknown"
                 old.setdefault(tool, []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()
-
-    def _counts(self, item: Item) -> bool:
-        return item.mask is None and len(text_of(item.content)) > self.shortest

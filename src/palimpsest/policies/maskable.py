@@ -15,8 +15,8 @@ PERSISTED = "<persisted-output>"
 
 def maskable(view: View, tools: AbstractSet[str] = TOOLS) -> tuple[Item, ...]:
     """The results of these tools, masked or not, in the order they came."""
-    asked = {item.content.call_id for item in view.items if isinstance(item.content, ToolCall) and item.content.tool in tools}
-    return tuple(item for item in view.items if isinstance(item.content, ToolResult) and item.content.call_id in asked)
+    asked = {call.call_id for item in view.items if isinstance(call := item.content, ToolCall) and call.tool in tools}
+    return tuple([item for item in view.items if isinstance(result := item.content, ToolResult) and result.call_id in asked])
 
 
 def spared(view: View) -> frozenset[str]:
@@ -27,7 +27,7 @@ def spared(view: View) -> frozenset[str]:
 def is_placeholder(item: Item) -> bool:
     """Whether a result is empty, or says already that its content lies elsewhere."""
     text = text_of(item.content)
-    return not text.strip() or text == CLEARED or PERSISTED in text
+    return not text or text.isspace() or text == CLEARED or PERSISTED in text
 
 
 def whole(result: ToolResult) -> tuple[str, str]:

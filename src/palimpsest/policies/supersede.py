@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from palimpsest.audit.dead import dead_of, masks_of
-from palimpsest.audit.warm import places_of, warm_of
+from palimpsest.audit.dead import dead_of, masks_of, with_masks
+from palimpsest.audit.warm import warm_of
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation, Use
 
@@ -23,10 +23,9 @@ class Supersede:
         """The superseded results in one edit; nothing when an edit was made and no call since."""
         if situation.cache.edited:
             return ()
-        places = places_of(situation.view)
-        dead = dead_of(situation, places, which=_superseded)
+        dead = with_masks(dead_of(situation, which=_superseded), situation)
         gain = sum(each.gain for each in dead)
-        if not dead or (gain < self.gain and warm_of(situation, places).all):
+        if not dead or (gain < self.gain and warm_of(situation).all):
             return ()
         return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")
 
