@@ -1,17 +1,23 @@
 import pytest
 from recorded import ended, log_of, said, used
 
-from palimpsest.core.events import Body
+from palimpsest.core.errors import ProviderError
+from palimpsest.core.events import Body, ModelReplied, Usage
+from palimpsest.core.items import Text
+from palimpsest.core.policy import Ask
+from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
-from palimpsest.lab.outcome import Comparison
+from palimpsest.lab.outcome import Comparison, Outcome, figures
 from palimpsest.lab.taking import Taken, take_log
+from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.cards import card
 
 R = [
     *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds", "masks"),
-    *("offloads", "invalid", "rereads", "survival", "probes", "plan_ms"),
+    *("offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
+    *("rereads", "survival", "probes", "plan_ms"),
 ]
 SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints"]
 SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)
@@ -69,6 +75,53 @@ def test_probes_are_asked_after_so_many_folds_when_they_are_wanted() -> None:
     (run,) = _compared(plan).runs
 
     assert [list(outcome.probes) for outcome in run.sessions[0].profiles.values()] == [["1", "2"], ["1", "2"]]
+
+
+def test_requests_over_the_window_are_counted_where_nothing_makes_them_shorter() -> None:
+    small = replay_card("claude-sonnet-4-5", window=5_000)
+    (run,) = _compared(Plan((profile("none"), profile("palimpsest")), (small,))).runs
+    told = {name: figures([outcome]) for name, outcome in run.sessions[0].profiles.items()}
+
+    sizes = [call.tokens for call in run.sessions[0].profiles["none"].calls]
+    assert (told["none"].too_long, told["none"].invalid) == (sum(size > 5_000 for size in sizes), 0)
+    assert 0 < told["none"].too_long < len(sizes)
+    assert told["palimpsest"].too_long < told["none"].too_long
+
+
+def test_what_stopped_a_profile_is_told_once_for_all_sessions() -> None:
+    many = [Outcome("one", stopped="the head alone is 9,000 tokens", faults=("a", "b")), Outcome("one"), Outcome("one", faults=("b", "c"))]
+
+    told = figures([*many, many[0]])
+    assert (told.stopped, told.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
+
+
+def _failing(session: Session, want: Ask) -> ModelReplied:
+    raise ProviderError(f"no summary of {session.log.session}")
+
+
+def _answering(session: Session, want: Ask) -> ModelReplied:
+    return ModelReplied((Text("<summary>All went well.</summary>", "assistant"),), usage=Usage(output=9), stop="end_turn")
+
+
+def test_a_model_that_fails_is_told_with_its_first_words() -> None:
+    small = replay_card("claude-sonnet-4-5", window=8_000)
+    plan = Plan((profile("claude-code-2.1.325"), profile("none")), (small,), asking=_failing)
+    total = as_builtins(_compared(plan))["total"]
+
+    assert isinstance(total, dict)
+    found = total["claude-code-2.1.325"]
+    assert found["asked"] == found["failed"] > 0
+    assert found["failure"] == "no summary of one"
+    assert (total["none"]["asked"], total["none"]["failed"], total["none"]["failure"]) == (0, 0, "")
+
+
+def test_the_model_is_asked_for_the_folds_of_probes_too() -> None:
+    without, once = (
+        _compared(Plan((profile("claude-code-2.1.325"),), (SONNET,), cycles=cycles, asking=_answering)).runs[0] for cycles in ((), (1, 2))
+    )
+
+    assert [run.sessions[0].profiles["claude-code-2.1.325"].asked for run in (without, once)] == [0, 3]
+    assert once.sessions[0].profiles["claude-code-2.1.325"].failed == 0
 
 
 def test_progress_counts_replays() -> None:

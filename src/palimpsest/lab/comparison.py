@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from palimpsest.lab.asking import Asked
 from palimpsest.lab.cycles import Material, probed
 from palimpsest.lab.imitation import imitating
 from palimpsest.lab.needs import Names
@@ -57,11 +58,13 @@ def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | Non
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            asking, told = plan.asking, _part(tell, done)
-            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, asking=asking, tell=told)
+            asked, told = None if plan.asking is None else Asked(plan.asking), _part(tell, done)
+            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, asking=asked, tell=told)
             if material is not None:
-                answering = imitating(profile.name, recording.measure.factor)
+                answering = imitating(profile.name, recording.measure.factor) if asked is None else asked.answer
                 outcome = replace(outcome, probes=probed(material, profile, card, plan.cycles, answering))
+            if asked is not None:
+                outcome = replace(outcome, asked=asked.requests, failed=asked.failed, failure=asked.failure)
             outcomes[profile.name] = outcome
             done += 1
         found[card.name] = Replayed(

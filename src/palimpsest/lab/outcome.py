@@ -11,6 +11,7 @@ from palimpsest.wire.prices import FREE, Cost
 Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
+_REASONS = 5
 SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints")
 
 
@@ -106,9 +107,11 @@ class Probed(Value, frozen=True, omit_defaults=False):
 class Outcome(Value, frozen=True):
     """One session under one profile and card; `plan_ms` is there when time was measured, `probes` (by cycles) when they were asked for.
 
-    `offloads` counts results that were bounded as they arrived, `refused` edits that the gate did not let through, `overflows` requests
-    that were too long for the window, and `invalid` those that a provider would refuse, of which `faults` are the first. `stopped` says
-    why a replay ended before the recording did.
+    `offloads` counts results that were bounded as they arrived, and `refused` edits that the gate did not let through. `invalid` counts
+    malformed requests, `faults` are the first things that are wrong with them. `overflows` counts requests that were longer than the
+    window before the profile did something about it, `too_long` those that were sent as long as that all the same. `stopped` says why the
+    profile could not make the view small enough: its program would have ended there, and the replay goes on. `asked` and `failed` count
+    requests for summaries to a real model, and `failure` is what the first of those said that failed.
     """
 
     profile: str
@@ -121,9 +124,13 @@ class Outcome(Value, frozen=True):
     refused: int = 0
     faults: tuple[str, ...] = ()
     overflows: int = 0
+    too_long: int = 0
     probes: Mapping[str, Probed] = {}
     plan_ms: float | None = None
     stopped: str = ""
+    asked: int = 0
+    failed: int = 0
+    failure: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -179,6 +186,13 @@ class Figures(Value, frozen=True, omit_defaults=False):
     masks: int = 0
     offloads: int = 0
     invalid: int = 0
+    faults: tuple[str, ...] = ()
+    too_long: int = 0
+    refused: int = 0
+    stopped: tuple[str, ...] = ()
+    asked: int = 0
+    failed: int = 0
+    failure: str = ""
     rereads: int = 0
     survival: Survival = Survival()
     probes: Mapping[str, Mapping[str, Probed]] = {}
@@ -207,6 +221,13 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         masks=_count(many, "mask"),
         offloads=sum(outcome.offloads for outcome in many),
         invalid=sum(outcome.invalid for outcome in many),
+        faults=_distinct(fault for outcome in many for fault in outcome.faults),
+        too_long=sum(outcome.too_long for outcome in many),
+        refused=sum(outcome.refused for outcome in many),
+        stopped=_distinct(outcome.stopped for outcome in many),
+        asked=sum(outcome.asked for outcome in many),
+        failed=sum(outcome.failed for outcome in many),
+        failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
         survival=_pooled(many),
         probes={"cycles": _probed(many)},
@@ -230,6 +251,11 @@ def _pooled(outcomes: Iterable[Outcome]) -> Survival:
 def ratio(one: float, other: float) -> float | None:
     """How many times the other; nothing where that is nothing."""
     return one / other if other else None
+
+
+def _distinct(reasons: Iterable[str]) -> tuple[str, ...]:
+    """The first reasons of several sessions, each once."""
+    return tuple(dict.fromkeys(reason for reason in reasons if reason))[:_REASONS]
 
 
 def _count(outcomes: Iterable[Outcome], kind: EditKind) -> int:

@@ -103,6 +103,7 @@ class _Run:
             refused=self._by.refused,
             faults=tuple(self._by.faults),
             overflows=stage.overflows,
+            too_long=sum(call.tokens > stage.session.card.window for call in stage.calls),
             plan_ms=stage.plan_seconds * 1_000 if timing else None,
             stopped=stage.stopped,
         )
