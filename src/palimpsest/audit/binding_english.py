@@ -54,6 +54,9 @@ _FORBIDS = _any(
     r"(?:want|like|need|allow|accept|use|support|ship|wish|trust)\b",
     rf"\b{_MODAL} ?(?:not|n't)\b(?! (?:we|you|i|it|they|be (?:that|hard)|hurt)\b)|\b(?:mustnt|shouldnt)\b",
     r"\b(?:you|we|it|they|one) (?:can'?t|cannot)\b (?!find|see|seem|get past)",
+    r"\b(?:can'?t|cannot) be (?!found|reached|opened|loaded|resolved|read\b|started|installed|reproduced|parsed|imported|establish|"
+    r"verified|accessed|"
+    r"seen|right|true|the|that|serious|sure)\w+",
     r"\b(?:avoid|refrain|forbid\w*|prohibit\w*|disallow\w*|ban(?:ned|s)?|veto\w*|unacceptable|taboo)\b",
     r"\b(?:off[- ]limits|hands off|steer clear|stay (?:away|out|off)|no[- ]gos?|deal[- ]?breakers?|off the \w+)\b",
     r"\bout of (?:the question|scope|bounds)\b|\bunder no \w+|\bat no (?:point|time)\b|\bby no means\b|\bon no account\b",
@@ -87,7 +90,8 @@ _DECIDES = _any(
     r"\b(?:go(?:ing|es)?|proceed|continue|stay(?:ing)?|stick(?:ing)?|run(?:ning)?|start|roll) (?:ahead )?(?:with|for|to)\b|\bgo ahead\b",
     r"\b(?:settle[ds]?|agree[ds]?|decide[ds]?|land(?:ed)?) (?:on|for|to|that|against)\b|\bdeci(?:ded|sions?)\b|\bcho(?:se|sen|ice)\b",
     r"\b(?:i|we)(?: would|'d)? (?:choose|pick(?:ed)?|vote|opt(?:ed)?|select(?:ed)?|take|took)\b|\bopt(?:ed|ing)? (?:for|out|in)\b",
-    r"\bprefer(?:s|ence|ences|ably|able)?\b|\b(?:i|we) preferred\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|"
+    r"\bprefer(?:ence|ences|ably|able)\b|(?:^|\b(?:i|we|they|would|'d|client|customer|team|boss|users?|please|and|but|just) (?:\w+ )?)"
+    r"prefers?\b|\b(?:i|we) preferred\b|\b(?:'d|would) rather\b|\bin favou?r of\b|\blean(?:ing)? towards?\b|"
     r"\bmy (?:vote|pick|preference|call)\b",
     r"\binstead\b|\brather than\b|\bin place of\b|\bas opposed to\b|\bin lieu of\b|\breplac\w+ .{1,40} (?:with|by)\b",
     r"\b(?:use|take|keep|pick|choose|want|do|call|make) [^.?!]{1,60}?\bnot\b",
@@ -99,6 +103,9 @@ _DECIDES = _any(
     r"\b(?:from (?:now|here) on|going forward|by default|for now|as of (?:now|today)|henceforth|in future|final answer)\b",
     r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\bfeel free\b",
     r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b|\b(?:is|are|will be|would be|'s) (?:enough|sufficient|plenty)\b|"
+    r"\b(?:an?|just|one|two|any|either) [\w ]{2,30} (?:is|are|would be) (?:fine|ok(?:ay)?)\b|\bi'd (?!be|like|love|appreciate|expect|say|"
+    r"guess|think|imagine|never|been|have|gone|seen|\w+ed\b)\w+|"
+    r"\bmy (?:suggestion|idea|proposal|wish|request|advice|take|thinking)(?::| is| would)|"
     r"\b(?:will|would|'ll) (?:do|suffice)[.!]?$|\bit is[.!]?$(?<=, \w\w it is.)",
     rf"^(?:\w+,? )?you (?:can|could|might)(?: \w+ly| also| now| then)? (?!see|find|tell|get|notice|imagine|look|hear|guess|read)[a-z]+ "
     rf"(?:{_DETERMINER}|\w+ing\b)|\bha(?:s|ve) no (?:business|place)\b|^(?:\w+ ){{0,3}}(?:the )?(?:same|likewise|ditto)(?: thing)"
@@ -108,10 +115,11 @@ _DECIDES = _any(
     r"\b(?:it'?s|it is|that'?s|is) (?:fine|ok(?:ay)?|safe|allowed|permitted) (?:to|for|if)\b",
     r"^(?:yes|yep|yeah|yup|sure|ok(?:ay)?|fine|correct|exactly|perfect|do it|nope?)\b[,.! ]*"
     r"(?:$|please|do\b|go\b|use\b|keep\b|make\b|with\b)",
-    r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:the )?(?:first|second|third|last|latter|former) (?:one|option)\b",
+    r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:(?:yes|yeah|ok(?:ay)?|no|sure|right),? )?(?:the )?(?:first|second|third|last|latter|former|other)"
+    r" (?:one|option)\b",
     r"\b(?:switch|change|move|migrate|revert|go back|rename|convert|port) (?:\S+ ){0,4}(?:back )?to\b",
-    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|"
-    r"turn)\b|"
+    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|^(?:no[,.]? )?not (?:that|this|the|those|these|in|on|here) .*,|"
+    r"^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|turn)\b|"
     r"\b(?:set in stone|made up (?:my|our) mind|end of discussion|case closed)\b",
 )
 _DEMANDS = _any(
@@ -123,10 +131,11 @@ _DEMANDS = _any(
     r"\b(?:the|our|my) \w+(?: \w+)? (?:wants?|expects?|insists?|demands?)\b|\byou (?:might|may) want\b|\bi (?:said|asked|told you)\b",
     r"(?:^|\b(?:it'?s|it is|be|is) )(?:better|best|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)\b|^any(?:thing|one|body)"
     r" (?:that|who|which|in|under|over|below|above)\b",
-    r"^(?!i |we |you |they |he |she |it )[\w-]+(?: [\w-]+){0,3} gets? (?:an?|its|their|no|one|two|the)\b|^(?!exit|error|status|code|line)"
-    r"[a-z][\w -]{2,30}: \d",
+    r"^(?!i |we |you |they |he |she |it )[\w-]+(?: [\w-]+){0,3} gets? (?:an?|its|their|no|one|two|the)\b|^(?!i |we |they |you |the |"
+    r"these |those )[\w -]{2,40}s go (?:in|into|to|under|below|above|after|before|at|on|through|inside|next)\b|\bcounts? as\b|^(?!exit|"
+    r"error|status|code|line)[a-z][\w -]{2,30}: \d",
     r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might|'d) be (?:\w+ )?\w+(?: idea)? (?:to|if|not)\b|\b(?:would|'d)"
-    r" (?:help|be enough|do)\b|\bhow about\b",
+    r" (?:help|be enough|do)\b|\b(?:how|what) about\b",
     r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don'?t forget)\b",
     r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
     r"\bno (?:more|less|fewer|later|earlier) than\b|\b(?:limit(?:ed)?|cap(?:ped)?|restrict(?:ed)?) (?:\w+ ){0,3}(?:to|at)\b",
@@ -136,7 +145,9 @@ _DEMANDS = _any(
     r"^(?:all|every|each|any)\b(?! ?\w+(?: \w+)? (?:has|have|had|ships?|comes?|contains?|consists?|took|takes?|reports?|appears?)\b)"
     r"(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
-    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stays?|remains?)\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
+    r"\bunless\b",
+    r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stay|remain|(?:stay|remain)s(?! (?:on|off|up|down|open|closed|red|green|the same|"
+    r"stuck|empty|blank|black|white|broken|busy|idle)\b))\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
     r"\b(?:upper|lower) (?:bound|limit)\b|\babsolute (?:maximum|minimum|limit)\b",
     r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
@@ -157,16 +168,16 @@ _SURE = _any(
 _POLITE = _any(
     r"\b(?:can|could|cld|would|will|might) (?:you|we|u|someone)\b(?! (?:see|hear|access|reproduce|believe|imagine|feel|still)\b)",
     r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\bis it possible to\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
-    r"\bwhy (?:not|don'?t (?:we|you))\b|\bhow about\b|\bany chance (?:you|we|of|to|for)\b|^could (?:the|it|this|that|these|those|all|"
-    r"each|every) (?!.*\b(?:be|have|cause|explain|affect|mean|come|handle)\b)",
+    r"\bwhy (?:not|don'?t (?:we|you))\b|\b(?:how|what) about\b|\bany chance (?:you|we|of|to|for)\b|^could (?:the|it|this|that|these|"
+    r"those|all|each|every) (?!.*\b(?:be|have|cause|explain|affect|mean|come|handle)\b)",
 )
 _OWN = _any(
     r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i'?d rather|i(?: actually)? prefer|in favou?r of|let'?s|no way)\b",
-    r"\bwhat (?:i|you|we) (?:want|need|should|must|ought)\b",
+    r"\bwhat (?:i|you|we)(?:'d| would)?(?: really| actually)? (?:want|need|should|must|ought|like|love|prefer)\b",
 )
 _ASKS = re.compile(
     r"^(?!should [^?]*,[^?]*$)(?:(?:ok(?:ay)?|so|and|but|hmm+|wait|also|then|well|now|ah+|um+|huh|wtf)[,! ]+)*"
-    r"(?:why|what|whats|what's|how(?! about)|where|who|whose|which|when (?:is|are|does|did|will|was)|is|are|was|were|am|does|did|"
+    r"(?:why|what(?! about)|whats|what's|how(?! about)|where|who|whose|which|when (?:is|are|does|did|will|was)|is|are|was|were|am|does|did|"
     r"(?:do|have|should|shall|has|can|could) (?:we|you|i|they)\b(?! please)|(?:should|shall|has|can|could) (?:it|the)\b|any (?:ideas?|"
     r"reason)|(?:is|are|does|did|was)n'?t)\b",
 )
@@ -175,19 +186,21 @@ _LEADS = (
     r"ple?a?se?|pls|plz|"
     r"well|"
     r"hmm+|uh+|huh|wow|cool|great|good|right|alright|fine|hey|hi|btw|afterwards?|meanwhile|otherwise|instead|alternatively|in that case|"
-    r"after that),?\s+|"
+    r"after that|either|better|on second thoughts?|ideally|preferably|if possible|for the moment|in the meantime|(?:this|next) time|"
+    r"by the way|one more thing|also please|plus|oh|ah|nah|nope|thanks|thank you|sorry|careful|seriously|quick one|real quick)[,:!.]?\s+|"
     r"(?:when|if|once|before|after|while|for|in|on|with|as|until|unless|whenever|where|wherever|should|had|were)\b[^,]{1,80},\s+){0,4}"
 )
 _PERHAPS = re.compile(rf"(?:perhaps|maybe),? (?:(?:we|you) (?:could|should|can|just) )?(?:{'|'.join(VERBS.split())})\b")
 _NAMED = re.compile(
-    rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|have (?:the|it|them|a|an|all|every)\b|do (?:some|a|an|the|it|this|that|all)\b|(?:(?:\w+ly|"
+    rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|have (?:the|it|them|a|an|all|every)\b|do (?:me|us|yourself|some|a|an|the|it|this|that|all)\b|"
+    rf"(?:(?:\w+ly|"
     r"always|only|do|re-?|double-?|deep|temp) ?)?"
     rf"(?:{'|'.join(VERBS.split())})\b)"
     r"(?!'s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
 )
 _BUILT = re.compile(
     rf"^{_LEADS}(?:(?:\w+ly|always|only) )?(?!(?:{'|'.join(NO_VERBS.split())})\b)(?!\w+(?:ed|ing|ness|tion|ly|[^s]s)\b)"
-    rf"[a-z]{{2,}}(?:-\w+)?\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?{_DETERMINER}",
+    rf"[a-z]{{2,}}(?:-\w+)?\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?(?!\d){_DETERMINER}",
 )
 _THEN = re.compile(
     rf"(?:[,;:—–]|[,;—–] ?(?:and|but|so|then)|\b(?:but|so))\s+{_LEADS}(?:you )?(?:(?:just|please|rather|simply|then|also) )*"
@@ -197,7 +210,8 @@ _THEN = re.compile(
     rf"^(?:if|when|once|unless|as soon as)\b.{{3,60}} (?:just|then|please|simply|always) (?:{'|'.join(VERBS.split())})\b"
 )
 _WONDERS = re.compile(
-    r"(?:so |and |but |ok(?:ay)?,? )?(?:what|which|how(?! about)|where|when|who|why(?! (?:not|don'?t)))\b(?!.*\b(?:please|pls)\b).*\?$"
+    r"(?:so |and |but |ok(?:ay)?,? )?(?:what(?! about)|which|how(?! about)|where|when|who|why(?! (?:not|don'?t)))\b(?!.*\b(?:please|pls)"
+    r"\b).*\?$"
 )
 
 

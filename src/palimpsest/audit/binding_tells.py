@@ -2,13 +2,14 @@
 
 import re
 
-from palimpsest.audit.binding_verbs import PAST
+from palimpsest.audit.binding_verbs import PAST, VERBS
 
 _LEAD = (
     r"^(?:(?:ok(?:ay)?|so|then|also|and|but|now|well|hm+|uh+|ah+|oh|huh|wow|cool|great|good|right|alright|fine|hey|hi|btw|yes|yeah|no|"
     r"haha+|"
     r"lol|actually|honestly|anyway|interesting|sorry|sadly|unfortunately|apparently|funny|strange|weird)[,.!]*\s+)*"
 )
+_OPENING = re.compile(_LEAD)
 _PAST = (
     rf"(?:{'|'.join(PAST.split())}|(?!need|feed|embed|seed|speed|exceed|proceed|decid|agreed|pick|settl|opt|rul|approv|confirm|accept|"
     rf"prefer|want|expect|ask)[a-z]+ed)(?!')"
@@ -22,7 +23,8 @@ _NARRATES = re.compile(
     r"(?:yesterday|last (?:night|week|month|year|time|autumn|summer|winter|spring|\w+day)|this (?:morning|afternoon|week)|usually|"
     r"sometimes|often|mostly|back (?:then|in)|in (?:my|our) (?:company|team|office|experience|opinion|case|lab)|(?:some|most|many|"
     r"several|few) (?!\w+ (?:should|must)))\b|"
-    r"(?:makes|turns|looks|sounds|seems|feels|works|worked|happens|fails|crashes|depends|reminds|explains|thinking|wondering|guessing) |"
+    r"no wonder\b|(?:makes|turns|looks|sounds|seems|feels|works|worked|happens|fails|crashes|depends|reminds|explains|thinking|wondering|"
+    r"guessing) |"
     r"i(?:'m| am) (?:an?|the|in|on|at|not sure|still|just|from|new|by|back|off|out|curious|surprised|confused|impressed|afraid)\b|"
     r"i (?:think|guess|suppose|believe|know|wonder|find|feel|understand|see|doubt|suspect|always|usually|live|work|compose|have (?!to)|"
     r"can(?:'t|not)? (?:reproduce|see|confirm|tell|imagine))|"
@@ -31,7 +33,8 @@ _NARRATES = re.compile(
     r"(?:nobody|no one|everybody|everyone) (?:knows|understands|remembers|cares|uses|likes|loves|hates)\b|"
     r"it (?:only |also |always |usually |just )?(?:happens|works|fails|crashes|takes|seems|looks|prints|says|shows|runs|sits|hangs)|"
     rf"(?!keep|leave|get|have|make|show|list|return|use|find|mark|log|print|treat|want|set|put|no|only|on|in|at|for|with|by|to|from|"
-    rf"after|before|if|once)[\w-]+ (?!the|a|an|all|it|them|any)[\w-]+ {_PAST}\b(?! (?:by|in|with|to|at|on|as|from)\b)|"
+    rf"after|before|if|once)[\w-]+ (?!(?:the|an?|all|it|them|any|is|are|be|to|not|get|gets)\b)[\w-]+ {_PAST}\b(?! (?:by|in|with|to|at|on|"
+    rf"as|from)\b)|"
     r"(?!nothing|anything|everything|during|using|regarding)[a-z]+ing (?:it|them|now|that|this|again|on)\b|there(?:'s| is| are) |"
     r"i'm (?:still )?\w+ing\b(?<!asking)(?<!expecting)(?<!hoping)(?<!looking))"
 )
@@ -53,7 +56,8 @@ _TELLS = re.compile(
     r"nice|"
     r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
     r"bye|cheers|congrat\w*)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n't)\b|[\[\]{}=]|\w:\d|:$",
+    r"\w+ed|\w+n't|(?:tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|sound|feel|appear|exist|depend|last|occur|consist|"
+    r"contain)s?)\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
 )
 _RULE = re.compile(r"^(?!\d{3}\b)[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 _FEELS = re.compile(
@@ -62,7 +66,22 @@ _FEELS = re.compile(
     r"cute|clever|silly|hm+|ah+|oh|wow|guess|suppose|idea|still|again|luck|pity|shame|true|indeed|exactly|surprising|lovely|awesome|"
     r"brilliant|"
     r"classic|ha|cool|neat|pretty|sweet|awful|terrible|ouch|phew|damn|oops|usually|often|sometimes|mostly|almost|typically|normally|"
-    r"generally|rarely|seldom|nowadays|understand|understood|yesterday|today|ago|i|far)\b"
+    r"generally|rarely|seldom|nowadays|apparently|probably|presumably|obviously|maybe|perhaps|evidently|understand|understood|yesterday|"
+    r"today|ago|i|far)\b"
+)
+
+
+# A verb stands between what it tells of and what that does: `waiters enter the orders`, `stations report at noon`.
+_STATES = re.compile(
+    r"^[^,;:]*\b(?!(?:in|on|at|of|for|from|to|with|by|as|if|when|while|and|or|but|then|than|not|only|just|all|both|plus|per|via|until|"
+    r"unless|after|before|"
+    r"about|into|over|under|above|below|between|across|during|through|against|within|without|inside|outside|around|behind|beside|next|"
+    r"near|like|first|"
+    r"max|min|exactly|except|besides|every|same)\b)[a-z][\w'-]+ (?:the|an?|me|us|it|them|its|their|our|my|your|his|her|this|that|these|"
+    r"those|\d+)\b|"
+    rf"^[^,;:]*\b[a-z]+[a-rt-z]s (?:\w+ly |all |both )?(?:{'|'.join(VERBS.split())})\b(?! (?:only|first|last|max)\b)|"
+    rf"^[^,;:]*\b[a-z]+ (?:{'|'.join(VERBS.split())})e?s (?:from|at|when|if|after|before|during|to|into|by|through|over|via|with|every|"
+    rf"each|all|some)\b"
 )
 
 
@@ -78,4 +97,7 @@ def tells(sentence: str) -> bool:
 
 def names_a_rule(sentence: str) -> bool:
     """Whether a short sentence states a rule without a verb."""
-    return _RULE.match(sentence) is not None and _TELLS.search(sentence) is None and _FEELS.search(sentence) is None
+    if _RULE.match(sentence) is None or _FEELS.search(sentence) is not None:
+        return False
+    bare = _OPENING.sub("", sentence)
+    return _TELLS.search(sentence) is None and _TELLS.search(bare) is None and _STATES.match(bare) is None

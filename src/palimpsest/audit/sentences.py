@@ -15,8 +15,8 @@ _LOG = re.compile(
     r"\s*(?:at\s+\S+\s*\(|\{\"|\"\w+\":|\[\d|\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|\||"
     r"[+-]{3}\s|@@|[│┃└├]|\$\s|>>>|\w+Error:|Traceback|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|FAILED|PASSED)\]?[: ]|"
     r"npm (?:ERR|WARN|err|warn)|"
-    r"(?:GET|POST|PUT|DELETE|PATCH|HEAD) /|Process finished|[Ee]xit (?:code|status):? \d|Segmentation fault|(?:warning|error|fatal|panic|"
-    r"curl|bash|zsh|git|cargo|docker)(?:\[\w+\])?: |make: |import \w+|"
+    r"(?:GET|POST|PUT|DELETE|PATCH|HEAD) /|Process finished|Tests?: \d|thread '|[Ee]xit (?:code|status):? \d|Segmentation fault|"
+    r"(?:warning|error|fatal|panic|curl|bash|zsh|git|cargo|docker)(?:\[\w+\])?: |make: |import \w+|"
     r"from \w+ import)"
 )
 _CODE = re.compile(r"[{}<>=;|\\^$]|::|->|=>|\(\)")
