@@ -19,7 +19,7 @@ from palimpsest.lab.bench.room import Sizes
 from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
 from palimpsest.lab.bench.texts import KINDS
 from palimpsest.lab.bench.timing import Unit, side_by_side
-from palimpsest.lab.outcome import Probed, Survival
+from palimpsest.lab.outcome import Kept, Probed, Survival
 from palimpsest.lab.shape import Shape
 from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
 
@@ -100,9 +100,12 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
     values = {each.name: each.value for each in report.bars}
 
     assert list(values) == list(GOALS)
-    # So short a session is never folded, so that there is nothing to read again.
-    assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "invalid"]
-    assert all(each.ok is True for each in report.bars if each.limit is None)
+    # So short a session is never folded, so that there is nothing to read again and nothing to ask about.
+    unknown = ["rereads", "invalid", "probes_1", "probes_2", "probes_5", "probes_10"]
+    assert [name for name, value in values.items() if value is None or value <= 0] == unknown
+    assert all(each.ok is True for each in report.bars if each.limit is None and each.value is not None)
+    folded = {each.name: each.detail for each in report.bars}["probes_10"]
+    assert (folded["folds"], folded["sessions"]) == (0, 0)
     assert [row.profile for row in report.profiles] == ["palimpsest", "claude-code-2.1.325"]
     assert [(row.session, row.format) for row in report.sessions] == [("made-up-2", "made up")]
     assert report.quick
@@ -150,6 +153,7 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
+BEHIND = "Behind each score: folds that were made, of all that were forced."
 ROWS = (
     Row(
         "palimpsest",
@@ -160,7 +164,10 @@ ROWS = (
         5,
         0,
         Survival(numbers=0.5),
-        {"1": Probed(0.9, 1.0), "10": Probed(0.8, 0.95)},
+        {
+            "1": Probed(0.9, 1.0, 2, 2, kinds={"open": Kept(0.5, 0.75, 2), "asked": Kept(1.0, 1.0, 2)}),
+            "10": Probed(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": Kept(0.4, 0.7, 1)}),
+        },
     ),
     Row(
         "none",
@@ -171,7 +178,7 @@ ROWS = (
         0,
         0,
         Survival(),
-        {"1": Probed(1.0, 1.0), "10": Probed(1.0, 1.0)},
+        {"1": Probed(1.0, 1.0, 0, 2, 0, 2), "10": Probed(1.0, 1.0, 0, 20, 0, 2)},
     ),
 )
 
@@ -201,10 +208,18 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| claude | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
         ],
         "probes": [
-            "| profile | 1 fold | 10 folds |",
+            "| profile | 1 forced | 10 forced |",
             "|---|---:|---:|",
-            "| `palimpsest` | 90 / 100 % | 80 / 95 % |",
-            "| `none` | 100 / 100 % | 100 / 100 % |",
+            "| `palimpsest` | 90 / 100 %; 2 of 2 | 80 / 95 %; 9 of 20 |",
+            "| `none` | - | - |",
+            "",
+            f"{BEHIND} Sessions left out, for nothing of them was folded: `palimpsest` 0 / 1, `none` 2.",
+        ],
+        "kinds": [
+            "| kind | `palimpsest`, 1 | `palimpsest`, 10 | `none`, 1 | `none`, 10 |",
+            "|---|---:|---:|---:|---:|",
+            "| `asked` | 100 / 100 % | - | - | - |",
+            "| `open` | 50 / 75 % | 40 / 70 % | - | - |",
         ],
     }
 
@@ -286,7 +301,7 @@ def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
 
 def test_the_document_has_a_place_for_every_table() -> None:
     text = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
-    for place in ("bench", "cost", "profiles", "survival", "sessions", "probes", "fit"):
+    for place in ("bench", "cost", "profiles", "survival", "sessions", "probes", "kinds", "fit"):
         assert put_into(text, "new", "d.md", place) != text
 
 

@@ -1,21 +1,25 @@
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 from corpus import CORPUS, WITHOUT, corpus
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import CannotFold, PalimpsestError, TooFull
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.policy import Answer, Want
+from palimpsest.core.policy import Answer, Plan, Want
+from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.session import Session
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
-from palimpsest.lab.cycles import Asked, Material, ask_after, probed
+from palimpsest.lab.cycles import NOTHING, Asked, Material, ask_after, probed
 from palimpsest.lab.generate import generate
-from palimpsest.lab.outcome import Probed
+from palimpsest.lab.imitation import imitating
+from palimpsest.lab.outcome import Kept, Probed, averaged
+from palimpsest.lab.probes_score import Score
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import card
@@ -99,9 +103,52 @@ def test_a_summary_that_says_nothing_loses_what_it_covers(long_session: Material
 
 def test_a_replay_is_told_the_shares_by_the_number_of_cycles(long_session: Material) -> None:
     asked: list[Asked] = [ask_after(long_session, profile("palimpsest"), SONNET, cycles) for cycles in (1, 2)]
-    assert probed(long_session, profile("palimpsest"), SONNET, (1, 2)) == {
-        str(each.cycles): Probed(each.visible.total, each.with_recall.total) for each in asked
+    assert probed(long_session, profile("palimpsest"), SONNET, (1, 2)) == {str(each.cycles): each.probed for each in asked}
+
+
+def test_what_a_replay_is_told_has_the_folds_that_were_made_and_every_kind_of_question() -> None:
+    visible, with_recall = Score(0.5, {"asked": 1.0, "open": 0.0}, 3), Score(0.75, {"asked": 1.0, "open": 0.5}, 3)
+    kinds = {"asked": Kept(1.0, 1.0, 1), "open": Kept(0.0, 0.5, 1)}
+    assert Asked(5, 4, 3, visible, with_recall, {"too small": 1}).probed == Probed(0.5, 0.75, 3, 4, 1, 0, {"too small": 1}, kinds)
+    assert Asked(5, 4, 0, visible, with_recall, {"too small": 4}).probed == Probed(0.5, 0.75, 0, 4, 0, 1, {"too small": 4}, kinds)
+
+
+def test_a_fold_that_is_not_made_says_why() -> None:
+    short = Material(_chat(3))
+    assert ask_after(short, profile("palimpsest"), SONNET, 3).rested == {NOTHING: 3}
+    assert ask_after(short, profile("claude-code-2.1.325"), SONNET, 3, imitating("claude-code-2.1.325", 1.0)).rested == {
+        "the view would not be smaller": 2,
+        "too_few_groups: there is only one exchange, and that stays": 1,
     }
+
+
+@dataclass(frozen=True)
+class _Failing:
+    """A policy that cannot do what it is asked for."""
+
+    error: PalimpsestError
+    name: str = "failing"
+    moments: frozenset[Moment] = frozenset({"asked"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Fail."""
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TooFull("there is no room"), CannotFold("nothing is left to be cut")])
+def test_an_error_is_told_with_its_words_and_not_taken_for_a_fold_that_found_nothing(error: PalimpsestError) -> None:
+    failing = replace(profile("palimpsest"), policies=(_Failing(error),))
+    assert ask_after(Material(_chat(3)), failing, SONNET, 2).rested == {error.message: 2}
+
+
+def test_several_sessions_are_averaged_over_those_that_were_folded() -> None:
+    whole = Probed(1.0, 1.0, 0, 2, 0, 1, {"too small": 2}, {"asked": Kept(1.0, 1.0, 1)})
+    first = Probed(0.5, 0.6, 2, 2, 1, 0, {}, {"asked": Kept(0.5, 0.6, 1)})
+    second = Probed(0.7, 0.8, 1, 2, 1, 0, {"too small": 1}, {"asked": Kept(0.6, 0.8, 1), "open": Kept(0.2, 0.4, 1)})
+    kinds = {"asked": Kept(0.55, 0.7, 2), "open": Kept(0.2, 0.4, 1)}
+    assert averaged((whole, first, second)) == Probed(0.6, 0.7, 3, 6, 2, 1, {"too small": 3}, kinds)
+    assert averaged((whole, whole)) == Probed(1.0, 1.0, 0, 4, 0, 2, {"too small": 4}, {"asked": Kept(1.0, 1.0, 2)})
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)

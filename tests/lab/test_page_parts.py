@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.lab.outcome import Share
+from palimpsest.lab.outcome import Probed, Share
+from palimpsest.lab.page_curves import probes
 from palimpsest.lab.page_plot import Plane, steps_to, thinned
 from palimpsest.lab.page_treemap import squarified
 from palimpsest.lab.page_words import amount, money, percent, times
@@ -79,3 +80,10 @@ def test_numbers_are_told_in_few_characters() -> None:
     assert [money(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
     assert [percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "1 %", "50 %", "99 %", "100 %"]
     assert [times(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
+
+
+def test_probes_are_drawn_with_how_many_of_the_forced_folds_were_made() -> None:
+    colours = {"a": "c0", "b": "c1"}
+    drawn = probes({"a": {"10": Probed(0.5, 0.6, 1_213, 2_000), "1": Probed(0.9, 0.9, 1, 1)}, "b": {"1": Probed(1.0, 1.0)}}, colours)
+    assert drawn.endswith('<p class="note">Folds that were made in the last of these, of all that were forced: a 1,213 of 2,000.</p>\n')
+    assert "<p" not in probes({"b": {"1": Probed(1.0, 1.0)}}, colours)

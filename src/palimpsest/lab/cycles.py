@@ -1,18 +1,20 @@
 """Probes over forced compaction: a session is cut into parts, folded after each, and then asked what it still knows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (
     Body,
     ContextStated,
     Event,
     ModeChanged,
     ModelReplied,
+    Refused,
     SessionOpened,
     TaskChanged,
     ToolReturned,
@@ -25,7 +27,7 @@ from palimpsest.core.policy import Answer, Want, run_steps
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session, Surroundings
-from palimpsest.lab.outcome import Probed
+from palimpsest.lab.outcome import Kept, Probed
 from palimpsest.lab.probes import Probe, probes_of
 from palimpsest.lab.probes_score import Score, answerable, score
 from palimpsest.lab.probes_seen import Recorded, visible
@@ -34,18 +36,34 @@ from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import ModelCard
 
 CYCLES: Final = (1, 2, 5, 10)
+NOTHING: Final = "there was nothing to fold, or a fold would not have made it much smaller"
 _TOLD = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
 
 Answering: TypeAlias = Callable[[Session, Want], Answer]
 
 
 class Asked(Value, frozen=True, omit_defaults=False):
-    """What a session still knew after so many forced folds; `folds` is how many of them found something to fold."""
+    """What a session still knew after so many parts, a fold being forced after each.
+
+    `forced` is how many parts there were, `folds` how many of the forced folds were made, and `rested` why the others were not, each
+    reason with how often.
+    """
 
     cycles: int
+    forced: int
     folds: int
     visible: Score
     with_recall: Score
+    rested: Mapping[str, int] = {}
+
+    @property
+    def probed(self) -> Probed:
+        """As a replay reports it."""
+        folded = self.folds > 0
+        shares = {kind: Kept(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()}
+        return Probed(
+            self.visible.total, self.with_recall.total, self.folds, self.forced, int(folded), int(not folded), self.rested, shares
+        )
 
 
 class Material:
@@ -71,17 +89,18 @@ def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: in
     clock = FixedClock()
     around = Surroundings(MemoryShelf(), MemoryBlobs(), clock)
     came_from: dict[int, int] = {}
-    folds = 0
+    why: Counter[str] = Counter()
     with Session.create(SessionOpened("probed"), profile, model, around) as session:
         for part in material.parts(cycles):
             for event in part:
                 clock.time = event.at
                 came_from[session.record(_arriving(session, event.body, answering)).seq] = event.seq
-            folds += _folded(session, answering)
+            why[_resting(session, answering)] += 1
         view, drops = session.log.view, session.card.cache_edits
         seen = visible(view, came_from, drops_cached=drops)
         reached = material.recorded.reachable(view, came_from)
-    return Asked(cycles, folds, score(material.probes, seen), score(material.probes, seen, reached))
+    folds, forced = why.pop("", 0), len(material.parts(cycles))
+    return Asked(cycles, forced, folds, score(material.probes, seen), score(material.probes, seen, reached), dict(why))
 
 
 def probed(
@@ -92,8 +111,7 @@ def probed(
     for number in cycles:
         # A profile without policies folds nothing, however often it is asked.
         if profile.policies or not found:
-            asked = ask_after(material, profile, model, number, answering)
-            last = Probed(asked.visible.total, asked.with_recall.total)
+            last = ask_after(material, profile, model, number, answering).probed
         found[str(number)] = last
     return found
 
@@ -109,12 +127,16 @@ def _arriving(session: Session, body: Body, answering: Answering) -> Body:
             return body
 
 
-def _folded(session: Session, answering: Answering) -> bool:
-    """Whether there was something to fold; a profile that cannot is asked all the same."""
+def _resting(session: Session, answering: Answering) -> str:
+    """Ask for a fold, and tell why none was made; nothing where one was."""
     try:
-        return run_steps(look(session, "asked"), lambda want: answering(session, want)).folded
-    except PalimpsestError:
-        return False
+        looked = run_steps(look(session, "asked"), lambda want: answering(session, want))
+    except TooFull as error:
+        return error.message
+    if looked.folded:
+        return ""
+    refused = next((event.body.why for event in looked.events if isinstance(event.body, Refused)), "")
+    return refused or (looked.failure.message if looked.failure is not None else NOTHING)
 
 
 def _safe_places(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:

@@ -1,6 +1,7 @@
 """What a replay found, as plain values: figures of each profile, every call, every edit, and who filled the window."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from palimpsest.audit.survival import Survival as Counted
@@ -97,11 +98,29 @@ class Line(Value, frozen=True):
     tokens: int = 0
 
 
-class Probed(Value, frozen=True, omit_defaults=False):
-    """The share of probes that can be answered from what shows, and with one recall beside it."""
+class Kept(Value, frozen=True, omit_defaults=False):
+    """The share of the probes of one kind that can be answered from what shows, and with one recall; in so many sessions there are some."""
 
     visible: float
     with_recall: float
+    sessions: int
+
+
+class Probed(Value, frozen=True, omit_defaults=False):
+    """The share of probes that can be answered from what shows, and with one recall beside it; of several sessions the mean.
+
+    Of the `forced` folds so many `folds` were made, and `rested` tells why the others were not. `sessions` were folded once at least,
+    and several are averaged over those; `unfolded` are the others, of which nothing could be lost.
+    """
+
+    visible: float
+    with_recall: float
+    folds: int = 0
+    forced: int = 0
+    sessions: int = 1
+    unfolded: int = 0
+    rested: Mapping[str, int] = {}
+    kinds: Mapping[str, Kept] = {}
 
 
 class Outcome(Value, frozen=True):
@@ -273,11 +292,36 @@ def _by_purpose(calls: Iterable[Called]) -> dict[str, float]:
 def _probed(outcomes: Iterable[Outcome]) -> dict[str, Probed]:
     found: dict[str, list[Probed]] = {}
     for outcome in outcomes:
-        for cycles, probed in outcome.probes.items():
-            found.setdefault(cycles, []).append(probed)
-    return {
-        cycles: Probed(
-            round(sum(each.visible for each in many) / len(many), 4), round(sum(each.with_recall for each in many) / len(many), 4)
-        )
-        for cycles, many in found.items()
-    }
+        for cycles, each in outcome.probes.items():
+            found.setdefault(cycles, []).append(each)
+    return {cycles: averaged(many) for cycles, many in found.items()}
+
+
+def averaged(many: Sequence[Probed]) -> Probed:
+    """Several sessions as one; where none of them was folded, as what they all are."""
+    folded = [each for each in many if each.sessions] or many
+    rested: Counter[str] = Counter()
+    kinds: dict[str, list[Kept]] = {}
+    for each in many:
+        rested.update(each.rested)
+    for each in folded:
+        for kind, kept in each.kinds.items():
+            kinds.setdefault(kind, []).append(kept)
+    return Probed(
+        _mean(each.visible for each in folded),
+        _mean(each.with_recall for each in folded),
+        sum(each.folds for each in many),
+        sum(each.forced for each in many),
+        sum(each.sessions for each in many),
+        sum(each.unfolded for each in many),
+        dict(rested),
+        {
+            kind: Kept(_mean(one.visible for one in kept), _mean(one.with_recall for one in kept), len(kept))
+            for kind, kept in kinds.items()
+        },
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    many = tuple(values)
+    return round(sum(many) / len(many), 4) if many else 1.0

@@ -46,7 +46,9 @@ def probes(by_profile: Mapping[str, Mapping[str, Probed]], colours: Mapping[str,
         )
         for kind, words in kinds
     )
-    return f'{legend([(colours[name], said(name, 40)) for name in asked])}<div class="panels">\n{panels}</div>\n'
+    made = [f"{said(name, 40)} {last.folds:,} of {last.forced:,}" for name, found in asked.items() if (last := found[-1][1]).forced]
+    note = f'<p class="note">Folds that were made in the last of these, of all that were forced: {", ".join(made)}.</p>\n' if made else ""
+    return f'{legend([(colours[name], said(name, 40)) for name in asked])}<div class="panels">\n{panels}</div>\n{note}'
 
 
 def _after_folds(outcomes: Sequence[Outcome]) -> list[tuple[int, Survival]]:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
+from palimpsest.lab.probes import KINDS
 
 _RUNS: Final = {"cost_anthropic": "marks, 5 min", "cost_anthropic_1h": "marks, 1 h", "cost_openai": "automatic"}
 
@@ -71,17 +72,44 @@ def survival_table(rows: Sequence[Row]) -> str:
 
 
 def probes_table(rows: Sequence[Row]) -> str:
-    """The share of questions that can be answered after so many forced folds: from what shows / with one recall."""
+    """What can be answered after so many forced folds, from what shows / with one recall, and how many of the folds were made."""
     cycles = tuple(rows[0].probes) if rows else ()
-    titles = tuple(f"{number} {'fold' if number == '1' else 'folds'}" for number in cycles)
-    return _table(
-        ("profile", *titles),
+    table = _table(
+        ("profile", *(f"{number} forced" for number in cycles)),
         rows,
-        lambda row: (
-            f"`{row.profile}`",
-            *(f"{100 * row.probes[number].visible:.0f} / {100 * row.probes[number].with_recall:.0f} %" for number in cycles),
-        ),
+        lambda row: (f"`{row.profile}`", *(_answered(row.probes[number]) for number in cycles)),
     )
+    left_out = [f"`{row.profile}` {_unfolded(row)}" for row in rows if any(each.unfolded for each in row.probes.values())]
+    told = "Behind each score: folds that were made, of all that were forced."
+    return f"{table}\n\n{told}" + (f" Sessions left out, for nothing of them was folded: {', '.join(left_out)}." if left_out else "")
+
+
+def _answered(probed: Probed) -> str:
+    if not probed.sessions:
+        return "-"
+    return f"{100 * probed.visible:.0f} / {100 * probed.with_recall:.0f} %; {probed.folds:,} of {probed.forced:,}"
+
+
+def _unfolded(row: Row) -> str:
+    """How many sessions were left out, one number for each number of folds unless they are all the same."""
+    numbers = [str(each.unfolded) for each in row.probes.values()]
+    return numbers[0] if len(set(numbers)) == 1 else " / ".join(numbers)
+
+
+def kinds_table(rows: Sequence[Row]) -> str:
+    """The same by kind of question, for some profiles."""
+    columns = [(row, number) for row in rows for number in row.probes]
+    kinds = dict.fromkeys(kind for row, number in columns for kind in row.probes[number].kinds)
+    return _table(
+        ("kind", *(f"`{row.profile}`, {number}" for row, number in columns)),
+        [kind for kind in KINDS if kind in kinds],
+        lambda kind: (f"`{kind}`", *(_kept(row.probes[number], kind) for row, number in columns)),
+    )
+
+
+def _kept(probed: Probed, kind: str) -> str:
+    kept = probed.kinds.get(kind) if probed.sessions else None
+    return "-" if kept is None else f"{100 * kept.visible:.0f} / {100 * kept.with_recall:.0f} %"
 
 
 def sessions_table(rows: Sequence[SessionRow]) -> str:

@@ -1,6 +1,6 @@
 """What sessions cost and lose under each profile, replayed without a model: the bars of money, re-reads, survival and probes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from msgspec import structs
@@ -13,7 +13,7 @@ from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.cycles import CYCLES, Material, probed
 from palimpsest.lab.imitation import imitating
 from palimpsest.lab.needs import Names
-from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, figures, ratio
+from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, averaged, figures, ratio
 from palimpsest.lab.replay import replay
 from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import Taken, take_all, take_log
@@ -103,12 +103,9 @@ class _Table:
         return figures(self._outcomes[name, run])
 
     def _shares(self, name: str) -> dict[str, Probed]:
-        """The mean over sessions, by the number of cycles."""
+        """The mean over the sessions that were folded, by the number of cycles."""
         many = self._probed.get(name, [])
-        return {
-            str(number): Probed(_mean(each[str(number)].visible for each in many), _mean(each[str(number)].with_recall for each in many))
-            for number in self._cycles
-        }
+        return {str(number): averaged([each[str(number)] for each in many]) for number in self._cycles}
 
     def rows(self) -> tuple[Row, ...]:
         """One row a profile."""
@@ -173,16 +170,21 @@ class _Table:
         for name in SURVIVALS:
             yield bar(f"survival_{name}", 100 * getattr(ours.survival, name), theirs=100 * getattr(theirs.survival, name))
         for number, share in ours.probes.items():
-            peer = theirs.probes[number]
-            yield bar(
-                f"probes_{number}",
-                100 * share.visible,
-                with_recall=100 * share.with_recall,
-                theirs=100 * peer.visible,
-                theirs_with_recall=100 * peer.with_recall,
-            )
+            yield _probe_bar(number, share, theirs.probes[number])
 
 
-def _mean(values: Iterable[float]) -> float:
-    many = tuple(values)
-    return round(sum(many) / len(many), 4) if many else 1.0
+def _probe_bar(number: str, ours: Probed, theirs: Probed) -> Bar:
+    """What is answered after so many forced folds; nobody knows where nothing was folded."""
+    return bar(
+        f"probes_{number}",
+        100 * ours.visible if ours.sessions else None,
+        with_recall=100 * ours.with_recall,
+        theirs=100 * theirs.visible,
+        theirs_with_recall=100 * theirs.with_recall,
+        forced=ours.forced,
+        folds=ours.folds,
+        theirs_folds=theirs.folds,
+        sessions=ours.sessions,
+        theirs_sessions=theirs.sessions,
+        **{kind: 100 * kept.visible for kind, kept in ours.kinds.items()},
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.compared import cost_table, probes_table, sessions_table, survival_table
+from palimpsest.lab.bench.compared import cost_table, kinds_table, probes_table, sessions_table, survival_table
 
 
 def tables_of(report: Report) -> dict[str, str]:
@@ -21,6 +21,8 @@ def tables_of(report: Report) -> dict[str, str]:
         found["sessions"] = sessions_table(report.sessions)
     if report.profiles and report.profiles[0].probes:
         found["probes"] = probes_table(report.profiles)
+        # The first two are ours and the baseline.
+        found["kinds"] = kinds_table(report.profiles[:2])
     return found
 
 
