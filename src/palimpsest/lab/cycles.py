@@ -60,7 +60,7 @@ class Asked(Value, frozen=True, omit_defaults=False):
     def probed(self) -> Probed:
         """As a replay reports it."""
         folded = self.folds > 0
-        shares = {kind: Kept(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()}
+        shares: dict[str, Kept] = {kind: Kept(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()}
         return Probed(
             self.visible.total, self.with_recall.total, self.folds, self.forced, int(folded), int(not folded), self.rested, shares
         )

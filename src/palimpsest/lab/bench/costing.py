@@ -178,6 +178,7 @@ def _probe_bar(number: str, ours: Probed, theirs: Probed) -> Bar:
     return bar(
         f"probes_{number}",
         100 * ours.visible if ours.sessions else None,
+        None,
         with_recall=100 * ours.with_recall,
         theirs=100 * theirs.visible,
         theirs_with_recall=100 * theirs.with_recall,
