@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from corpus import golden
+from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
@@ -222,6 +223,17 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `open` | 50 / 75 % | 40 / 70 % | - | - |",
         ],
     }
+
+
+def test_a_profile_that_has_something_of_ours_in_it_is_marked_in_every_table() -> None:
+    codex = structs.replace(ROWS[0], profile="codex-0.166")
+    report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=(ROWS[0], codex))
+    tables = tables_of(report)
+    for place in ("profiles", "survival", "probes"):
+        lines = tables[place].splitlines()
+        assert [line.split("|")[1] for line in lines if line.startswith("| `")] == [" `palimpsest` ", " `codex-0.166` \\* "]
+        assert lines[-2:] == ["", "\\* With our block of evidence from the log beside its summaries, which the original does not have."]
+    assert "\\*" not in tables_of(structs.replace(report, profiles=ROWS))["profiles"]
 
 
 def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
 from palimpsest.lab.probes import KINDS
 
 _RUNS: Final = {"cost_anthropic": "marks, 5 min", "cost_anthropic_1h": "marks, 1 h", "cost_openai": "automatic"}
-
+# Profiles that put something of ours beside the summaries of the program that they imitate.
+_PROVEN: Final = ("codex", "codex-0.166")
+_NOTE: Final = "\\* With our block of evidence from the log beside its summaries, which the original does not have."
 
 HALVES: Final = ("even", "odd")
 Kind = TypeVar("Kind")
@@ -52,23 +54,24 @@ def cost_table(rows: Sequence[Row]) -> str:
         ("profile", *_RUNS.values(), "calls", "re-reads", "folds a 100 calls", "invalid"),
         rows,
         lambda row: (
-            f"`{row.profile}`",
+            _name(row),
             *(_ratio(row.ratios.get(name)) for name in _RUNS),
             f"{row.calls:,}",
             f"{row.rereads:,}",
             f"{100 * row.folds / max(1, row.calls):.1f}",
             str(row.invalid),
         ),
-    )
+    ) + _noted(rows)
 
 
 def survival_table(rows: Sequence[Row]) -> str:
     """What survives each profile's folds, in percent."""
+    folded = [row for row in rows if row.folds]
     return _table(
         ("profile", *(name.replace("_", " ") for name in SURVIVALS)),
-        [row for row in rows if row.folds],
-        lambda row: (f"`{row.profile}`", *(f"{100 * getattr(row.survival, name):.0f} %" for name in SURVIVALS)),
-    )
+        folded,
+        lambda row: (_name(row), *(f"{100 * getattr(row.survival, name):.0f} %" for name in SURVIVALS)),
+    ) + _noted(folded)
 
 
 def probes_table(rows: Sequence[Row]) -> str:
@@ -77,11 +80,15 @@ def probes_table(rows: Sequence[Row]) -> str:
     table = _table(
         ("profile", *(f"{number} forced" for number in cycles)),
         rows,
-        lambda row: (f"`{row.profile}`", *(_answered(row.probes[number]) for number in cycles)),
+        lambda row: (_name(row), *(_answered(row.probes[number]) for number in cycles)),
     )
     left_out = [f"`{row.profile}` {_unfolded(row)}" for row in rows if any(each.unfolded for each in row.probes.values())]
     told = "Behind each score: folds that were made, of all that were forced."
-    return f"{table}\n\n{told}" + (f" Sessions left out, for nothing of them was folded: {', '.join(left_out)}." if left_out else "")
+    return (
+        f"{table}\n\n{told}"
+        + (f" Sessions left out, for nothing of them was folded: {', '.join(left_out)}." if left_out else "")
+        + _noted(rows)
+    )
 
 
 def _answered(probed: Probed) -> str:
@@ -127,6 +134,15 @@ def sessions_table(rows: Sequence[SessionRow]) -> str:
             str(row.theirs),
         ),
     )
+
+
+def _name(row: Row) -> str:
+    return f"`{row.profile}` \\*" if row.profile in _PROVEN else f"`{row.profile}`"
+
+
+def _noted(rows: Sequence[Row]) -> str:
+    """What a table says below itself about rows that have a mark."""
+    return f"\n\n{_NOTE}" if any(row.profile in _PROVEN for row in rows) else ""
 
 
 def _ratio(value: float | None) -> str:
