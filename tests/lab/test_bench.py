@@ -12,6 +12,7 @@ from palimpsest.core.events import ViewEdited
 from palimpsest.core.pairs import open_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
 from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.costing import reread_bar
 from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.fit import Fit, fit, fit_markdown
 from palimpsest.lab.bench.markdown import as_markdown, put_into, tables_of
@@ -246,6 +247,19 @@ def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path
     assert report.bars[0].value == 1.0
     assert (report.unit_ms, report.replayed, len(report.sessions)) == (0.0, "sessions that were given", 1)
     assert report.profiles[0].probes == {}
+
+
+def test_re_reads_are_judged_by_the_kind_of_cache_that_has_more_the_marks_of_one_hour_aside() -> None:
+    found = reread_bar({"cost_anthropic": (8, 10), "cost_anthropic_1h": (30, 10), "cost_openai": (18, 20)})
+    assert (found.value, found.ok) == (0.9, True)
+    assert {name: found.detail[name] for name in ("cost_anthropic", "cost_anthropic_1h", "cost_openai")} == {
+        "cost_anthropic": 0.8,
+        "cost_anthropic_1h": 3.0,
+        "cost_openai": 0.9,
+    }
+    assert (found.detail["ours_cost_openai"], found.detail["theirs_cost_openai"]) == (18, 20)
+    assert reread_bar({"cost_anthropic": (12, 10), "cost_anthropic_1h": (0, 0), "cost_openai": (1, 2)}).ok is False
+    assert reread_bar({"cost_anthropic": (1, 0), "cost_anthropic_1h": (1, 1), "cost_openai": (0, 0)}).value is None
 
 
 def test_a_folder_without_sessions_cannot_be_replayed_or_measured(tmp_path: Path) -> None:

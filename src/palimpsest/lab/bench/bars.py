@@ -50,7 +50,12 @@ GOALS: dict[str, Goal] = {
     "cost_anthropic_1h": Goal("x", None, "the same; marks of one hour", table="cost"),
     "cost_openai": Goal("x", 0.88, "the same; automatic prefix cache", table="cost"),
     "cost_worst": Goal("x", 1.1, "the dearest session of all; marks of five minutes or automatic", table="cost"),
-    "rereads": Goal("x", 1.0, "re-reads against `claude-code-2.1.325`, all sessions together", table="cost"),
+    "rereads": Goal(
+        "x",
+        1.0,
+        "re-reads against `claude-code-2.1.325`, all sessions together; marks of five minutes or automatic, whichever is worse",
+        table="cost",
+    ),
     "invalid": Goal("", 0, "requests that a provider would refuse, under all profiles", table="cost"),
     "survival_user_messages": Goal("%", 100, "user messages that still show after a fold", "higher", "cost"),
     "survival_edited_paths": Goal("%", 99, "edited files that are still named", "higher", "cost"),
