@@ -2,7 +2,9 @@
 
 import re
 
+from palimpsest.audit.claims_agentless import agentless, somebody_did
 from palimpsest.audit.claims_chinese import CHINESE, CHINESE_SUPPOSED, CHINESE_WORDS
+from palimpsest.audit.claims_chinese_agentless import MACHINE_WILL, OWN_PLAN, QUOTED_WORD, STRONG, TECHNICAL, THIRD_PARTY_WILL, WEAK
 from palimpsest.audit.claims_words import CLAIM_WORDS, DONE, FEELINGS, LEAVE, LIMITS, NOUNS, SPEECH, THINGS, USES, WHO
 
 # A determiner, a conjunction or the beginning of a line, so that `the API client rejects a token` is about nobody's will.
@@ -90,10 +92,12 @@ _ENGLISH = re.compile(
     ),
     re.IGNORECASE,
 )
+_AGENTLESS = agentless(WHO, THINGS)
 # How a program treats those who use it is no claim about anybody's will.
 _SUPPOSED = re.compile(
     rf"\b(?:when|whenever|if|once|until|unless|while|so that|where|lets?|letting|allow(?:s|ing)?|enabl(?:es|ing)|each time|every time)\s+"
-    rf"(?:the\s+|an?\s+|each\s+|every\s+|our\s+)?{WHO}\b(?!['’])[^,.;]*",
+    rf"(?:the\s+|an?\s+|each\s+|every\s+|our\s+)?{WHO}\b(?!['’])[^,.;]*|"
+    r"\bclients? \w+s? (?:the |an? |its )?(?:server|broker|api|host|backend|node|peer|proxy|gateway|endpoint|socket|connection|token)\b",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+.*|\*\*[^*]+\*\*\s*:?\s*|[^.。!?！？]{1,80}[:：]\s*)$")
@@ -102,14 +106,24 @@ _CLAIMING_HEADING = re.compile(
     r"用户|客户|要求|约束|决定|批准|同意|禁止|需求|指示|偏好|授权",
     re.IGNORECASE,
 )
+_CHINESE_SIGN = re.compile(r"[\u3400-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]{3}")
 
 
 def is_claim(line: str) -> bool:
     """Whether a line says that somebody who may give orders wished, allowed, chose or forbade something."""
-    if _LATIN.search(line) is not None and _ENGLISH.search(_SUPPOSED.sub(" ", line)) is not None:
+    if _LATIN.search(line) is not None:
+        plain = _SUPPOSED.sub(" ", line)
+        if _ENGLISH.search(plain) is not None or _AGENTLESS.search(plain) is not None or somebody_did(plain):
+            return True
+    return _CHINESE_SIGN.search(line) is not None and _is_chinese_claim(line)
+
+
+def _is_chinese_claim(line: str) -> bool:
+    plain = QUOTED_WORD.sub("“”", CHINESE_SUPPOSED.sub(" ", line))
+    if CHINESE.search(plain) is not None or STRONG.search(plain) is not None or THIRD_PARTY_WILL.search(plain) is not None:
         return True
-    return CHINESE.search(CHINESE_SUPPOSED.sub(" ", line)) is not None
+    return TECHNICAL.search(plain) is None and OWN_PLAN.search(plain) is None and WEAK.search(MACHINE_WILL.sub(" ", plain)) is not None
 
 
 def is_heading(line: str) -> bool:

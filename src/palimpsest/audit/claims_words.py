@@ -83,7 +83,7 @@ THINGS = (
 )
 # Words that claim, whatever form they have; what is claimed is what is left without them.
 CLAIM_WORDS = re.compile(
-    rf"(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)(?!\s+{THINGS})|"
+    rf"(?<![\w/.])(?:(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)(?!\s+{THINGS})|"
     r"\b(?:ask|request|demand|requir|instruct|told|tell|insist|prefer|wish|hope|expect|said|say|stated?|mention|approv|agree|accept|"
     r"allow|permi|"
     r"authori[sz]|confirm|consent|okay|green|bless|sanction|endors|decid|decision|cho(?:os|se|ice)|pick|opt(?:ed|s)?\b|settl|forb[ia]d|"
@@ -107,6 +107,7 @@ CLAIM_WORDS = re.compile(
     r"called|insistence|behest|nod(?:s|ded)?\b|turned down|rais(?:ed|es) (?:an?|no|"
     r"the)\b|made it|appreciat|"
     r"express|whether|risk of|right\b|sure\b|strict(?:ly)?\b|anyone|somebody|objections?|permission|access to|push(?:ed|es) for|"
-    r"appears?\b)\w*",
+    r"appears?\b|constraint|restrict|requirement|reversal|regarding|concerning|judg[e]?ment|discretion|condition|prohibit|limitation|"
+    r"permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted)\w*)(?![/._]\w)",
     re.IGNORECASE,
 )

@@ -1,19 +1,29 @@
 """What a sentence is about, so that two of them can be compared: words without their endings, Chinese by pairs of signs, exact things."""
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
-from palimpsest.audit.deeds import ANY_CHINESE_DEED, CHINESE_DEEDS, DEED_OF, stem
+from msgspec.structs import replace
+
+from palimpsest.audit.deeds import ANY_CHINESE_DEED, CHINESE_DEEDS, DEED_OF, ENDING, STAYING, keeps
 from palimpsest.audit.entities import SHORTEST_NAME, is_name, is_path, number_in, tokens_of, trimmed
-from palimpsest.audit.polarity import finds_bad, is_against
+from palimpsest.audit.manner import asks_first
+from palimpsest.audit.polarity import AGAINST, finds_bad, is_against
+from palimpsest.audit.synonyms import concept
+from palimpsest.audit.synonyms_chinese import WORDS, unified
+from palimpsest.audit.words import stem
 from palimpsest.core.items import Value
 
 _WORD = re.compile(r"[a-z][a-z'’]+")
 _CHINESE = re.compile(r"[\u3400-\u9fff]+")
 _PATH = re.compile(r"[\w.~@+-]*(?:/[\w.~@+-]+)+/?|\b[\w-]+\.[a-zA-Z]\w{0,5}\b|\b[A-Za-z]\w*_\w+\b")
+_PATH_WORD = re.compile(r"[a-z]{3,}")
 # A capital inside a sentence names one thing and no other.
 _PROPER = re.compile(r"(?<=[a-z0-9,] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
+# A word in quotation marks is a name and no deed.
+_NAMED = re.compile(r"[“\"「『‘][^”\"」』’]{1,6}[”\"」』’]")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9']+")
 _HEAD, _LONGER = 5, 3
 _STOP_WORDS = (
@@ -27,7 +37,12 @@ _STOP_WORDS = (
     "user users client customer owner uses available become became set leave left alone untouched unchanged intact nothing straight "
     "none neither nobody avoid hmm okay yes yeah sure well far ever even much many lot come came comes since however therefore "
     "everywhere everything anything freely always whole entire anyone anywhere directly simply actually currently already longer "
-    "include including included especially particular especially explicitly clearly kept keep keeps keeping too perhaps maybe"
+    "include including included especially particular especially explicitly clearly kept keep keeps keeping too perhaps maybe "
+    "work works part parts scope see sees seen stay stays remain remains land lands through agent matter matters rest free feel hold "
+    "between during provided provide good fine ready plan plans approach entirely altogether completely fully totally else course "
+    "mind side case point way time-being present moment currently soon later yet far away order reach reaches next-step purposes "
+    "open opened target project code session thing step steps issue respect consequence accordingly namely therefore hence "
+    "either whereas though otherwise provided respectively further along regarding concerning total pls ahead against seen call called"
 )
 _STOP: Final = frozenset(_STOP_WORDS.split())
 _COUNTED = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -46,15 +61,70 @@ _FILLERS = re.compile(
     r"需要|可以|使用|采用|希望|一下|一律|所有|全部|任何|直接|随便|什么|这样|这么|"
     r"[的了在是和与把将对就也都很要会请我你他它这那其之并且该被让给去来到为以及而个些一张还着起选吧呢吗啊能可上下中里用从时先再只最不别勿等成做有得进掉太]"
 )
+_WHOLE_WORDS = "上线 下线 上传 下载 中心 中间 之前 以后 用户 应用 作用 可用 对象 对账 时间 实时 有效 进程 进度 最优 最新 不现实"
+# A sign inside a word is no filler.
+_WHOLE = "|".join(sorted((*WORDS, *_WHOLE_WORDS.split()), key=len, reverse=True))
+_FILLER = re.compile(f"({_WHOLE})|{_FILLERS.pattern}")
 _WIDE = re.compile(
-    r"\b(?:all|every(?:thing|where|one|body)?|any(?:thing|where|one|body)?|always|freely|entire|whole|unlimited|unrestricted|"
-    r"completely|fully)\b|"
-    r"所有|全部|任何|随便|随意|任意|一律|一切|什么都|完全|到处",
+    r"\b(?:all|every(?:thing|where|one|body)?(?! (?:\d|second|minute|hour|day|night|week|month|time|other|two|three|five|ten|quarter))|"
+    r"any(?:thing|where|one|body)?|always|freely|unlimited|unrestricted|blanket|indefinitely|permanently|for good)\b|"
+    r"所有(?![，。；权]|$)|任何|随便|随意|任意|一切|什么都|不限|永久",
     re.IGNORECASE,
 )
 _NARROW = re.compile(
     r"\b(?:only|just|solely|except|for|if|until|unless|as long as|provided|when|within)\b|只|仅|(?<!删)除了|的话|如果", re.IGNORECASE
 )
+
+
+# What happens already, said with a verb for a deed: `the job drops every row`.
+_HAPPENS = re.compile(
+    r"\b\w+ (?:[a-z]{3,}s) (?:every|all|the|an?|any|our|its|my|them|it|too|some|half|two|on|with|when|at|for)\b|"
+    r"\b(?:i|we) (?:tested|tried|saw|see|noticed|got|found|ran|had|suspect|guess)\b|\b(?:was|were|has been|had been|keeps? \w+ing)\b|"
+    r"会|老是|总是|经常|偶尔|有时|昨[天晚日]|一直|怀疑",
+    re.IGNORECASE,
+)
+_TO_HAPPEN = re.compile(
+    r"\b(?:must|should|needs?|please|make sure|want|let|can|may|could|fine|good|great|ok|okay|go ahead|yes|sure)\b|^(?:make|ensure)|要|"
+    r"必须|应|别|不|请|得|可以|行|吧|就",
+    re.IGNORECASE,
+)
+_IS = re.compile(r"\b(?:is|are|was|were|currently|now)\b|现在|目前|用的是|写的是", re.IGNORECASE)
+_REFERS = re.compile(r"\b(?:it|them|this|that|these|those|they|one|ones|there)\b|[它这那其此]", re.IGNORECASE)
+_PHRASES: Final = (
+    (
+        r"(?:get(?:ting)?|got) rid of|do away with|throw(?:n|ing)? (?:out|away)|tak(?:e|en|ing) out|rip(?:ped)? out|kick(?:ed)? out",
+        "remove",
+    ),
+    (r"pull[- ]requests?", "pr"),
+    (r"hold(?:ing)? off(?: on)?|held off(?: on)?|put(?:ting)? off", "not yet"),
+    (r"(?:may|can|should|must|has to|have to|needs? to|will) go(?= ?[.,;]|$| away| now)|go(?:es)? away", "remove"),
+    (r"in a row|in succession|(?<=times )running", "consecutive"),
+    (r"(?:turn|switch|shut)(?:ed|ing|s)? (?:it )?off", "disable"),
+    (r"(?:turn|switch)(?:ed|ing|s)? on", "enable"),
+    (r"roll(?:ed|ing|s)? back", "revert"),
+    (r"roll(?:ed|ing|s)? out|go(?:es|ing)? live|went live", "deploy"),
+    (r"look(?:ed|ing|s)? into|find(?:ing)? out|found out|track(?:ed|ing)? down|dig(?:ging)? into|get to the bottom of", "investigate"),
+    (r"in advance|ahead of time", "ahead"),
+    (r"around the clock|day and night|24/7", "nonstop"),
+    (r"right away|at once|straight away", "immediately"),
+    (r"from scratch", "rewrite"),
+)
+_PHRASE: Final = tuple((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), instead) for words, instead in _PHRASES)
+# None of these phrases is without one of these words.
+_SPACED = re.compile(
+    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r"
+)
+
+
+def plainly(text: str) -> str:
+    """A text with one word for each phrase that means the same."""
+    if _SPACED.search(text) is not None:
+        for phrase, instead in _PHRASE:
+            text = phrase.sub(instead, text)
+    return text
+
+
+Stance = Literal["yes", "alter", "stay", "end", "no", "ban", "bad"]
 
 
 class Meaning(Value, frozen=True):
@@ -71,6 +141,41 @@ class Meaning(Value, frozen=True):
     asks: bool = False
     wide: bool = False
     narrow: bool = False
+    keeps: bool = False
+    """Whether it wants something to stay as it is."""
+    text: str = ""
+    tells: bool = False
+    """Whether it tells what is the case, and wants nothing."""
+
+    first: bool = False
+    """Whether it wants somebody to be asked before."""
+
+    refers: bool = False
+    """Whether a word in it stands for something that was named before."""
+    about: "Meaning | None" = None
+
+    @property
+    def topic(self) -> "Meaning":
+        """What it is about before it says no to anything."""
+        return self if self.about is None else self.about
+
+    @property
+    def stance(self) -> Stance:
+        """What is to become of the thing: a change, an end, no change, nothing of the kind, or else it is wanted."""
+        if self.negative:
+            return "ban" if self.deeds & STAYING or self.keeps else "no"
+        if self.bad:
+            return "bad"
+        if self.keeps:
+            return "stay"
+        if self.deeds & ENDING:
+            return "end"
+        return "alter" if self.deeds & STAYING else "yes"
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """Its Chinese signs, one by one."""
+        return frozenset("".join(self.grams))
 
     @property
     def says(self) -> bool:
@@ -99,15 +204,27 @@ class Meaning(Value, frozen=True):
         """The share of what it is about that another is about too."""
         if not self.size:
             return 0.0
+        return self.shared_with(other) / self.size
+
+    def shared_with(self, other: "Meaning") -> float:
+        """How much of what it is about another is about too; a pair of signs that stand apart there counts half."""
         words = sum(other.has_word(word) for word in self.words)
-        return (words + len(self.grams & other.grams) + len(self.exact & other.exact) + len(self.deeds & other.deeds)) / self.size
+        grams = float(len(self.grams & other.grams))
+        if self.grams and other.grams:
+            signs = other.signs
+            grams += sum(0.5 for gram in self.grams - other.grams if len(gram) > 1 and gram[0] in signs and gram[1] in signs)
+        return words + grams + len(self.exact & other.exact) + len(self.deeds & other.deeds)
 
 
 def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     """What a clause is about; `claimed` is the clause with the words that claim it, which say whether it is meant negatively."""
+    text, said = plainly(text), plainly(claimed or text)
     exact: set[str] = set()
     for token in tokens_of(text):
         if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
+            continue
+        if token.endswith("/") and token.count("/") == 1:
+            exact.add(token[:-1].lower())
             continue
         plain = trimmed(token)
         number = number_in(token) or _amount(plain)
@@ -118,7 +235,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     bare = _PATH.sub(" ", text)
     words: set[str] = set()
     chinese = _CHINESE.search(text) is not None
-    deeds = {deed for deed, pattern in CHINESE_DEEDS if pattern.search(text) is not None} if chinese else set()
+    deeds = chinese_deeds(_NAMED.sub(" ", text)) if chinese else set()
     for word in _WORD.findall(bare.lower()):
         if word in _NUMBER_WORDS:
             exact.add(_NUMBER_WORDS[word])
@@ -127,27 +244,54 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         elif (deed := DEED_OF.get(stem(word))) is not None:
             deeds.add(deed)
         elif len(word) > 2 or word == "ci":
-            words.add(stem(word))
+            words.add(concept(word))
     names = (_LATIN if chinese else _PROPER).findall(bare)
+    unifying = unified(text) if chinese else text
     words.update(name.lower() for name in names if len(name) == 2 and name.isupper())
     words -= {stem(name) for name in exact}
     if chinese:
         exact |= {_CHINESE_NUMBERS.get(found, "10") for found in _CHINESE_NUMBER.findall(text)}
         exact |= set(_CHINESE_LANGUAGE.findall(text))
         exact |= {f"day {found[0] or found[1]}" for found in _CHINESE_DAY.findall(text)}
-    said = claimed or text
     return Meaning(
         frozenset(words),
-        frozenset(_grams(text) if chinese else ()),
+        frozenset(_grams(unifying) if chinese else ()),
         frozenset(exact),
         frozenset(deeds),
-        frozenset(words & {form for name in names for form in (stem(name.lower()), name.lower())}),
+        frozenset(words & {form for name in names for form in (stem(name.lower()), name.lower(), concept(name.lower()))}),
         is_against(said),
         finds_bad(said),
         asks,
         _WIDE.search(text) is not None,
         _NARROW.search(text) is not None,
+        keeps(said),
+        text,
+        _HAPPENS.search(text) is not None and _TO_HAPPEN.search(text) is None,
+        asks_first(said),
+        _REFERS.search(text) is not None,
     )
+
+
+def clause_of(text: str, *, asks: bool, overtaken: bool) -> Meaning:
+    """What a clause of the user is about, with its topic; what is so and shall be otherwise is not wanted."""
+    found = meaning_of(text, asks=asks)
+    if overtaken and _IS.search(text) is not None and _TO_HAPPEN.search(text) is None:
+        found = replace(found, bad=True)
+    named = frozenset(concept(word) for path in _PATH.findall(text) for word in _PATH_WORD.findall(path.lower()))
+    if named:
+        found = replace(found, words=found.words | named)
+    return replace(found, about=meaning_of(topic_of(text))) if found.negative or found.bad else found
+
+
+def chinese_deeds(text: str) -> set[str]:
+    """What a Chinese text does or wants done."""
+    return {deed for deed, pattern in CHINESE_DEEDS if pattern.search(text) is not None}
+
+
+def topic_of(clause: str) -> str:
+    """What a clause is about before it says no to anything: the next ones may be about that too."""
+    found = AGAINST.search(clause) or _IS.search(clause)
+    return clause[: found.start()] if found else clause
 
 
 def _amount(token: str) -> str:
@@ -159,13 +303,13 @@ def _amount(token: str) -> str:
 def _grams(text: str) -> set[str]:
     """Pairs of signs, and signs that stand alone, without those for a deed."""
     found: set[str] = set()
-    for piece in _FILLERS.sub(" ", ANY_CHINESE_DEED.sub(" ", text)).split():
+    for piece in _FILLER.sub(lambda filler: filler[1] or " ", ANY_CHINESE_DEED.sub(" ", text)).split():
         for run in _CHINESE.findall(piece):
             found.update(map("".join, pairwise(run)) if len(run) > 1 else (run,))
     return found
 
 
-def together(meanings: list[Meaning]) -> Meaning:
+def together(meanings: Sequence[Meaning]) -> Meaning:
     """All that some clauses are about."""
     return Meaning(
         frozenset().union(*(each.words for each in meanings)),
@@ -178,4 +322,9 @@ def together(meanings: list[Meaning]) -> Meaning:
         all(each.asks for each in meanings),
         any(each.wide for each in meanings),
         any(each.narrow for each in meanings),
+        any(each.keeps for each in meanings),
+        " ".join(each.text for each in meanings),
+        all(each.tells for each in meanings),
+        any(each.first for each in meanings),
+        any(each.refers for each in meanings),
     )

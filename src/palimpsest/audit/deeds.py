@@ -1,29 +1,18 @@
 """Words for the same deed and words for the opposite, so that nobody is said to have wanted another thing done than was said."""
 
 import re
-from functools import lru_cache
 from typing import Final
 
-_ENDING_WORDS = "ations ation ating ators ator ated ates ate ings ing ions ion ments ment ers er ies ied es ed s ly e y"
-_ENDINGS = tuple(_ENDING_WORDS.split())
-
-
-@lru_cache(maxsize=20_000)
-def stem(word: str) -> str:
-    """A word without its ending, as far as comparing needs it."""
-    word = word.removesuffix("'s").removesuffix("’s")
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)]
-            break
-    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls" else word
-
+from palimpsest.audit.words import stem
 
 _DEEDS: Final = (
     (
         "remove",
-        "remove delete drop cancel erase eliminate purge wipe scrap discard uninstall destroy abandon nuke prune trash",
-        "删 移除 去掉 去除 清除 清空 卸载 丢弃 干掉 取消 砍掉 放弃 扔 拿掉 不管了",
+        (
+            "remove delete drop cancel erase eliminate purge wipe scrap discard uninstall destroy abandon nuke prune trash removal "
+            "deletion ditch axe"
+        ),
+        "删 移除 去掉 去除 清除 清空 卸载 丢弃 干掉 取消 砍掉 放弃 扔 拿掉 下线 撤掉 弃用",
     ),
     (
         "add",
@@ -32,19 +21,28 @@ _DEEDS: Final = (
     ),
     (
         "change",
-        "change modify edit alter adjust touch update rewrite rewrote rewritten refactor convert replace rename switch swap rework tweak",
-        "改 换 调整 更新 重构 迁移 重写 动(?=$|\\W) (?<=不要)动 (?<=别)动 (?<=许)动 碰",
+        (
+            "change modify edit alter alteration modification adjust touch update rewrite rewrote rewritten refactor convert "
+            "replace rename switch swap rework tweak"
+        ),
+        "改 换 调整 更新 重构 重写 动(?=$|\\W) (?<=不要)动 (?<=别)动 (?<=许)动 碰",
     ),
     ("fix", "fix repair resolve solve correct", "修复 解决 修正 修一 修好 修掉 (?<!维)修(?![改正复])"),
     ("disable", "disable deactivate bypass suppress", "禁用 关闭 停用 绕过 关掉"),
     ("enable", "enable activate", "启用 开启 打开 激活"),
     ("publish", "push publish deploy release ship rollout", "推送 发布 部署 上线 发版 上生产"),
-    ("merge", "merge", "合并"),
+    ("merge", "merge", "合并 合到 合入 合进 并入 并到"),
     ("revert", "revert undo rollback", "回滚 撤销 还原 回退"),
     ("raise", "raise increase bump extend", "提高 增大 延长 调高 加大"),
     ("lower", "lower reduce decrease shrink", "降低 减少 缩短 调低"),
-    ("skip", "skip omit ignore", "跳过 省略 忽略 不跑 略过"),
+    ("move", "move relocate migrate port transfer", "搬 迁到 挪 迁移 移到 移动到"),
+    ("skip", "skip omit ignore exclude bypass", "跳过 省略 忽略 不跑 略过"),
     ("check", "verify check validate", "验证 检查 校验"),
+    (
+        "postpone",
+        "postpone defer delay shelve later",
+        "推迟 暂缓 延后 延期 搁置 放一放 缓一缓 缓缓 顺延 再说 再议 再谈 再定 另议 往后放 下期",
+    ),
     ("break", "break broke broken", "破坏"),
 )
 DEED_OF: Final = {stem(word): deed for deed, words, _ in _DEEDS for word in words.split()}
@@ -52,7 +50,7 @@ CHINESE_DEEDS: Final = tuple((deed, re.compile("|".join(words.split()))) for dee
 ANY_CHINESE_DEED: Final = re.compile("|".join(f"(?:{word})[除了掉]?" for _, _, words in _DEEDS for word in words.split()))
 
 # Deeds that a wish for the thing itself implies, so that they need not have been said.
-IMPLIED: Final = frozenset({"add", "check", "enable", "change", "raise", "lower"})
+IMPLIED: Final = frozenset({"add", "check", "enable", "change", "raise", "lower", "postpone"})
 OPPOSITE: Final = {
     "add": frozenset({"remove", "disable"}),
     "enable": frozenset({"disable", "remove", "skip"}),
@@ -60,48 +58,21 @@ OPPOSITE: Final = {
     "lower": frozenset({"raise"}),
     "check": frozenset({"skip", "disable"}),
     "change": frozenset({"remove", "revert"}),
+    "postpone": frozenset({"publish"}),
 }
 _KEEPS = re.compile(
-    r"\b(?:keep|kept|keeping|retain\w*|preserv\w*|maintain\w*|stay\w*|remain\w*)\b|保留|保持|留着|维持|"
-    r"沿用",
+    r"\b(?:keep|keeps|kept|keeping|retain\w*|preserv\w*|maintain(?:s|ed|ing)?|stay\w*|remain\w*|untouched|unchanged|unaltered|intact|"
+    r"as[- ]is|"
+    r"as it is|as they are|off[- ]limits|hands[- ]off|stick(?:s|ing)? (?:to|with)|stuck (?:to|with)|leave \S+ (?:alone|be))\b|"
+    r"保留|保持|留着|留在|维持|沿用|不变|原样|照旧|禁区|禁改|继续用|接着用|只能?读|仅读|仅可读|\bread[- ]only\b",
     re.IGNORECASE,
 )
-_OPPOSED = (
-    ("oldest earliest", "newest latest recent"),
-    ("ascending asc", "descending desc reverse"),
-    ("small smaller short shorter tiny", "big bigger large larger long longer huge"),
-    ("light bright", "dark"),
-    ("fast faster", "slow slower"),
-    ("public", "private internal"),
-    ("sync synchronous", "async asynchronous"),
-    ("top above", "bottom below under"),
-    ("left", "right"),
-    ("minimum min least", "maximum max most"),
-    ("minor", "major"),
-    ("小版本", "大版本"),
-    ("optional", "mandatory required"),
-    ("production prod live", "staging development local"),
-    ("正序 升序", "倒序 降序"),
-    ("前端", "后端"),
-    ("生产 线上 正式", "测试 预发 开发 本地"),
-    ("同步", "异步"),
-)
-_PAIRS = tuple(
-    (re.compile(_one), re.compile(_other))
-    for first, second in _OPPOSED
-    for side, against in ((first, second), (second, first))
-    for _one, _other in [
-        tuple("|".join(word if word[0] > "z" else rf"\b{word}\b" for word in words.split()) for words in (side, against)),
-    ]
-)
+STAYING: Final = frozenset({"change", "remove", "fix", "move", "revert", "break", "disable"})
+"""What is not to be done to what is to stay as it is."""
+ENDING: Final = frozenset({"remove", "skip", "disable", "revert", "postpone"})
+"""After these a thing is not there, or does not happen."""
 
 
 def keeps(text: str) -> bool:
     """Whether a clause wants something to stay."""
     return _KEEPS.search(text) is not None
-
-
-def says_the_opposite(claim: str, said: str) -> bool:
-    """Whether one text has a word where the other has its opposite."""
-    claim, said = claim.lower(), said.lower()
-    return any(one.search(claim) and not one.search(said) and other.search(said) and not other.search(claim) for one, other in _PAIRS)

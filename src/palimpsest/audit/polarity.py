@@ -7,12 +7,13 @@ _AGAINST = re.compile(
     r"\b(?:not|never|no|none|nothing|neither|nor|nobody|without|cannot|avoid\w*|forb[ia]d\w*|prohibit\w*|refus\w*|reject\w*|declin\w*|"
     r"den(?:y|ied|ies)|veto\w*|disallow\w*|bann?(?:ed|s)?|stop(?:ped|s|ping)?|exclud\w*|untouched|unchanged|unwanted|undesired|unwelcome|"
     r"off[- ]limits|object(?:ed|s|ing)?|objections?|waiv\w*|(?:is|was|are|be|out|am|vot\w+|decid\w+|advis\w+|is|were|"
-    r"stands?)(?: \w+ly)? against|oppos\w+|resist\w*|discourag\w+|taboo|rul(?:e|ed|es|ing) out|"
-    r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|ditch\w*|"
+    r"stands?)(?: \w+ly)? against|oppos\w+|sen[dt] back|turn(?:ed|s)? down|shot down|shoot\w* down|bounced|resist\w*|discourag\w+|"
+    r"taboo|rul(?:e|ed|es|ing) out|"
+    r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|"
     r"let(?:s|ting)? go of|g[ai]ve(?:n|s)? up|gave in|back(?:ed|s) (?:off|down|away)|withdr[ae]w\w*|relent\w*|soften\w*|lift(?:ed|s) the|"
-    r"postpon\w+|defer(?:red|s|ring)?|delay\w*|put off|waits? until|too (?:early|late|soon|risky)|dispens\w+ with|do away with)\b|"
-    r"n['’]t\b|"
-    r"\bneeds? (?:\w+ )?(?:approval|permission|consent|sign-?off|okay)\b|^(?:instead of|rather than|over)\b",
+    r"waits? until|too (?:early|late|soon|risky)|dispens\w+ with)\b|"
+    r"n['’]t\b|\boffline\b|"
+    r"\bneeds? (?:\w+ )?(?:approval|permission|consent|sign-?off|okay)\b|^(?:instead of|rather than|over|than)\b",
     re.IGNORECASE,
 )
 # Amounts, and what is said of what one has nothing against.
@@ -24,34 +25,40 @@ _NOT_AGAINST = re.compile(
     r" against)?\b|"
     r"\bnothing against\b|\bwithout (?:objections?|complaints?)\b|"
     r"不(?:超过|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|"
-    r"[不没](?:有?人)?(?:反对|介意|排斥)|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
+    r"[不没](?:有?人)?(?:反对|介意|排斥)|([会能要可是行有该])不\1|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
     re.IGNORECASE,
 )
 _AGAINST_CHINESE = re.compile(
     r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
     r"否决|否定|"
-    r"驳回|叫停|而非|推迟|暂缓|延后|搁置|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|"
+    r"驳回|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|"
     r"以后)|等到?(?:周|星期|下|明|月)"
 )
 _BAD = re.compile(
     r"\b(?:overkill|unnecessary|pointless|useless|ugly|awful|terribl\w+|horribl\w+|annoy\w+|hat(?:e|es|ed|ing)|dislik\w*|disgust\w+|"
     r"bad|worse|worst|wrong|dumb|stupid|silly|nonsense|mess|messy|clunky|bloated|too (?:\w+ )?\w+|not a fan|can['’]?t stand|"
     r"out of the question|waste|unhappy|displeas\w+|dissatisf\w+|fed up|sick of|complain\w*|unsatisf\w+)\b|"
-    r"太.{1,6}了|太[重慢大复丑难长乱吵麻繁]|过于|难看|难用|讨厌|多余|没用|没必要|嫌|不满|不好|糟糕|垃圾|鸡肋|反感|吐槽|抱怨",
+    r"太.{1,6}了|太[重慢大高低小多少贵复丑难长短乱吵麻繁]|头[疼大痛]|受不了|难受|恶心|过于|难看|难用|讨厌|多余|没用|没必要|嫌|不满|"
+    r"不好|糟糕|垃圾|鸡肋|反感|吐槽|抱怨",
     re.IGNORECASE,
 )
 _PART = re.compile(
-    r"[,;:，；：。！？]\s*|[.!?]\s+|\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|不是|代替)|"
-    r"\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[()（）]\s*|"
+    r"[,;:，；：。！？]\s*|[.!?]\s+|(?<!more)(?<!less)(?<!other)(?<!rather)(?<!fewer)(?<!later)\s+(?=than (?:an?|the|to)\b)|"
+    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|不是|代替)|"
+    r"\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[)）]\s*|"
     r"(?:但是?|而且|并且|同时|然而|不过|另外)"
 )
 _MORE_OF_IT = re.compile(
-    r"(?!(?:not?|never|nothing|only|then|so|use|instead|but|please)\b|.*n['’]t\b)(?:(?:the|any|all|our|its|an?|other|every|each|"
+    r"(?!(?:not?|never|nothing|only|then|so|use|instead|but|please)\b|.*n['’]t\b|.*\b(?:only|instead|please|first)[.!]?$)(?:(?:the|any|"
+    r"all|our|its|an?|other|every|each|"
     r"some) )?\S+(?: \S+)?[.!?]?$",
     re.IGNORECASE,
 )
-_CONTRAST = re.compile(r"(?:instead of|rather than|over)\b", re.IGNORECASE)
+_CONTRAST = re.compile(r"(?:instead of|rather than|over|than)\b", re.IGNORECASE)
 _AFTER_CONTRAST = re.compile(r"\s+(?=(?:for|in|on|at|when|if|under|because|so|to|from)\b)")
+
+
+AGAINST = re.compile(f"{_AGAINST.pattern}|{_AGAINST_CHINESE.pattern}|{_BAD.pattern}", re.IGNORECASE)
 
 
 def is_against(text: str) -> bool:

@@ -4,37 +4,38 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from palimpsest.audit.alternatives import chooses_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, without_claiming
-from palimpsest.audit.content import Meaning, meaning_of, together
-from palimpsest.audit.deeds import IMPLIED, OPPOSITE, keeps, says_the_opposite
+from palimpsest.audit.content import Meaning, Stance, meaning_of, plainly, together
+from palimpsest.audit.deeds import IMPLIED, OPPOSITE
+from palimpsest.audit.manner import Manner, approves, is_undecided, lifts, manner_of, third_party
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.said import Passage, Said
 
-MOST_CHINESE: Final = 0.5
-_ASKED = re.compile(r"\b(?:ask(?:ed|s|ing)?|wonder\w*|inquir\w*|question\w*|wanted to know|curious)\b|问|想知道", re.IGNORECASE)
-_TELLS = re.compile(
-    r"\b(?:complain|worr|concern|said|says?|mention|report|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
-    r"think|thought|"
-    r"feel|felt|found|finds|believ|consider|frustrat|according)|抱怨|担心|担忧|说|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|表示|说明|"
-    r"看法",
-    re.IGNORECASE,
-)
-_PRAISES = re.compile(
-    r"\b(?:right|good|best|great|perfect|correct|ideal|better|excellent|nice|fan of)\b|正确|最好|很好|不错|合适|满意", re.IGNORECASE
-)
+MOST_CHINESE: Final = 0.55
+ALIKE: Final = 0.65
+"""The share of what was said at all of a claim that must have been said in clauses which are meant alike."""
+_ALIKE: Final[dict[Stance, frozenset[Stance]]] = {
+    "yes": frozenset({"yes", "alter", "stay"}),
+    "alter": frozenset({"yes", "alter"}),
+    "stay": frozenset({"stay", "ban", "yes"}),
+    "end": frozenset({"end", "no", "bad"}),
+    "no": frozenset({"no", "end", "ban", "bad"}),
+    "ban": frozenset({"no", "ban", "stay", "end", "bad"}),
+    "bad": frozenset({"bad", "no", "end", "ban"}),
+}
+
+
+_WANTED: Final = frozenset({"yes", "alter", "stay"})
 _APPROVES = re.compile(
     r"(?:yes|yep|yeah|sure|ok(?:ay)?|fine|go ahead|do it|lgtm|agreed|approved|perfect|sounds good|looks good|ship it|great|please do)\b|"
     r"(?:that['’]?s |it['’]?s )?(?:fine|ok(?:ay)?|good) (?:by|with|for) me|works for me|"
     r"(?:好|可以|行|同意|没问题|批准|就这样|对|是的|嗯|执行)",
     re.IGNORECASE,
 )
-_APPROVAL = re.compile(
-    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed|s)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy|fine|allow|permi|"
-    r"authori|"
-    r"object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e)|"
-    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权|允许|准许|点头|可以|不反对|不介意|没意见|放行|没有意见",
-    re.IGNORECASE,
-)
+# `Windows build: skipped` says of the build that it is skipped.
+_LABELLED = re.compile(r"^([^:：—–,，;；]{1,60}?)\s*(?:[:：](?=\s|[\u3400-\u9fff])|\s?[—–]+|\s-)\s*")
+_QUOTED = re.compile(r"[“\"「『`]([^”\"」』`]{1,12})[”\"」』`]")
 _GENERIC = (
     "plan",
     "approach",
@@ -84,16 +85,17 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
 
 
 def _is_said(line: str, said: Said) -> bool:
-    """Whether what a line is for and what it is against were said, together or each of its clauses by itself."""
-    line = _plain(line)
-    parts = [_claim_of(part) for part in clauses_of(line)]
-    parts = [part for part in parts if part.says]
+    """Whether what a line claims was said, in one place or each of its clauses in one."""
+    line = plainly(_LABELLED.sub(r"\1 ", _plain(line)))
+    clauses = clauses_of(line)
+    decided = [clause for clause in clauses if not is_undecided(clause)] or clauses
+    parts = [part for part in map(_claim_of, decided) if part.says]
     if _approves_nothing_particular(line, parts) and any(_APPROVES.match(text.strip()) for text in said.texts):
         return True
-    sides = [together(side) for side in ([part for part in parts if not part.negative], [part for part in parts if part.negative]) if side]
-    if not sides:
+    manner = manner_of(line)
+    if not parts:
         return False
-    return all(_found(side, line, said) for side in sides) or (len(parts) > len(sides) and all(_found(part, line, said) for part in parts))
+    return _found(parts, line, manner, said) or (len(parts) > 1 and all(_found([part], part.text, manner, said) for part in parts))
 
 
 def _claim_of(clause: str) -> Meaning:
@@ -106,55 +108,82 @@ def _plain(line: str) -> str:
 
 def _approves_nothing_particular(line: str, parts: Sequence[Meaning]) -> bool:
     """`The user approved the plan` names nothing that could be false but the approval itself."""
-    said = together(list(parts))
+    said = together(parts)
     generic = all(word.startswith(_GENERIC) for word in said.words) and all(_GENERIC_CHINESE.fullmatch(gram) for gram in said.grams)
-    return generic and _APPROVAL.search(line) is not None and not (said.exact or said.deeds - {"change"} or said.negative)
+    return generic and approves(line) and not (said.exact or said.deeds - {"change"} or said.negative)
 
 
-def _found(claim: Meaning, line: str, said: Said) -> bool:
-    """Whether some passage of what the user said says a claim."""
+def _found(parts: Sequence[Meaning], text: str, manner: Manner, said: Said) -> bool:
+    """Whether some passage of what the user said says the parts of a claim."""
+    claim = together(parts)
     # Little that is said must be said together: not one half here and the other there.
     wide = claim.size > 3 or bool(claim.exact)
-    asked, tells = _ASKED.search(line) is not None, _TELLS.search(line) is not None and _PRAISES.search(line) is None
-    return any(_matches(claim, line, passage, asked=asked, tells=tells) for passage in said.passages(claim, _most(claim), wide=wide))
+    return any(_matches(claim, parts, text, passage, manner) for passage in said.passages(claim.text, wide=wide))
 
 
-def _matches(claim: Meaning, line: str, passage: Passage, *, asked: bool, tells: bool) -> bool:
-    """Same numbers, paths and names in clauses that are as negative, most of the words there, and no other deed."""
-    fitting = [clause for clause in passage.clauses if _is_meant_alike(claim, clause, tells=tells) and (asked or not clause.asks)]
-    # Who finds a thing bad and says what to do about it means that thing.
-    if any(claim.covered_by(clause) > 0 for clause in fitting) and not claim.negative:
-        fitting += [clause for clause in passage.clauses if clause.bad and not clause.negative and clause not in fitting]
-    if not claim.words | claim.grams | claim.exact:
-        fitting = [clause for clause in fitting if clause.size <= 2]
-    if not fitting:
+def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passage, manner: Manner) -> bool:
+    """Same numbers, paths and names, most of the words, and each part of the claim said in clauses that are meant alike."""
+    clauses = [clause for clause in passage.clauses if manner.asks or not clause.asks]
+    if not clauses:
         return False
-    alike, whole = together(fitting), together(passage.clauses)
-    # What is told may name a thing in one clause and tell of it in the next; and so may who gives it another name.
-    near = whole if tells or (len(claim.exact) > 1 and claim.exact & alike.exact) else alike
-    if not claim.exact <= near.exact or any(not _has(alike, name) for name in claim.proper):
+    whole = together(clauses)
+    if not claim.exact <= whole.exact or any(not _has(whole, name) for name in claim.proper):
         return False
-    if claim.covered_by(alike) < (0.5 if claim.size > 5 or (claim.negative and claim.size == 2) else 0.6) or claim.covered_by(
-        whole
-    ) < _most(claim):
+    if claim.covered_by(whole) < _most(claim) or any(name not in passage.text for name in _QUOTED.findall(text)):
         return False
-    if says_the_opposite(line, passage.text) or (keeps(line) and not claim.negative and "remove" in alike.deeds - claim.deeds):
+    if (manner.lifts and not lifts(passage.text)) or (manner.third and third_party(passage.text) != manner.third):
         return False
-    if keeps(passage.text) and "change" in claim.deeds - alike.deeds:
+    if chooses_otherwise(text, passage.text):
         return False
-    return _does_alike(claim, passage.clauses if claim.negative or claim.exact or claim.proper else fitting) and not (
-        _APPROVAL.search(line) is not None and not claim.negative and _is_wider(claim, fitting)
-    )
+    return all(_is_meant(side, clauses, manner) for side in _sides(parts))
 
 
-def _is_meant_alike(claim: Meaning, clause: Meaning, *, tells: bool) -> bool:
-    if claim.negative or claim.bad:
-        return clause.negative or clause.bad or (tells and not claim.negative)
-    return not clause.negative and (tells or not clause.bad)
+def _sides(parts: Sequence[Meaning]) -> list[Meaning]:
+    """What a claim is for, and what it is against."""
+    wanted = [part for part in parts if part.stance in _WANTED]
+    unwanted = [part for part in parts if part.stance not in _WANTED]
+    return [together(side) for side in (wanted, unwanted) if side]
+
+
+def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool:
+    """Whether a side of a claim is said by clauses that are meant alike, together with what they are about."""
+    matched = side.shared_with(together(clauses))
+    if not matched and side.size <= 2:
+        return True
+    alike: list[Meaning] = []
+    topics: list[Meaning] = []
+    before: list[Meaning] = []
+    for clause in clauses:
+        if _is_meant_alike(side, clause, manner):
+            alike.append(clause)
+            topics += before if clause.refers else [topic.topic for topic in before]
+        before.append(clause)
+    if not alike:
+        return False
+    said, fitting = together(alike), together([*alike, *topics])
+    own = side.shared_with(said)
+    if own <= 0 or side.shared_with(fitting) < ALIKE * matched or (side.wide and not fitting.wide):
+        return False
+    names = side.exact | side.proper
+    if not manner.tells:
+        if any(not _has(fitting, name) for name in names) or chooses_otherwise(side.text, said.text):
+            return False
+        # What was wanted was named where it was wanted.
+        if names and side.stance in _WANTED and not any(_has(said, name) for name in names):
+            return False
+    return _does_alike(side, clauses if side.negative or names else [*alike, *topics])
+
+
+def _is_meant_alike(side: Meaning, clause: Meaning, manner: Manner) -> bool:
+    if manner.tells and not side.negative:
+        return True
+    if (clause.first and not manner.first) or (clause.tells and not manner.asks and (manner.approves or side.deeds & clause.deeds)):
+        return False
+    return clause.stance in _ALIKE[side.stance]
 
 
 def _has(said: Meaning, name: str) -> bool:
-    return said.has_word(name) or any(name in exact for exact in said.exact)
+    return name in said.exact or said.has_word(name) or any(name in exact for exact in said.exact)
 
 
 def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
@@ -170,16 +199,8 @@ def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
     return True
 
 
-def _is_wider(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
-    """Whether an approval leaves out under what condition it was given, or is for all where it was for some."""
-    best = max(clauses, key=claim.covered_by)
-    if claim.wide and not any(clause.wide for clause in clauses):
-        return True
-    return best.narrow and best.covered_by(claim) < 0.6
-
-
 def _most(claim: Meaning) -> float:
     """How much of a claim must have been said: the less it says, the more of it."""
     if claim.chinese:
-        return 0.66 if claim.size <= 4 else MOST_CHINESE
-    return 1.0 if claim.size <= 3 else 0.75 if claim.size <= 6 else 0.7
+        return 0.66 if claim.size <= 3 else 0.75 if claim.size <= 4 else MOST_CHINESE
+    return 1.0 if claim.size <= 3 else 0.65

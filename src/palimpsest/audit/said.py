@@ -1,20 +1,27 @@
 """What the user said, found again by the words in it: passages of a few sentences, taken apart only when a claim comes near them."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from heapq import nlargest
 from itertools import pairwise
 
-from palimpsest.audit.constraints import binding_of
-from palimpsest.audit.content import Meaning, meaning_of
-from palimpsest.audit.deeds import stem
+from palimpsest.audit.content import Meaning, clause_of
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.sentences import prose_of, sentences_of
+from palimpsest.audit.synonyms import concept
 
-_KEY = re.compile(r"[a-z]{2,}|[\u3400-\u9fff]+")
+_KEY = re.compile(r"[a-z]{2,}|\d+|[\u3400-\u9fff]+")
 _HEAD = 5
-_MOST_LINES, _WINDOW = 40, 4
+_MOST_LINES, _WINDOW = 8, 4
+# A passage that shares less of the words of a claim is not taken apart.
+_SHARED = 0.2
+# A question to somebody who shall do something is a request.
+_REQUEST = re.compile(
+    r"\b(?:can|could|would|will|won't|mind) you\b|\bwould you mind\b|\bplease\b|帮|麻烦|劳驾|请你|你能|你可以", re.IGNORECASE
+)
+_OTHERWISE = re.compile(r"\b(?:should|must|instead|ought|needs? to)\b|应该|应当|改成|改为|换成|得改", re.IGNORECASE)
 _ASKING = ("?", "？", "吗", "呢")
 
 
@@ -23,13 +30,23 @@ class _Sentence:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lower = text.lower()
 
     @cached_property
-    def clauses(self) -> list[Meaning]:
-        """Its clauses; those of a question that is no request are marked as such."""
-        asks = self.text.endswith(_ASKING) and binding_of(self.text) is None
-        return [meaning_of(clause, asks=asks) for clause in clauses_of(self.text)]
+    def keys(self) -> set[str]:
+        return keys_of(self.text)
+
+    @property
+    def clauses(self) -> tuple[Meaning, ...]:
+        """Its clauses."""
+        return _clauses(self.text)
+
+
+@lru_cache(maxsize=4_000)
+def _clauses(sentence: str) -> tuple[Meaning, ...]:
+    """The clauses of a sentence, which many narratives are held against; those of a question that is no request are marked as such."""
+    asks = sentence.endswith(_ASKING) and _REQUEST.search(sentence) is None
+    texts = clauses_of(sentence)
+    return tuple(clause_of(text, asks=asks, overtaken=any(map(_OTHERWISE.search, texts[place + 1 :]))) for place, text in enumerate(texts))
 
 
 class Passage:
@@ -68,44 +85,56 @@ class Said:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """In which lines a beginning of a word or a pair of signs stands."""
+        """In which lines a word, a number or a pair of signs stands."""
         found: defaultdict[str, list[int]] = defaultdict(list)
-        heads: dict[str, str] = {}
         for place, line in enumerate(self._lines):
-            keys: set[str] = set()
-            for run in _KEY.findall(line.text.lower()):
-                if run[0] > "z":
-                    keys.update(map("".join, pairwise(run)))
-                    continue
-                head = heads.get(run)
-                if head is None:
-                    head = heads[run] = stem(run)[:_HEAD]
-                keys.add(head)
-            for key in keys:
+            for key in keys_of(line.text):
                 found[key].append(place)
         return dict(found)
 
-    def passages(self, claim: Meaning, most: float, *, wide: bool) -> Iterator[Passage]:
-        """The passages that may say a claim, the likeliest first: single sentences, or up to two lines if `wide`."""
-        lines, places = self._lines, self._places
-        keys = {word[:_HEAD] for word in claim.words if word.isalpha()} | {gram for gram in claim.grams if len(gram) > 1}
-        least = most * claim.size - (claim.size - len(keys))
-        counts = Counter(place for key in keys for place in places.get(key, ()))
+    def passages(self, claim: str, *, wide: bool) -> Iterator[Passage]:
+        """The passages that may say a claim, the likeliest first: single sentences, and up to two lines if `wide`."""
+        lines, keys = self._lines, keys_of(claim)
+        scores: defaultdict[int, float] = defaultdict(float)
+        for key in keys:
+            found = self._places.get(key, ())
+            for place in found:
+                # What stands everywhere tells nothing of where to look.
+                scores[place] += len(found) ** -0.5
         if wide:
-            counts += Counter({place - 1: count for place, count in counts.items() if place and lines[place - 1].text})
-        candidates = counts if least > 0 else range(len(lines))
-        likely = [place for place in candidates if counts[place] >= least]
-        likely.sort(key=lambda place: -counts[place])
-        for place in likely[:_MOST_LINES]:
+            for place, score in tuple(scores.items()):
+                if place and lines[place - 1].text:
+                    scores[place - 1] += score / 2
+        least = _SHARED * len(keys)
+        for place in nlargest(_MOST_LINES, scores, key=scores.__getitem__):
             sentences = lines[place].sentences
-            yield from (Passage((each,)) for each in sentences if _shares(each.lower, keys) >= least)
+            yield from (Passage((each,)) for each in sentences if len(each.keys & keys) >= least)
             if wide and place + 1 < len(lines):
                 sentences = (*sentences, *lines[place + 1].sentences)
-                for start in range(max(1, len(sentences) - _WINDOW + 1)):
-                    window = sentences[start : start + _WINDOW]
-                    if sum(_shares(each.lower, keys) for each in window) >= least:
-                        yield Passage(window)
+                if len(sentences) > 1:
+                    yield from _windows(sentences, keys, least)
 
 
-def _shares(text: str, keys: Iterable[str]) -> int:
-    return sum(key in text for key in keys)
+def _windows(sentences: Sequence[_Sentence], keys: set[str], least: float) -> Iterator[Passage]:
+    """Some sentences in a row that together share enough with a claim."""
+    for start in range(max(1, len(sentences) - _WINDOW + 1)):
+        window = sentences[start : start + _WINDOW]
+        if len(keys & set().union(*(each.keys for each in window))) >= least:
+            yield Passage(window)
+
+
+def keys_of(text: str) -> set[str]:
+    """By what a text is looked up: its words, each for all that mean the same, its numbers, and pairs of Chinese signs."""
+    found: set[str] = set()
+    for run in _KEY.findall(text.lower()):
+        if run[0] > "z":
+            found.update(map("".join, pairwise(run)))
+        else:
+            found.add(_key(run))
+    return found
+
+
+@lru_cache(maxsize=20_000)
+def _key(word: str) -> str:
+    same = concept(word)
+    return same if same[0] == "=" else same[:_HEAD]

@@ -1,0 +1,115 @@
+"""Words of which one excludes the others: who asked for one of them did not ask for another."""
+
+import re
+from collections import defaultdict
+from functools import lru_cache
+from typing import Final
+
+# One kind to a line; words joined by a slash are the same choice.
+_ENGLISH = """
+seconds/sec/secs minute/minutes/min hour/hours/hourly day/days/daily week/weeks/weekly month/months/monthly quarter year/years/yearly
+monday tuesday wednesday thursday friday saturday sunday
+january february march april june july august september october november december
+today/tonight tomorrow yesterday
+morning noon afternoon evening night/midnight
+first/1st second/2nd third/3rd fourth fifth last
+english german french spanish italian portuguese dutch polish russian chinese japanese korean arabic turkish swedish danish finnish hindi
+american british
+utc/gmt berlin lisbon london paris tokyo york beijing shanghai madrid rome vienna zurich local
+csv json/jsonl xml yaml toml parquet avro excel/xlsx protobuf pdf html markdown
+mysql/mariadb postgres/postgresql sqlite oracle mongodb/mongo redis memcached cassandra dynamodb
+python rust golang java kotlin scala ruby perl php javascript typescript lua swift haskell elixir
+react vue angular svelte jquery stimulus htmx
+npm yarn pnpm bun
+pip poetry uv conda
+pytest unittest nose
+aws azure gcp
+kafka rabbitmq rocketmq nats sidekiq celery cron
+windows linux macos/mac android ios
+chrome firefox safari edge
+docker podman kubernetes/k8s
+tabs spaces
+mit gpl lgpl apache bsd
+rest graphql grpc soap
+main/master develop/dev
+production/prod/live staging/preview/sandbox development
+squash rebase
+red green blue yellow orange purple black white grey/gray
+light/bright dark
+date name size price id
+oldest/earliest newest/latest/recent
+ascending/asc descending/desc
+small/smaller/short/shorter/tiny big/bigger/large/larger/long/longer/huge
+fast/faster slow/slower
+public private/internal
+sync/synchronous async/asynchronous
+top/above bottom
+minimum/min/least maximum/max/most
+patch minor major
+optional mandatory/required/compulsory
+daytime/day nighttime/night
+frontend/front-end backend/back-end
+uppercase lowercase
+tls ssl plaintext
+"""
+_CHINESE = """
+秒 分钟 小时 天/每日/每天 周/星期/每周 月/每月 季度 年
+周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五 周六/星期六 周日/星期日/周天
+今天/今晚/当天 明天/明晚 昨天
+上午 中午 下午 晚上/夜间/夜里
+中文/汉语 英文/英语 日文/日语 法文/法语 德文/德语 韩文/韩语 俄文/俄语
+北京时间/东八区 东京时间 本地时间 纽约时间 伦敦时间 UTC
+正序/升序 倒序/降序
+前端 后端/服务端
+生产/线上/正式/现网 测试/预发/开发/本地
+同步 异步
+小版本 大版本 补丁
+安卓/Android 苹果/iOS/ios 鸿蒙
+高端机 中端机/中端 低端机/低端
+红色 绿色 蓝色 黄色 黑色 白色 灰色
+深色/暗色 浅色/亮色
+按日期/按时间 按名称/按名字 按价格 按大小 按编号
+最新 最早/最旧
+左侧/左边 右侧/右边
+可选 必填/必选
+前三位 后四位 前四位 后三位
+上限/最多 下限/至少
+"""
+
+
+def _choices(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Of each word the kinds it belongs to and which choice it is there."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for kind, line in enumerate(filter(None, text.split("\n"))):
+        for choice, words in enumerate(line.split()):
+            for word in words.split("/"):
+                found.setdefault(word.lower(), []).append((kind, choice))
+    return found
+
+
+_LATIN: Final = _choices(_ENGLISH)
+_SIGNS: Final = _choices(_CHINESE)
+_WORD = re.compile(r"(?<![\d.] )[a-z][a-z0-9-]+|(?<=\d )(?!second\b)[a-z][a-z-]+|\b[123](?:st|nd|rd)\b")
+# The longest first: 北京时间 is one word.
+_SIGN = re.compile("|".join(re.escape(word) for word in sorted(_SIGNS, key=len, reverse=True)))
+
+
+@lru_cache(maxsize=2_000)
+def _chosen(text: str) -> dict[tuple[bool, int], frozenset[int]]:
+    """Of each kind the choices that a text names."""
+    lower = text.lower()
+    named: defaultdict[tuple[bool, int], set[int]] = defaultdict(set)
+    for latin, words, table in ((True, _WORD.findall(lower), _LATIN), (False, _SIGN.findall(lower), _SIGNS)):
+        for word in words:
+            for kind, choice in table.get(word, ()):
+                named[latin, kind].add(choice)
+    return {kind: frozenset(choices) for kind, choices in named.items()}
+
+
+def chooses_otherwise(claim: str, said: str) -> bool:
+    """Whether a claim names one of several choices where what was said names only another."""
+    chosen = _chosen(claim)
+    if not chosen:
+        return False
+    before = _chosen(said)
+    return any(choices - before[kind] for kind, choices in chosen.items() if kind in before)

@@ -1,0 +1,173 @@
+"""In what manner a line or a clause speaks: that something was asked or told, taken back, left to somebody, or said by a third party."""
+
+import re
+from typing import Final, NamedTuple
+
+from palimpsest.audit.claims_chinese_agentless import THIRD_PARTY, THIRD_PARTY_WILL
+
+_ASKED = re.compile(
+    r"\bask(?:ed|s|ing)? (?:\w+ ){0,3}?(?:whether|if|about|why|how|what|when|where|which|who)\b|\b(?:wonder\w*|inquir\w*|enquir\w*|"
+    r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|weighing|toying|mulling|considering|"
+    r"asked)\b(?! (?:for|to|us|me|that)\b)|"
+    r"问(?!题)|打听|想知道|想了解|咨询|请教|好奇|是否|考虑(?!到)|琢磨|犹豫",
+    re.IGNORECASE,
+)
+# That nothing was decided is nothing that could have been said.
+_UNDECIDED = re.compile(
+    r"\b(?:no|nothing|not|never|only|merely|just)\b[^,;.]*\b(?:decided|decisions?|order(?:ed)?|committed|commitments?|a question|"
+    r"questions?|"
+    r"agreed|demanded|requested|passed on)\b|\b(?:undecided|remains open|still open)\b|"
+    r"[未没尚无][^，。；]{0,8}(?:决定|定论|结论|拍板|要求|主意|想好|确定|定下)|(?:只是|仅为|仅仅?是|只|随口)[^，。；]{0,4}(?:询问|提问|"
+    r"一?问|打听|了解|咨询)(?:一下)?$",
+    re.IGNORECASE,
+)
+_TELLS = re.compile(
+    r"\b(?:complain|worr|concern|mention|report(?:s|ed)?\b|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
+    r"think|"
+    r"thought|feel|felt|found|finds|believ|consider|frustrat|suspect)|"
+    r"抱怨|担心|担忧|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|看法|怀疑|(?:解释|说明)(?:说|了|过|称|[：:，,])",
+    re.IGNORECASE,
+)
+_PRAISES = re.compile(
+    r"\b(?:right|good|best|great|perfect|correct|ideal|better|excellent|nice|fan of)\b|正确|最好|很好|不错|合适|满意", re.IGNORECASE
+)
+_APPROVAL = re.compile(
+    r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed|s)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy|fine|allow|permi|"
+    r"authori|"
+    r"object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e|intended|signed)|"
+    r"同意|批准|认可|确认|通过|拍板|首肯|许可|授权|允许|准许|点头|可以|不反对|不介意|没意见|放行|没有意见|接受|理解|满意",
+    re.IGNORECASE,
+)
+_LIFTS = re.compile(
+    r"\b(?:lift(?:s|ed|ing)?|waiv\w+|withdr[ae]w\w*|relax\w*|loosen\w*|rescind\w*|revok\w*|retract\w*|no longer (?:\w+ )?(?:need|"
+    r"requir|insist|want|appl|mind|object|forbid|car|bind|valid|hold|stand)\w*|exempt\w*|"
+    r"let go of|came (?:a)?round|backed down|conced\w+|gave in|soften\w*|suspend\w*|chang\w+ (?:\w+ )?(?:mind|course)|reversal|extended|"
+    r"drop(?:s|ped)? (?:the|this|that|his|her|their) (?:\w+ )?(?:requirement|rule|ban|restriction|objection|condition|limit|veto)\w*)\b|"
+    r"解除|放宽|豁免|不再(?=要求|坚持|限制|需要|强求|反对|禁止|有效)|松口|改主意|变卦|改口|撤销|撤回|收回|作废|松动|让步|延期|延长|"
+    r"顺延|(?:规定|限制|要求|门槛|约定|禁令|这条)[^，。；]{0,8}取消|"
+    r"不管了|撤了|撤下",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(
+    r"\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|run) (?:\w+ )?(?:it |this )?(?:with|by|"
+    r"past) "
+    r"(?:me|the \w+)\b|\b(?:my|prior|explicit|his|her|their|user['’]s) (?:approval|permission|consent|ok|okay|go-ahead|"
+    r"sign-?off)\b(?! to\b)|"
+    r"\b(?:needs?|require\w*|without|pending) (?:\w+ ){0,3}(?:approval|permission|consent|sign-?off|question|asking|okay)\b|"
+    r"\bask(?:ing)?[- ]first\b|"
+    r"先.{0,6}(?:问|说一声|打招呼|打个招呼|告诉|告知|通知|报备|请示|确认|同意|点头|批)|(?:经|要|等|须|需|得)(?:先)?(?:我|他|她|您|"
+    r"用户)?.{0,4}(?:批准|同意|点头|首肯)|"
+    r"没(?:问过|经)|擅自|私自|事先|提前(?:说|问|告)|必须.{0,4}(?:告知|报备|请示)",
+    re.IGNORECASE,
+)
+_UNASKED = re.compile(
+    r"\b(?:discretion|own judg\w+|decide (?:\w+ )*(?:ourselves|yourself|on our own|freely)|up to (?:us|me|you|the agent)|free(?:ly)?|"
+    r"your call|"
+    r"as (?:we|you) (?:like|please|see fit)|without (?:\w+ )?(?:asking|approval|confirmation)|no (?:\w+ )?(?:approval|confirmation|"
+    r"permission|"
+    r"sign-?off) (?:\w+ )?needed|blanket|carte blanche|at will)\b|自行|自己|自主|看着办|随便|随意|(?:无须|无需|不用|不必)再?(?:问|报备|"
+    r"请示|确认|打招呼)",
+    re.IGNORECASE,
+)
+_SOMEBODY_ELSE = (
+    r"(?:legal|compliance|finance|accounting|security|ops|operations|devops|infra(?:structure)?|marketing|sales|design(?:ers?)?|qa|"
+    r"support|procurement|hr|it|the board|auditors?|regulators?|vendors?|suppliers?|partners?|colleagues?|coworkers?|teammates?|"
+    r"(?:the |both |all )?other teams?|operators|dbas?|architects?|lawyers?|translators?|the \w+ (?:board|department|committee|team|"
+    r"office|vendor))"
+)
+_WILLS = (
+    r"(?:has |have |had |also |already |since |explicitly |now |\w+ly )*(?:approved?|agree[sd]?|consent\w*|authori[sz]\w+|okay\w*|"
+    r"ok['’]?d|cleared?|"
+    r"signed|waived?|allow\w*|permit\w*|ask(?:s|ed)|want(?:s|ed)|insist\w*|demand\w*|decid\w+|promis\w+|confirm\w*|accept\w*|bless\w*|"
+    r"gave|order\w*|request\w*|vetoed|forbade|reject\w*|object\w*|favou?rs?|prefer\w*|lifted|assured|thinks?|thought|sugges\w+|"
+    r"propos\w+|said|says|told|mention\w*)"
+)
+_THIRD = re.compile(
+    rf"\b({_SOMEBODY_ELSE})(?: (?:in|at|from|of) \S+)? {_WILLS}\b|(?-i:\b([A-Z][a-z]{{2,}}) {_WILLS}\b)|"
+    rf"\b\w+(?:ed|en|it|wn) by ({_SOMEBODY_ELSE})\b",
+    re.IGNORECASE,
+)
+_NO_NAMES: Final = frozenset(
+    [
+        "user",
+        "client",
+        "customer",
+        "requester",
+        "owner",
+        "boss",
+        "the",
+        "they",
+        "she",
+        "who",
+        "management",
+        "team",
+        "stakeholder",
+        "stakeholders",
+        "sponsor",
+        "nobody",
+        "somebody",
+        "everybody",
+        "everyone",
+        "maintainer",
+        "maintainers",
+        "reviewer",
+        "manager",
+        "product",
+        "lead",
+        "business",
+        "people",
+        "you",
+        "leadership",
+        "human",
+        "principal",
+        "operator",
+    ]
+)
+
+
+class Manner(NamedTuple):
+    """How a line speaks of the user's will."""
+
+    asks: bool
+    tells: bool
+    lifts: bool
+    first: bool
+    third: str
+    approves: bool
+
+
+def manner_of(line: str) -> Manner:
+    """In what manner a line claims something."""
+    asks = _ASKED.search(line) is not None or is_undecided(line)
+    tells = _TELLS.search(line) is not None and _PRAISES.search(line) is None
+    return Manner(asks, tells, lifts(line), asks_first(line), third_party(line), approves(line))
+
+
+def approves(text: str) -> bool:
+    """Whether a text says that something was found good, or allowed."""
+    return _APPROVAL.search(text) is not None
+
+
+def is_undecided(text: str) -> bool:
+    """Whether a text says that nothing was decided or ordered."""
+    return _UNDECIDED.search(text) is not None
+
+
+def lifts(text: str) -> bool:
+    """Whether a text takes back what was demanded or forbidden."""
+    return _LIFTS.search(text) is not None
+
+
+def asks_first(text: str) -> bool:
+    """Whether a text wants somebody to be asked before something is done."""
+    return _FIRST.search(text) is not None and _UNASKED.search(text) is None
+
+
+def third_party(text: str) -> str:
+    """Who else than the user is said to have willed something, or nothing."""
+    if THIRD_PARTY_WILL.search(text) is not None:
+        found = THIRD_PARTY.search(text)
+        return found[0] if found else ""
+    found = _THIRD.search(text)
+    name = (found[1] or found[2] or found[3] or "").lower() if found else ""
+    return "" if name in _NO_NAMES else name
