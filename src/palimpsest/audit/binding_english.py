@@ -81,6 +81,7 @@ _FORBIDS = _any(
     r"\bnot (?:a|one) (?:single|more)\b",
     r"\b(?:i|we)(?:'d|'m|'re| am| are| would)? (?:really )?"
     r"(?:dislike|hate|against|opposed|not (?:comfortable|happy|keen|okay|fond|a fan))\b",
+    r"^(?:please )?not (?:in|on|for|this|that|the|here|now|today|with|at)\b(?! (?:my|our|all)\b)(?: \S+){0,5}$",
     r"^(?:nobody|no one|none|neither)\b|\bhard[- ]deprecat",
 )
 _DECIDES = _any(
@@ -101,7 +102,8 @@ _DECIDES = _any(
     r"\b(?:option|choice|approach|plan|variant|proposal|alternative|direction|number|design) (?:\d+|[a-d])\b|\b(?:take|use|keep|ship|"
     r"want) version \d",
     r"\b(?:from (?:now|here) on|going forward|by default|for now|as of (?:now|today)|henceforth|in future|final answer)\b",
-    r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\bfeel free\b",
+    r"\b(?:you|we) (?:may|can (?:always|now|just|safely|freely)|are (?:free|allowed|permitted|welcome) to)\b|\byou're (?:free|allowed|"
+    r"permitted|welcome) to\b|\bfeel free\b",
     r"\b(?:that|it|this) can (?:just|simply)\b|\bthe answer is\b|\b(?:is|are|will be|would be|'s) (?:enough|sufficient|plenty)\b|"
     r"\b(?:an?|just|one|two|any|either) [\w ]{2,30} (?:is|are|would be) (?:fine|ok(?:ay)?)\b|\bi'd (?!be|like|love|appreciate|expect|say|"
     r"guess|think|imagine|never|been|have|gone|seen|\w+ed\b)\w+|"
@@ -150,7 +152,8 @@ _DEMANDS = _any(
     r"stuck|empty|blank|black|white|broken|busy|idle)\b))\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
     r"\b(?:upper|lower) (?:bound|limit)\b|\babsolute (?:maximum|minimum|limit)\b",
-    r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard)s? (?:\w+ )?(?:is|are|of)\b",
+    r"\b(?:budget|limit|deadline|cap|target|minimum|maximum|threshold|quota|ceiling|rule|convention|standard|default)s? (?:\w+ )?(?:is|"
+    r"are|of)\b",
     r"\b(?:had|'d|you) better\b|\bi need\b|\bi want\b|\bsee that\b|\btodo\b|\bgoal is\b|\bthe (?:task|point|aim|idea) is to\b",
 )
 # Where something is told, only what says it plainly binds.
@@ -167,10 +170,12 @@ _SURE = _any(
 )
 _POLITE = _any(
     r"\b(?:can|could|cld|would|will|might) (?:you|we|u|someone)\b(?! (?:see|hear|access|reproduce|believe|imagine|feel|still)\b)",
-    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\bis it possible to\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
+    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\b(?:is|would) it (?:be )?possible\b|^can (?:the|it|this|that|these) .*\b(?:default|"
+    r"be (?:\w+ed|\w+er))\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
     r"\bwhy (?:not|don'?t (?:we|you))\b|\b(?:how|what) about\b|\bany chance (?:you|we|of|to|for)\b|^could (?:the|it|this|that|these|"
     r"those|all|each|every) (?!.*\b(?:be|have|cause|explain|affect|mean|come|handle)\b)",
 )
+_GUESSED = re.compile(r"\b(?:must|should|could|would|might|may)(?: not|n't)? have (?:been|had|got|done|\w+(?:ed|en|wn|ught|nt))\b")
 _OWN = _any(
     r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i'?d rather|i(?: actually)? prefer|in favou?r of|let'?s|no way)\b",
     r"\bwhat (?:i|you|we)(?:'d| would)?(?: really| actually)? (?:want|need|should|must|ought|like|love|prefer)\b",
@@ -217,7 +222,8 @@ _WONDERS = re.compile(
 
 def english(sentence: str) -> Binding | None:
     """What a sentence does to whoever works; a question does nothing unless it is a polite way to demand."""
-    sentence = sentence.lower().replace("’", "'")
+    # What must, should or could have been is guessed or regretted.
+    sentence = _GUESSED.sub(" ", sentence.lower().replace("’", "'"))
     if pleases(sentence):
         return None
     polite = _PERHAPS.match(sentence) is not None or (_POLITE.search(sentence) is not None and _WONDERS.match(sentence) is None)

@@ -23,6 +23,8 @@ _NARRATES = re.compile(
     r"(?:yesterday|last (?:night|week|month|year|time|autumn|summer|winter|spring|\w+day)|this (?:morning|afternoon|week)|usually|"
     r"sometimes|often|mostly|back (?:then|in)|in (?:my|our) (?:company|team|office|experience|opinion|case|lab)|(?:some|most|many|"
     r"several|few) (?!\w+ (?:should|must)))\b|"
+    rf"only (?:[\w-]+ ){{1,3}}{_PAST}\b|you may (?:remember|recall|know|have)\b|"
+    r"i agree that\b|(?:he|she|they|we|someone|somebody) asked (?:me|us|about|whether|if|why|how|what)\b|"
     r"no wonder\b|(?:makes|turns|looks|sounds|seems|feels|works|worked|happens|fails|crashes|depends|reminds|explains|thinking|wondering|"
     r"guessing) |"
     r"i(?:'m| am) (?:an?|the|in|on|at|not sure|still|just|from|new|by|back|off|out|curious|surprised|confused|impressed|afraid)\b|"
@@ -66,8 +68,8 @@ _FEELS = re.compile(
     r"cute|clever|silly|hm+|ah+|oh|wow|guess|suppose|idea|still|again|luck|pity|shame|true|indeed|exactly|surprising|lovely|awesome|"
     r"brilliant|"
     r"classic|ha|cool|neat|pretty|sweet|awful|terrible|ouch|phew|damn|oops|usually|often|sometimes|mostly|almost|typically|normally|"
-    r"generally|rarely|seldom|nowadays|apparently|probably|presumably|obviously|maybe|perhaps|evidently|understand|understood|yesterday|"
-    r"today|ago|i|far)\b"
+    r"generally|rarely|seldom|nowadays|rush|apparently|probably|presumably|obviously|maybe|perhaps|evidently|understand|understood|"
+    r"yesterday|today|ago|i|far)\b"
 )
 
 
