@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.pairs import open_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
-from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.compared import Row, SessionRow, short_names
 from palimpsest.lab.bench.costing import reread_bar
 from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.fit import Fit, fit, fit_markdown
@@ -206,8 +206,8 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
         "sessions": [
             "| session | half | tokens | marks, 5 min | marks, 1 h | automatic | re-reads | of the baseline |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",
-            "| codex | odd | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
-            "| claude | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
+            "| codex `b` | odd | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
+            "| claude `a` | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
         ],
         "probes": [
             "| profile | 1 forced | 10 forced |",
@@ -223,6 +223,28 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `asked` | 100 / 100 % | - | - | - |",
             "| `open` | 50 / 75 % | 40 / 70 % | - | - |",
         ],
+    }
+
+
+def test_a_session_is_named_by_as_much_of_its_id_as_tells_it_from_the_others() -> None:
+    assert short_names(
+        {
+            "claude-box__12f1f541-2a05": "claude",
+            "claude-12f1f541-2b99": "claude",
+            "swe-agent-marshmallow-1867": "swe-agent",
+            "made-up-2": "made up",
+            "codex-019ed893-d2a6-7c30": "codex",
+            "claude-box__12f1f541-2a05.83e2917c-8940": "claude",
+            "codex-": "codex",
+        }
+    ) == {
+        "claude-box__12f1f541-2a05": "12f1f541-2a",
+        "claude-12f1f541-2b99": "12f1f541-2b",
+        "swe-agent-marshmallow-1867": "marshmal",
+        "made-up-2": "made-up-",
+        "codex-019ed893-d2a6-7c30": "019ed893",
+        "claude-box__12f1f541-2a05.83e2917c-8940": "83e2917c",
+        "codex-": "codex-",
     }
 
 

@@ -105,6 +105,18 @@ def test_things_are_spread_with_both_ends() -> None:
     assert spread(range(100), 4) == [0, 33, 66, 99]
 
 
+def test_of_more_than_a_hundred_facts_as_many_are_asked_for_at_even_distances_whatever_they_are() -> None:
+    edits = [_call(number, "Write", file_path=f"/repo/src/part_{number}.py", content="x") for number in range(150)]
+    written = [_gave(number, "written", "Write") for number in range(150)]
+    wishes = " ".join(f"Look at part {number} first." for number in range(150))
+    todos = "\n".join(f"- [ ] finish part {number}" for number in range(150))
+    planned = (_replied(_call(200, "TodoWrite", todos=todos)), _gave(200, "ok", "TodoWrite"))
+    found = {probe.kind: probe.facts for probe in probes_of(_events(_said(wishes), _replied(*edits), *written, *planned))}
+    assert found["asked"] == tuple(spread([Worded(f"Look at part {number} first.") for number in range(150)], 100))
+    assert found["edited"] == tuple(spread([Changed(f"/repo/src/part_{number}.py") for number in range(150)], 100))
+    assert found["open"] == tuple(spread([Worded(f"finish part {number}") for number in range(150)], 100))
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -72,7 +72,7 @@ def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
     found = (
         *_asked(known),
         _bound(evidence),
-        Probe("edited", "Which files were edited?", tuple(Changed(path) for path in evidence.edited[-MOST_FACTS:])),
+        Probe("edited", "Which files were edited?", tuple(map(Changed, spread(evidence.edited, MOST_FACTS)))),
         _commands(evidence),
         _tests(evidence),
         *_values(known),
@@ -98,7 +98,7 @@ def _sentences(event: Event) -> list[str]:
     found = [sentence for text in texts for sentence in sentences_of(text)]
     if not found:
         found = [line.strip() for text in texts for line in text.split("\n") if line.strip()]
-    return spread([text[:LONGEST] for text in dict.fromkeys(found) if _tells(text)], MOST_PROBES)
+    return spread([text[:LONGEST] for text in dict.fromkeys(found) if _tells(text)], MOST_FACTS)
 
 
 def _tells(text: str) -> bool:
@@ -140,9 +140,8 @@ def _values(events: Sequence[Event]) -> list[Probe]:
 
 def _open(evidence: Evidence) -> Probe:
     """Open tasks and commands that failed and have not succeeded since."""
-    tasks = [Worded(_plain_task(task)[:LONGEST]) for task in evidence.tasks[:MOST_FACTS]]
-    errors = [_ended(ran) for ran in evidence.errors[-MOST_PROBES:]]
-    return Probe("open", "What is still open?", (*tasks, *errors), tuple(ran.seq for ran in evidence.errors[-MOST_PROBES:]))
+    facts = spread((*(Worded(_plain_task(task)[:LONGEST]) for task in evidence.tasks), *map(_ended, evidence.errors)), MOST_FACTS)
+    return Probe("open", "What is still open?", tuple(facts), tuple(fact.event for fact in facts if isinstance(fact, Ended)))
 
 
 def _plain_task(task: str) -> str:

@@ -1,6 +1,7 @@
 """What a replay of sessions found, as rows of tables: by profile and by session."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -14,6 +15,7 @@ _RUNS: Final = {"cost_anthropic": "marks, 5 min", "cost_anthropic_1h": "marks, 1
 _PROVEN: Final = ("codex", "codex-0.166")
 _NOTE: Final = "\\* With our block of evidence from the log beside its summaries, which the original does not have."
 
+_SHORT: Final = 8
 HALVES: Final = ("even", "odd")
 Kind = TypeVar("Kind")
 
@@ -122,11 +124,12 @@ def _kept(probed: Probed, kind: str) -> str:
 def sessions_table(rows: Sequence[SessionRow]) -> str:
     """What ours costs against the baseline, session by session, the longest first."""
     ordered = sorted(rows, key=lambda row: (-row.tokens, row.session))
+    names = short_names({row.session: row.format for row in rows})
     return _table(
         ("session", "half", "tokens", *_RUNS.values(), "re-reads", "of the baseline"),
         ordered,
         lambda row: (
-            row.format,
+            f"{row.format} `{names[row.session]}`",
             half_of(row.session),
             f"{row.tokens:,}",
             *(_ratio(row.ratios.get(name)) for name in _RUNS),
@@ -134,6 +137,17 @@ def sessions_table(rows: Sequence[SessionRow]) -> str:
             str(row.theirs),
         ),
     )
+
+
+def short_names(sessions: Mapping[str, str]) -> dict[str, str]:
+    """How each session, given with its format, begins after what stands before its own name: as much as tells it from all others."""
+    own = {session: re.split(r"__|\.", session.removeprefix(f"{form}-"))[-1] or session for session, form in sessions.items()}
+    found = {}
+    for session, name in own.items():
+        others = [other for each, other in own.items() if each != session]
+        lengths = (length for length in range(_SHORT, len(name)) if not any(other.startswith(name[:length]) for other in others))
+        found[session] = name[: next(lengths, len(name))]
+    return found
 
 
 def _name(row: Row) -> str:
