@@ -113,9 +113,13 @@ def print_edits(screen: Console, edits: list[Audited]) -> None:
         rows.add_row(str(edit.event), *cells, style="dim" if edit.undone else "")
     screen.print(rows)
     for edit in edits:
-        why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why, _hides(edit.loss)) if word)
+        style = "dim" if edit.undone else ""
+        why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why) if word)
+        hides = _hides(edit.loss)
         if why:
-            screen.print(Text(one_line(f"{edit.event}: {why}", screen.width), style="dim" if edit.undone else ""), soft_wrap=True)
+            screen.print(Text(one_line(f"{edit.event}: {why}", screen.width), style=style))
+        if hides:
+            screen.print(Text(f"{edit.event}: {hides}", style=style))
 
 
 def _signed(cost: float) -> str:

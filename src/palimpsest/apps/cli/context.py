@@ -53,7 +53,7 @@ def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> Non
     if counted.by_source:
         sources = ", ".join(f"{plain(name)} {tokens:,}" for name, tokens in sorted(counted.by_source.items(), key=lambda pair: -pair[1]))
         screen.print(Text(f"by source: {sources}"))
-    largest = table("largest", "kind", "tokens", right=("tokens",))
+    largest = table("largest", "kind", "tokens", right=("tokens",), keep=("largest",))
     for item in sorted(counted.items, key=lambda item: -item.tokens)[:_LARGEST]:
         largest.add_row(item.id, f"{item.kind}{' (masked)' if item.masked else ''}", f"{item.tokens:,}")
     screen.print(largest)

@@ -1,6 +1,7 @@
 """What commands print: JSON for programs, tables for people, progress for those who wait."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,9 @@ from contextlib import contextmanager
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from palimpsest.apps.cli.columns import Columns
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 
@@ -18,6 +20,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 _HARMLESS = {ord("\n"), ord("\t")}
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
+
+_ELLIPSIS = "…"
+_PART_OF_NUMBER = re.compile(r"[-+$~(]*\d[\d,.:%-]*")
 
 
 def emit(value: object) -> None:
@@ -47,19 +52,22 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str, width: int) -> str:
-    """The beginning of a text on one line, at most so many columns wide."""
-    line = Text(" ".join(plain(text[: width * 8]).split()))
+    """The beginning of a text on one line, at most so many columns wide; a number shows whole or not at all."""
+    whole = " ".join(plain(text[: width * 8]).split())
+    line = Text(whole)
     line.truncate(width, overflow="ellipsis")
-    return line.plain
+    if line.plain == whole:
+        return whole
+    kept = line.plain.removesuffix(_ELLIPSIS)
+    last = kept.rpartition(" ")[2]
+    if _PART_OF_NUMBER.fullmatch(last) and whole[len(kept) : len(kept) + 1] != " ":
+        kept = kept[: -len(last)]
+    return f"{kept}{_ELLIPSIS}"
 
 
-def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> Table:
-    """A table without frame; `right` columns are numbers, `keep` columns are never cut."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        kept = name in right or name in keep
-        made.add_column(name, justify="right" if name in right else "left", no_wrap=True, overflow="fold" if kept else "ellipsis")
-    return made
+def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> Columns:
+    """A table without frame; `right` columns are numbers, which like those in `keep` are never cut."""
+    return Columns(columns, right, keep)
 
 
 def when(at: int) -> str:
