@@ -140,7 +140,8 @@ def _values(events: Sequence[Event]) -> list[Probe]:
 
 def _open(evidence: Evidence) -> Probe:
     """Open tasks and commands that failed and have not succeeded since."""
-    facts = spread((*(Worded(_plain_task(task)[:LONGEST]) for task in evidence.tasks), *map(_ended, evidence.errors)), MOST_FACTS)
+    tasks: list[Fact] = [Worded(_plain_task(task)[:LONGEST]) for task in evidence.tasks]
+    facts = spread([*tasks, *map(_ended, evidence.errors)], MOST_FACTS)
     return Probe("open", "What is still open?", tuple(facts), tuple(fact.event for fact in facts if isinstance(fact, Ended)))
 
 
