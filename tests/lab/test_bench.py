@@ -17,7 +17,8 @@ from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.fit import Fit, fit, fit_markdown
 from palimpsest.lab.bench.markdown import as_markdown, put_into, tables_of
 from palimpsest.lab.bench.material import write_session
-from palimpsest.lab.bench.room import Sizes
+from palimpsest.lab.bench.replaying import JUDGED
+from palimpsest.lab.bench.room import FULL, Sizes
 from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
 from palimpsest.lab.bench.texts import KINDS
 from palimpsest.lab.bench.timing import Unit, side_by_side
@@ -25,7 +26,18 @@ from palimpsest.lab.outcome import Kept, Probed, Survival
 from palimpsest.lab.shape import Shape
 from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
 
-TINY = Sizes(small=60, middle=90, large=120, sessions=8, session_events=12, rounds=3, syncs=5, replayed=((2, 8_000),), peers=False)
+TINY = Sizes(
+    small=60,
+    middle=90,
+    large=120,
+    sessions=8,
+    session_events=12,
+    rounds=3,
+    syncs=5,
+    replayed=((2, 8_000),),
+    peers=False,
+    replayed_long=8_000,
+)
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 
@@ -112,6 +124,22 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
     assert [(row.session, row.format) for row in report.sessions] == [("made-up-2", "made up")]
     assert report.quick
     assert report.unit_ms > 0
+
+
+def test_a_replay_is_timed_and_judged_only_for_a_session_as_long_as_the_limit_is_for(tmp_path: Path) -> None:
+    wanted = frozenset({"replay_seconds", "replay_peak_mb"})
+    short = run_bench(tmp_path, wanted=wanted, sizes=TINY, tell=_silent).bars
+    assert [(each.name, each.limit, each.ok) for each in short] == [("replay_seconds", None, True), ("replay_peak_mb", None, True)]
+    assert 8_000 <= short[0].detail["tokens"] < 20_000
+    assert short[0].detail["cpu_s"] > 0
+    assert [(bar("replay_seconds", 10.1).ok, bar("replay_peak_mb", 500).ok, FULL.replayed_long)] == [(False, True, JUDGED)]
+
+
+def test_the_memory_of_a_replay_is_not_that_of_the_process_that_started_it() -> None:
+    much = b"x" * 300_000_000
+    program = "from palimpsest.lab.bench.replaying import peak_mb; print(peak_mb())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert len(much) / 1_048_576 > 2 * float(done.stdout) > 0
 
 
 def test_a_run_of_some_bars_measures_only_those(tmp_path: Path) -> None:

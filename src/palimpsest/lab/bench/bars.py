@@ -43,6 +43,8 @@ GOALS: dict[str, Goal] = {
     "search_vs_ripgrep": Goal("x", 100, "find a rare word in all sessions: how much faster than ripgrep", "higher"),
     "list_2000": Goal("u", 10, "list 2,000 sessions, looking at each file's size and time"),
     "tokens_error": Goal("%", 12, "mean error of the calibrated token estimate against the exact count"),
+    "replay_seconds": Goal("s", 10, "replay a session of 1M tokens under six profiles, start to end"),
+    "replay_peak_mb": Goal("MB", 500, "the most memory that this takes"),
     "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
     "cost_anthropic": Goal(
         "x", 0.88, "dollars against `claude-code-2.1.325`, re-reads billed, no model; marks of five minutes", table="cost"

@@ -35,7 +35,7 @@ class Sizes:
     """How much is measured: events of the three logs, sessions for searching and listing, and how often.
 
     `replayed` are seeds and tokens of the sessions that are made up and replayed when none are given, `peers` says whether under
-    the profiles of all programs.
+    the profiles of all programs. `replayed_long` are the tokens of the session whose replay is timed.
     """
 
     small: int = 1_000
@@ -47,6 +47,7 @@ class Sizes:
     syncs: int = 300
     replayed: tuple[tuple[int, int], ...] = ((1, 120_000), (3, 240_000))
     peers: bool = True
+    replayed_long: int = 1_000_000
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -55,7 +56,9 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60, replayed=((1, 60_000),), peers=False)
+QUICK = Sizes(
+    small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60, replayed=((1, 60_000),), peers=False, replayed_long=60_000
+)
 
 
 class Closable(Protocol):

@@ -14,6 +14,7 @@ from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, m
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding
 from palimpsest.lab.bench.keeping import measure_keeping
+from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
 from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
 from palimpsest.lab.bench.starting import measure_start
@@ -32,6 +33,7 @@ FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
+    (REPLAY_BARS, measure_replaying),
     (frozenset(COST_BARS | SURVIVAL_BARS | PROBE_BARS), measure_costing),
 )
 

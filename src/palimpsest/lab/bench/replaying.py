@@ -1,0 +1,105 @@
+"""How long it takes to replay a long session under six profiles, and how much memory, in a process of its own."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, structs
+
+from palimpsest.core.log import Log
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.room import Room, optional
+from palimpsest.lab.bench.timing import seconds
+from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
+from palimpsest.lab.sessions import made_up
+from palimpsest.lab.taking import take_log
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.wire.cards import card
+
+REPLAY_BARS: Final = frozenset({"replay_seconds", "replay_peak_mb"})
+PROFILES: Final = ("palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none")
+# So many tokens the limits are for; a smaller session is measured and not judged.
+JUDGED: Final = 1_000_000
+_SEED: Final = 1
+# Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
+_UNSCALED: Final = 0.77
+_ROUNDS: Final = 3
+
+
+class Replaying(Struct, frozen=True):
+    """What the process that replayed says of itself: the tokens of the recording, its processor time, and the most memory it had."""
+
+    tokens: int
+    cpu_s: float
+    peak_mb: float | None
+
+
+def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`replay_seconds` and `replay_peak_mb`."""
+    tokens = room.sizes.replayed_long
+    room.tell(f"replaying {tokens:,} tokens under {len(PROFILES)} profiles")
+    shelf = JsonlShelf(room.folder / "replayed")
+    _write(shelf, tokens)
+    command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(shelf.folder), _session())
+    run = partial(subprocess.run, command, check=True, capture_output=True)
+    told = msgspec.json.decode(run().stdout, type=Replaying)
+    # The shortest of some: what is longer is what other work on the machine took.
+    took = min(seconds(run) for _ in range(_ROUNDS if tokens >= JUDGED else 1))
+    found = (
+        bar("replay_seconds", took, None, tokens=told.tokens, profiles=len(PROFILES), cpu_s=told.cpu_s),
+        bar("replay_peak_mb", told.peak_mb, None, tokens=told.tokens),
+    )
+    yield from (_judged(each, tokens) for each in found if each.name in wanted)
+
+
+def _judged(each: Bar, tokens: int) -> Bar:
+    return each if tokens >= JUDGED else structs.replace(each, limit=None, ok=True)
+
+
+def _session() -> str:
+    return f"made-up-{_SEED}"
+
+
+def _write(shelf: JsonlShelf, tokens: int) -> None:
+    """A session on the disk, written at once."""
+    memory = MemoryShelf()
+    made_up(_SEED, round(tokens * _UNSCALED), memory).close()
+    path = shelf.path_of(_session())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(chunk for _, chunk in memory.open(_session()).chunks()))
+
+
+def replay_stored(folder: Path, session: str) -> Replaying:
+    """Replay a session of a folder as `pal replay --json` does, to the bytes it would print."""
+    with Log.open(JsonlShelf(folder), session, FixedClock(1)) as log:
+        taken = take_log(log, MemoryBlobs(), str(folder))
+    plan = Plan(tuple(map(profile, PROFILES)), (card("claude-sonnet-4-5", window=200_000),))
+    msgspec.json.encode(as_builtins(compared([replay_session(taken, plan)], plan)))
+    return Replaying(taken.recording.tokens, time.process_time(), peak_mb())
+
+
+def peak_mb() -> float | None:
+    """The most memory that this process ever had; nothing where the system does not tell.
+
+    Linux tells it of the program alone, while what it tells of the process may be that of the one that started it.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+        return next((int(line.split()[1]) / 1_024 for line in lines if line.startswith("VmHWM:")), None)
+    resource = optional("resource")
+    if resource is None:
+        return None
+    most: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (1_024 * 1_024 if sys.platform == "darwin" else 1_024)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(replay_stored(Path(sys.argv[1]), sys.argv[2])))
