@@ -109,7 +109,8 @@ _DECIDES = _any(
     r"guess|think|imagine|never|been|have|gone|seen|\w+ed\b)\w+|"
     r"\bmy (?:suggestion|idea|proposal|wish|request|advice|take|thinking)(?::| is| would)|"
     r"\b(?:will|would|'ll) (?:do|suffice)[.!]?$|\bit is[.!]?$(?<=, \w\w it is.)",
-    rf"^(?:\w+,? )?you (?:can|could|might)(?: \w+ly| also| now| then)? (?!see|find|tell|get|notice|imagine|look|hear|guess|read)[a-z]+ "
+    rf"(?<!if )(?<!so )(?<!that )(?<!where )(?<!how )(?<!and )(?<!what )you (?:can|could|might)(?: \w+ly| also| now| then| just)? (?!see|"
+    rf"find|tell|get|notice|imagine|look|hear|guess|read)[a-z]+ "
     rf"(?:{_DETERMINER}|\w+ing\b)|\bha(?:s|ve) no (?:business|place)\b|^(?:\w+ ){{0,3}}(?:the )?(?:same|likewise|ditto)(?: thing)"
     rf"? (?:for|with|on|in|goes)\b|"
     r"^(?:it'?s |high )?time to\b",
@@ -120,8 +121,9 @@ _DECIDES = _any(
     r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:(?:yes|yeah|ok(?:ay)?|no|sure|right),? )?(?:the )?(?:first|second|third|last|latter|former|other)"
     r" (?:one|option)\b",
     r"\b(?:switch|change|move|migrate|revert|go back|rename|convert|port) (?:\S+ ){0,4}(?:back )?to\b",
-    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|^(?:no[,.]? )?not (?:that|this|the|those|these|in|on|here) .*,|"
-    r"^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|turn)\b|"
+    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|(?:^|, )i meant\b|^you asked\b|\bas far as i'm concerned\b|"
+    r"\bthe (?:outcome|conclusion|verdict|upshot|bottom line|consensus) (?:is|was)\b|^(?:no[,.]? )?not (?:that|this|the|those|these|in|"
+    r"on|here) .*,|^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|turn)\b|"
     r"\b(?:set in stone|made up (?:my|our) mind|end of discussion|case closed)\b",
 )
 _DEMANDS = _any(
@@ -134,12 +136,13 @@ _DEMANDS = _any(
     r"(?:^|\b(?:it'?s|it is|be|is) )(?:better|best|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)\b|^any(?:thing|one|body)"
     r" (?:that|who|which|in|under|over|below|above)\b",
     r"^(?!i |we |you |they |he |she |it )[\w-]+(?: [\w-]+){0,3} gets? (?:an?|its|their|no|one|two|the)\b|^(?!i |we |they |you |the |"
-    r"these |those )[\w -]{2,40}s go (?:in|into|to|under|below|above|after|before|at|on|through|inside|next)\b|\bcounts? as\b|^(?!exit|"
-    r"error|status|code|line)[a-z][\w -]{2,30}: \d",
+    r"these |those )[\w -]{2,40}s go (?:in|into|to|under|below|above|after|before|at|on|through|inside|next)\b|\bcounts? as\b|"
+    r"^the (?:name|title|path|key|port|size|colou?r|label|font)[\w ]{0,20}: \S|^(?!exit|error|status|code|line)[a-z][\w -]{2,30}: \d",
     r"\bi'm (?:asking|expecting|hoping|looking for)\b|\b(?:would|might|'d) be (?:\w+ )?\w+(?: idea)? (?:to|if|not)\b|\b(?:would|'d)"
     r" (?:help|be enough|do)\b|\b(?:how|what) about\b",
     r"\b(?:please|pls|plz|kindly|make sure|make certain|ensure|be sure|see to it|take care|mind \w+ing|remember to|don'?t forget)\b",
-    r"\b(?:only|always|exclusively|solely|strictly|at (?:most|least|all times)|every time|whenever|all \w+ (?:get|go|use)|up to \d+)\b",
+    r"(?<!is )(?<!are )(?<!was )(?<!were )\balways\b|\b(?:only|exclusively|solely|strictly|at (?:most|least|all times)|every time|"
+    r"whenever|all \w+ (?:get|go|use)|up to \d+)\b",
     r"\bno (?:more|less|fewer|later|earlier) than\b|\b(?:limit(?:ed)?|cap(?:ped)?|restrict(?:ed)?) (?:\w+ ){0,3}(?:to|at)\b",
     r"\b(?:grateful|thankful|obliged) (?:for|if)\b|\bbelongs?\b|\bgets? to\b|\bwhoever\b|\bwill do[.!]?$",
     r"(?<!is )(?<!was )(?<!are )\b(?:under|below|within|above|over|max(?:\.|imum)?(?: of)?|min(?:imum)?(?: of)?) \d",
@@ -147,7 +150,7 @@ _DEMANDS = _any(
     r"^(?:all|every|each|any)\b(?! ?\w+(?: \w+)? (?:has|have|had|ships?|comes?|contains?|consists?|took|takes?|reports?|appears?)\b)"
     r"(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
-    r"\bunless\b",
+    r"\bunless\b|\bwhat (?:matters|counts)\b|\bin case of\b|\b(?:if|when) in doubt\b|\b(?:max(?:imum)?|min(?:imum)?) [\w ]{2,25} \d",
     r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stay|remain|(?:stay|remain)s(?! (?:on|off|up|down|open|closed|red|green|the same|"
     r"stuck|empty|blank|black|white|broken|busy|idle)\b))\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
@@ -170,15 +173,20 @@ _SURE = _any(
 )
 _POLITE = _any(
     r"\b(?:can|could|cld|would|will|might) (?:you|we|u|someone)\b(?! (?:see|hear|access|reproduce|believe|imagine|feel|still)\b)",
-    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\b(?:is|would) it (?:be )?possible\b|^can (?:the|it|this|that|these) .*\b(?:default|"
-    r"be (?:\w+ed|\w+er))\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
+    r"\bplease\b|\bpls\b|\bkindly\b|\bmind \w+ing\b|\b(?:is|would) it (?:be )?possible (?:to|for)\b|^can (?:the|it|this|that|these)"
+    r" .*\b(?:default|be (?:\w+ed|\w+er))\b|\b(?:can|could|may) i (?:please )?(?:have|get|see)\b",
     r"\bwhy (?:not|don'?t (?:we|you))\b|\b(?:how|what) about\b|\bany chance (?:you|we|of|to|for)\b|^could (?:the|it|this|that|these|"
     r"those|all|each|every) (?!.*\b(?:be|have|cause|explain|affect|mean|come|handle)\b)",
+)
+_TURN = re.compile(
+    r"[:;—–]\s+|,\s+(?:(?:and|but|so|therefore|hence|thus|then)\s+)?|(?<!'s)(?<! is)(?<! was)(?<! are)\s(?:but|so|therefore|hence)\s+|"
+    r"\sand\s+(?=(?:i|we|the)\b)"
 )
 _GUESSED = re.compile(r"\b(?:must|should|could|would|might|may)(?: not|n't)? have (?:been|had|got|done|\w+(?:ed|en|wn|ught|nt))\b")
 _OWN = _any(
     r"\b(?:must|never|do not|i(?: really)? (?:want|need|insist)|i'?d rather|i(?: actually)? prefer|in favou?r of|let'?s|no way)\b",
-    r"\bwhat (?:i|you|we)(?:'d| would)?(?: really| actually)? (?:want|need|should|must|ought|like|love|prefer)\b",
+    r"\bwhat (?:matters|counts)\b|\bwhat (?:i|you|we)(?:'d| would)?(?: really| actually)? (?:want|need|should|must|ought|like|love|"
+    r"prefer)\b",
 )
 _ASKS = re.compile(
     r"^(?!should [^?]*,[^?]*$)(?:(?:ok(?:ay)?|so|and|but|hmm+|wait|also|then|well|now|ah+|um+|huh|wtf)[,! ]+)*"
@@ -208,7 +216,8 @@ _BUILT = re.compile(
     rf"[a-z]{{2,}}(?:-\w+)?\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?(?!\d){_DETERMINER}",
 )
 _THEN = re.compile(
-    rf"(?:[,;:—–]|[,;—–] ?(?:and|but|so|then)|\b(?:but|so))\s+{_LEADS}(?:you )?(?:(?:just|please|rather|simply|then|also) )*"
+    rf"(?:[,;:—–]|[,;—–] ?(?:and|but|so|then|therefore|hence|thus)|\b(?:but|so|therefore))\s+{_LEADS}(?:you )?(?:(?:just|please|rather|"
+    rf"simply|then|also) )*"
     rf"(?:{'|'.join(VERBS.split())}|do)\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?(?:{_DETERMINER}|(?:to|with|from|into|"
     rf"for)\b)|"
     r"\b(?:so|but|then|,) (?!make|is|was|does|did)[a-z]{3,} (?:it|them|that) (?:up|out|off|down|back|away|over|in|on|to|into|with|as)\b|"
@@ -232,13 +241,32 @@ def english(sentence: str) -> Binding | None:
     if asks and not polite and (_OWN.search(sentence) is None or (question and _ASKS.match(sentence) is not None)):
         return None
     if tells(sentence) and _SURE.search(sentence) is None:
-        return "demanded" if _THEN.search(sentence) is not None else None
+        return _after(sentence)
+    found = _plain(sentence)
+    if found is not None:
+        return "demanded" if found == "decided" and polite and asks else found
+    if polite or _BUILT.match(sentence) is not None or (not asks and (_THEN.search(sentence) is not None or names_a_rule(sentence))):
+        return "demanded"
+    return None
+
+
+def _plain(sentence: str) -> Binding | None:
+    """What the words of a sentence say that it does, whatever its form."""
     if _FORBIDS.search(sentence) is not None:
         return "forbidden"
     if _DECIDES.search(sentence) is not None:
-        return "demanded" if polite and asks else "decided"
-    if polite or _DEMANDS.search(sentence) is not None or _NAMED.search(sentence) is not None or _BUILT.match(sentence) is not None:
-        return "demanded"
-    if not asks and (_THEN.search(sentence) is not None or names_a_rule(sentence)):
-        return "demanded"
+        return "decided"
+    return "demanded" if _DEMANDS.search(sentence) is not None or _NAMED.search(sentence) is not None else None
+
+
+def _after(sentence: str) -> Binding | None:
+    """What the rest of a sentence does that begins as a story: `it was slow, so never do that again`."""
+    turn = _TURN.search(sentence)
+    while turn is not None:
+        rest = sentence[turn.end() :]
+        if pleases(rest):
+            return None
+        if not tells(rest):
+            return _plain(rest) or ("demanded" if _THEN.search(sentence) is not None else None)
+        turn = _TURN.search(sentence, turn.end())
     return None

@@ -25,6 +25,7 @@ _NARRATES = re.compile(
     r"several|few) (?!\w+ (?:should|must)))\b|"
     rf"only (?:[\w-]+ ){{1,3}}{_PAST}\b|you may (?:remember|recall|know|have)\b|"
     r"i agree that\b|(?:he|she|they|we|someone|somebody) asked (?:me|us|about|whether|if|why|how|what)\b|"
+    rf"(?:every(?:one|body|thing)|some(?:one|body)|nobody|no one|people|users?|customers?)(?: \w+){{0,4}} {_PAST}\b|"
     r"no wonder\b|(?:makes|turns|looks|sounds|seems|feels|works|worked|happens|fails|crashes|depends|reminds|explains|thinking|wondering|"
     r"guessing) |"
     r"i(?:'m| am) (?:an?|the|in|on|at|not sure|still|just|from|new|by|back|off|out|curious|surprised|confused|impressed|afraid)\b|"
@@ -33,7 +34,8 @@ _NARRATES = re.compile(
     rf"(?:the|my|our|his|her|their|a|an|its|your) (?:[\w-]+ ){{1,4}}{_PAST}\b(?! (?:to be|in|on|with|by|before|at)\b)|"
     r"(?:all|every|each|both|any) [\w-]+(?: [\w-]+)? (?:has|have|had|ships?|comes?|contains?|consists?|took|takes?|reports?|appears?)\b|"
     r"(?:nobody|no one|everybody|everyone) (?:knows|understands|remembers|cares|uses|likes|loves|hates)\b|"
-    r"it (?:only |also |always |usually |just )?(?:happens|works|fails|crashes|takes|seems|looks|prints|says|shows|runs|sits|hangs)|"
+    r"it (?:only |also |always |usually |just )?(?:breaks|stops|dies|freezes|happens|works|fails|crashes|takes|seems|looks|prints|says|"
+    r"shows|runs|sits|hangs)|"
     rf"(?!keep|leave|get|have|make|show|list|return|use|find|mark|log|print|treat|want|set|put|no|only|on|in|at|for|with|by|to|from|"
     rf"after|before|if|once)[\w-]+ (?!(?:the|an?|all|it|them|any|is|are|be|to|not|get|gets)\b)[\w-]+ {_PAST}\b(?! (?:by|in|with|to|at|on|"
     rf"as|from)\b)|"
@@ -48,8 +50,9 @@ _QUOTES = re.compile(
     r"states?)\b"
 )
 _PLEASED = re.compile(
-    r"(?:ha(?:ha)+|lol|see you|no (?:problem|worries)|never mind|all good|good (?:job|work|one|morning|evening|night|question|point|catch)|"
-    r"nice (?:one|work)|well done|fair (?:enough|point)|got it|i see|same here|my bad)\b[^,;:]*$"
+    r"(?:ha(?:ha)+|lol|see you|no (?:problem|worries)|never mind(?:, (?:found|got|solved|fixed|figured)[^,;:]*)?|all good|good (?:job|"
+    r"work|one|morning|evening|night|question|point|catch)|"
+    r"nice (?:one|work)|well done|fair (?:enough|point)|got it|i see|same here|my bad|believe it or not)\b[^,;:]*$"
 )
 # A rule needs no verb: `Commits in English.` What tells of something that is or was has one, or begins with what it tells of.
 _TELLS = re.compile(
@@ -58,7 +61,7 @@ _TELLS = re.compile(
     r"nice|"
     r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
     r"bye|cheers|congrat\w*)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n't|(?:tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|sound|feel|appear|exist|depend|last|occur|consist|"
+    r"\w+ed|\w+n't|(?:tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|sound|feel|appear|exist|depend|last|occur|peak|consist|"
     r"contain)s?)\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
 )
 _RULE = re.compile(r"^(?!\d{3}\b)[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
@@ -68,8 +71,8 @@ _FEELS = re.compile(
     r"cute|clever|silly|hm+|ah+|oh|wow|guess|suppose|idea|still|again|luck|pity|shame|true|indeed|exactly|surprising|lovely|awesome|"
     r"brilliant|"
     r"classic|ha|cool|neat|pretty|sweet|awful|terrible|ouch|phew|damn|oops|usually|often|sometimes|mostly|almost|typically|normally|"
-    r"generally|rarely|seldom|nowadays|rush|apparently|probably|presumably|obviously|maybe|perhaps|evidently|understand|understood|"
-    r"yesterday|today|ago|i|far)\b"
+    r"generally|rarely|seldom|nowadays|rush|sadly|unfortunately|luckily|apparently|probably|presumably|obviously|maybe|perhaps|evidently|"
+    r"understand|understood|yesterday|today|ago|i|far)\b"
 )
 
 
