@@ -1,3 +1,5 @@
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import ended, recorded, said, used
 
@@ -116,3 +118,22 @@ def test_a_summary_shows_the_names_that_were_drawn_for_it_whether_or_not_they_ha
 
     assert sight.visible() == {"lift_ledger"}
     assert [each.names for each in sight.missing(NEED)] == [("orders/merge_window.py",)]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), unique_by=lambda each: each[0]), max_size=5))
+def test_what_is_seen_after_many_edits_is_what_is_seen_at_once(views: list[list[tuple[int, bool]]]) -> None:
+    plain = (*ITEMS, Item("4.0", "call", EDIT), Item("5.0", "user", Text("drop_basket")), Item("6.0", "user", Text("lift_ledger")))
+    masked = tuple(replace(item, mask=Cover("[orders/merge_window.py]")) for item in plain)
+    shown = [View(items=tuple((masked if hidden else plain)[number] for number, hidden in view)) for view in views]
+    followed = _sight(*shown)
+    for need in (NEED, Need(("lift_ledger",)), Need(("drop_basket",))):
+        last = _sight(*shown[-1:])
+        assert followed.visible() == last.visible()
+        missing = {name for each in followed.missing(need) for name in each.names}
+        assert missing.isdisjoint(name for name in last.visible() if name not in need.edited)
+
+
+def test_the_names_of_a_part_are_looked_for_once() -> None:
+    names = _names()
+    assert names.told(EDIT) == ("/repo/src/orders/merge_window.py", "lift_ledger", "drop_basket")
+    assert names.told(EDIT) is names.told(EDIT)

@@ -5,7 +5,7 @@ from typing import Literal, Self, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Value
+from palimpsest.core.items import Value, same_start
 from palimpsest.core.situation import Card, CardPrices
 from palimpsest.wire.caching import MAX_MARKS
 from palimpsest.wire.cards import Prices
@@ -49,10 +49,14 @@ class Prompt(Value, frozen=True):
 
     @classmethod
     def of(cls, blocks: Sequence[Block], known: Self | None = None) -> Self:
-        """The prompt of some blocks; one that goes on from a `known` prompt takes over what is worked out there."""
+        """The prompt of some blocks; what it shares with a `known` prompt from the start is taken over from there."""
         blocks = tuple(blocks)
-        goes_on = known is not None and blocks[: len(known.blocks)] == known.blocks
-        links, sums = (list(known.links), list(known.sums)) if known is not None and goes_on else ([], [])
+        links: list[int] = []
+        sums: list[int] = []
+        if known is not None:
+            goes_on = blocks[: len(known.blocks)] == known.blocks
+            same = len(known.blocks) if goes_on else same_start(known.blocks, blocks)
+            links, sums = list(known.links[:same]), list(known.sums[:same])
         link, total = (links[-1], sums[-1]) if links else (0, 0)
         for block in blocks[len(links) :]:
             link = hash((link, block[0]))

@@ -67,6 +67,17 @@ def names_of(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def names_told(part: Content) -> list[str]:
+    """The names that a model tells in a text or uses in a call."""
+    match part:
+        case Text():
+            return names_of(part.text)
+        case ToolCall():
+            return names_of("\n".join(words_of(part)))
+        case _:
+            return []
+
+
 def is_name(token: str) -> bool:
     """Whether a trimmed token is an identifier or a path."""
     if len(token) < SHORTEST_NAME or len(token) > _LONGEST_NAME:

@@ -6,13 +6,13 @@ from typing import Final, Self, TypeVar
 import msgspec
 
 from palimpsest.audit.constraints import quotes_of
-from palimpsest.audit.entities import errors_of, names_of, words_of
+from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
 from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
 from palimpsest.audit.patches import edit_blocks
 from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
 from palimpsest.audit.tools import action_of, exit_of, opened_file, result_text, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
-from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
 from palimpsest.core.tokens import estimate
 
@@ -25,6 +25,8 @@ MOST_WAITING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
+# What is read out of arguments of so many characters is never longer than that.
+_SHORT: Final = 2_000
 
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
@@ -33,11 +35,13 @@ Kept = TypeVar("Kept")
 class EvidenceTally:
     """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
 
-    It is `bounded` by what can ever be shown, unless somebody wants to measure what was not.
+    It is `bounded` by what can ever be shown, unless somebody wants to measure what was not. `names_told` is for whoever remembers
+    the names of replies.
     """
 
-    def __init__(self, *, bounded: bool = True) -> None:
+    def __init__(self, *, bounded: bool = True, names_told: Callable[[Content], Iterable[str]] = names_told) -> None:
         self._bounded = bounded
+        self.names_told = names_told
         self._restore(Evidence())
 
     @classmethod
@@ -109,11 +113,13 @@ class EvidenceTally:
     def _take_reply(self, body: ModelReplied) -> None:
         for part in body.parts:
             if isinstance(part, Text):
-                self._use_names(names_of(part.text[:_SEARCHED]))
+                long = len(part.text) > _SEARCHED
+                self._use_names(names_of(part.text[:_SEARCHED]) if long else self.names_told(part))
                 for path in edit_blocks(part.text):
                     self._edit(path)
             elif isinstance(part, ToolCall):
-                self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]))
+                long = len(part.args) > _SHORT
+                self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]) if long else self.names_told(part))
                 self._put("waiting", self._waiting, part.call_id, self._waiting_for(part), MOST_WAITING)
 
     def _use_names(self, names: Iterable[str]) -> None:

@@ -55,8 +55,7 @@ def _commands(actions: Sequence[Action], visible: Visible) -> tuple[str, ...]:
 
 
 def _numbers(tokens: dict[str, None], visible: Visible) -> int:
-    shown = visible.tokens
-    return len({number for token in tokens if token[0].isdigit() and (number := number_in(token)) and number not in shown})
+    return len(visible.unseen({number for token in tokens if token[0].isdigit() and (number := number_in(token))}))
 
 
 def _messages(gone: Sequence[Item], visible: Visible) -> int:

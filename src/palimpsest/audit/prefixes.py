@@ -1,6 +1,7 @@
 """Cached prefixes of a view: where marks stand, how many tokens lie before them, and which of them an edit leaves."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -85,15 +86,8 @@ def in_head(prefix: CachedPrefix, blocks: int) -> bool:
 
 def sums_of(head: Sequence[Item], items: Sequence[Item], scale: Scale) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
-    total = 0
-    sums: dict[str, int] = {}
-    for number, item in enumerate(head):
-        total += scale.item(item)
-        sums[f"{_HEAD}{number}"] = total
-    for item in items:
-        total += scale.item(item)
-        sums[item.id] = total
-    return sums
+    names = [f"{_HEAD}{number}" for number in range(len(head))] + [item.id for item in items]
+    return dict(zip(names, accumulate([scale.item(item) for part in (head, items) for item in part]), strict=True))
 
 
 def reaching(read: int, sums: dict[str, int], total: int) -> str:

@@ -1,11 +1,11 @@
 """Which visible results show which names, which of them are reads of which file, and which errors wait for a success."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
-from palimpsest.audit.entities import names_of, words_of
+from palimpsest.audit.entities import names_of, names_told
 from palimpsest.audit.tools import Action, action_of, result_text
 from palimpsest.audit.touched import Touched
-from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult
+from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.situation import Use
 
 
@@ -31,6 +31,13 @@ class Showing:
                 self._reads.setdefault(plain_path(touched.path), []).append((item_id, touched))
         if use.failed:
             self._errors.setdefault(command_of(call, action), []).append(item_id)
+
+    def hide(self, item_id: str, names: Iterable[str]) -> None:
+        """A result is covered: its names no longer show there, though it is still a read, or an error that waits."""
+        for name in names:
+            shown = self._names.get(name)
+            if shown and item_id in shown:
+                shown.remove(item_id)
 
     def restarted(self, names: Iterable[str]) -> set[str]:
         """The newest and the first result that showed each of some names."""
@@ -71,14 +78,12 @@ def command_of(call: ToolCall, action: Action) -> str:
     return f"{call.tool} {about}"
 
 
-def named_by(parts: Iterable[Content]) -> dict[str, None]:
+def named_by(parts: Iterable[Content], told: Callable[[Content], Iterable[str]] = names_told) -> dict[str, None]:
     """The names and paths that a reply uses, in its words and in its calls."""
     found: dict[str, None] = {}
     for part in parts:
-        if isinstance(part, Text):
-            found.update(dict.fromkeys(names_of(part.text)))
-        elif isinstance(part, ToolCall):
-            found.update(dict.fromkeys(names_of("\n".join(words_of(part)))))
+        found.update(dict.fromkeys(told(part)))
+        if isinstance(part, ToolCall):
             found.update((plain_path(touched.path), None) for touched in action_of(part).paths)
     return found
 
@@ -125,14 +130,15 @@ def showing_of(items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, 
             continue
         action = action_of(call) if call is not None else None
         names: tuple[str, ...] = ()
-        if _readable(item):
+        if is_readable(item):
             names = known.get(item.id) or names_shown(result, action)
             known[item.id] = names
         showing.add(item.id, use, call, names, action)
     return showing
 
 
-def _readable(item: Item) -> bool:
+def is_readable(item: Item) -> bool:
+    """Whether the model can read what an item holds."""
     return item.mask is None or item.mask.form == "cached"
 
 

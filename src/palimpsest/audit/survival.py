@@ -50,7 +50,7 @@ class Survival(Value, frozen=True):
 
 def survival_of(
     span: Iterable[Event],
-    request: bytes | str,
+    request: bytes | str | Visible,
     *,
     turns_begin: int | None = None,
     numbers: Callable[[Content], Iterable[str]] | None = None,
@@ -62,11 +62,12 @@ def survival_of(
     three turns begin; without it they are counted within the span. `numbers` is for whoever remembers them.
     """
     events = tuple(span)
-    tally = EvidenceTally(bounded=False)
+    tally = EvidenceTally(bounded=False, names_told=_nothing)
     for event in events:
         tally.take(event)
     proven = tally.value()
-    visible = Visible(strings_in(request))
+    visible = request if isinstance(request, Visible) else Visible(strings_in(request))
+    named = _numbers(events, numbers or numbers_in)
     if turns_begin is None:
         said = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
         turns_begin = said[-TURNS] if len(said) >= TURNS else -1
@@ -76,8 +77,13 @@ def survival_of(
         commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
         messages=_share(_shows(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
         constraints=_share(visible.sentence(quote.text) for quote in proven.quotes),
-        numbers=_share(number in visible.tokens for number in _numbers(events, numbers or numbers_in)),
+        numbers=Share(len(named) - len(visible.unseen(named)), len(named)),
     )
+
+
+def _nothing(_: Content) -> tuple[str, ...]:
+    """Names are not asked for here, and looking for them takes longest."""
+    return ()
 
 
 def _shows(visible: Visible, seq: int, message: UserSaid) -> bool:

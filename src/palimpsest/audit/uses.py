@@ -1,15 +1,16 @@
 """The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.entities import names_told
+from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.view import EMPTY, View
@@ -79,6 +80,7 @@ class UsesTally:
         self._showing: Showing | None = Showing()
         self._names: dict[str, tuple[str, ...]] = {}
         self.names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown
+        self.names_told: Callable[[Content], Iterable[str]] = names_told
 
     @classmethod
     def of(cls, uses: dict[str, Use], view: View, calls: int = 0) -> Self:
@@ -140,7 +142,7 @@ class UsesTally:
         self._calls += 1
         showing = self._shown()
         if self._uses:
-            for name in showing.restarted(named_by(reply.parts)):
+            for name in showing.restarted(named_by(reply.parts, self.names_told)):
                 self._set(name, replace(self._uses[name], last_named=self._calls, died=None))
         for part in reply.parts:
             if isinstance(part, ToolCall):
@@ -151,7 +153,16 @@ class UsesTally:
                 self._uses[name] = replace(use, died=self._calls)
 
     def _edited(self, view: View) -> None:
-        """Results that left are forgotten; those that came back start anew."""
+        """Results that left are forgotten; those that came back start anew. Where items were only covered, all stay."""
+        if view.ids == self._view.ids:
+            changed = [(then, now) for then, now in zip(self._view.items, view.items, strict=True) if then is not now]
+            if any(is_readable(now) and not is_readable(then) for then, now in changed):
+                self._showing = None
+            elif self._showing is not None:
+                for _, item in changed:
+                    if not is_readable(item):
+                        self._showing.hide(item.id, self._names.get(item.id, ()))
+            return
         shown = frozenset(view.ids)
         self._uses = {name: use for name, use in self._uses.items() if name in shown}
         self._names = forget(self._names, shown)

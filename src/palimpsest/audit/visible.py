@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,8 @@ SENTENCE: Final = 60
 
 # Longer texts are looked at each time, so that little is kept in memory.
 _REMEMBERED: Final = 400_000
+_LONGEST_CALL: Final = 4_000
+_BLOCK: Final = 32
 
 
 def _tokens_of(text: str) -> frozenset[str]:
@@ -27,22 +29,41 @@ def _tokens_of(text: str) -> frozenset[str]:
 _tokens = lru_cache(maxsize=2_048)(_tokens_of)
 
 
+class _Block(NamedTuple):
+    """What some texts show: names, paths and numbers as they are compared, and the last two parts of those that have more."""
+
+    tokens: frozenset[str]
+    endings: frozenset[str]
+
+
+def _block_of(texts: tuple[str, ...]) -> _Block:
+    tokens = frozenset().union(*(_tokens(text) if len(text) <= _REMEMBERED else _tokens_of(text) for text in texts))
+    return _Block(tokens, frozenset(last_two(token) for token in tokens if "/" in token))
+
+
+# An edit leaves all blocks before it as they were; so many are a view of two thousand items.
+_known_block = lru_cache(maxsize=64)(_block_of)
+
+
 class Visible:
     """Everything that shows, as one text; looking for many things in it costs little."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = tuple(texts)
-        self.text = "\n".join(self._texts)
 
     @cached_property
-    def tokens(self) -> frozenset[str]:
-        """What could be a name, a path or a number, as it is compared."""
-        return frozenset().union(*(_tokens(text) if len(text) <= _REMEMBERED else _tokens_of(text) for text in self._texts))
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(self._texts)
 
     @cached_property
-    def endings(self) -> frozenset[str]:
-        """The last two parts of everything that has more."""
-        return frozenset(last_two(token) for token in self.tokens if "/" in token)
+    def _blocks(self) -> tuple[_Block, ...]:
+        parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
+        return tuple([_known_block(part) if sum(map(len, part)) <= _REMEMBERED else _block_of(part) for part in parts])
+
+    def unseen(self, tokens: set[str]) -> set[str]:
+        """Those of some names, paths and numbers, as they are compared, that do not show."""
+        return tokens.difference(*[block.tokens for block in self._blocks])
 
     @cached_property
     def _plain(self) -> str:
@@ -51,8 +72,10 @@ class Visible:
     def path(self, path: str) -> bool:
         """Whether a path shows as it was written or by its last two parts."""
         plain = path.removeprefix("./").rstrip("/")
-        if plain in self.tokens or ("/" in plain and last_two(plain) in self.endings):
-            return True
+        ending = last_two(plain) if "/" in plain else ""
+        for block in self._blocks:
+            if plain in block.tokens or ending in block.endings:
+                return True
         # A path with blanks, Chinese or backslashes in it is no single token, and is looked for letter by letter.
         return not _is_token(plain) and (plain in self.text or last_two(plain) in self.text)
 
@@ -90,7 +113,17 @@ def _is_token(path: str) -> bool:
 
 def readable(content: Content) -> str:
     """What a content says, without the quoting of JSON."""
-    return "\n".join((content.tool, *words_of(content))) if isinstance(content, ToolCall) else text_of(content)
+    if not isinstance(content, ToolCall):
+        return text_of(content)
+    return _told(content) if len(content.args) <= _LONGEST_CALL else _told_now(content)
+
+
+def _told_now(call: ToolCall) -> str:
+    return "\n".join((call.tool, *words_of(call)))
+
+
+# Whoever looks at a view after each of its edits reads the same calls again and again.
+_told = lru_cache(maxsize=4_096)(_told_now)
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Everything beside the view that policies look at, kept up to date as events come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 import msgspec
@@ -13,7 +13,7 @@ from palimpsest.audit.tools import Action
 from palimpsest.audit.uses import UsesTally
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import CallStarted, Event, ViewEdited
-from palimpsest.core.items import ToolResult, Value
+from palimpsest.core.items import Content, ToolResult, Value
 from palimpsest.core.log import Log
 from palimpsest.core.project import Projection
 from palimpsest.core.scale import Scale
@@ -63,9 +63,12 @@ class Witness:
                 witness.take(event, projection.view)
         return witness
 
-    def ask_for_names(self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]]) -> None:
-        """Have the names of results told by somebody who remembers them from another session of the same results."""
+    def ask_for_names(
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_told: Callable[[Content], Iterable[str]]
+    ) -> None:
+        """Have the names of results and replies told by somebody who remembers them from another session of the same ones."""
         self._uses.names_shown = names_shown
+        self._uses.names_told = self._evidence.names_told = names_told
 
     @property
     def evidence(self) -> Evidence:

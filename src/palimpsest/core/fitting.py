@@ -40,7 +40,7 @@ def keeps_pairs(view: View, edits: tuple[Edit, ...]) -> bool:
         if not isinstance(edit, Mask) or not (edit.text or edit.form == "cached"):
             return False
         covered.update(edit.ids)
-    return not any(item.mask is not None and item.hidden and item.id in covered for item in view.items)
+    return covered.isdisjoint([item.id for item in view.items if item.mask is not None and item.hidden])
 
 
 def _check_names(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSet[str]) -> None:

@@ -1,5 +1,6 @@
 """Contents that can be shown to a model, and items: a content at its place in a view."""
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -129,6 +130,16 @@ class Item(Value, frozen=True):
     def hidden(self) -> bool:
         """Whether the model sees nothing of it."""
         return self.mask is not None and self.mask.form == "shown" and not self.mask.text
+
+
+def same_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many things two rows have in common from their start on, each the very same thing."""
+    count = 0
+    for this, that in zip(one, other, strict=False):
+        if this is not that:
+            break
+        count += 1
+    return count
 
 
 def seq_of(item_id: str) -> int:

@@ -57,8 +57,13 @@ def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[
         if _of_model(item):
             newest = seq_of(item.id)
             break
-    alone = lonely(items) if lone is None else lone
-    return tuple(item for item in items if item.id in alone and isinstance(item.content, ToolCall) and seq_of(item.id) == newest)
+    own = f"{newest}."
+    calls = [item for item in items if item.id.startswith(own) and isinstance(item.content, ToolCall)]
+    if lone is None:
+        # Whether a call is answered hangs on nothing but what has its id.
+        ids = {_call_id(item) for item in calls}
+        lone = lonely([item for item in items if isinstance(half := item.content, _HALVES) and half.call_id in ids]) if ids else frozenset()
+    return tuple([item for item in calls if item.id in lone])
 
 
 def settled(items: Sequence[Item]) -> int:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Content, Item, Text, ToolResult, Value
+from palimpsest.core.items import Content, Item, Text, ToolResult, Value, same_start
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 
@@ -77,15 +77,18 @@ class Scale:
         items = view.items
         if items is not self._items:
             known = len(self._items)
-            if items[:known] == self._items:
-                new = [self._weigh(item) for item in items[known:]]
-                self._sizes += new
-                self._items_size += sum(new)
-            else:
-                self._sizes = [self._weigh(item) for item in items]
-                self._items_size = sum(self._sizes)
-                self._forget_others(view)
+            edited = items[:known] != self._items
+            if edited:
+                # An edit leaves what stands before the first place that it changed.
+                known = same_start(self._items, items)
+                self._items_size -= sum(self._sizes[known:])
+                del self._sizes[known:]
+            new = [self._weigh(item) for item in items[known:]]
+            self._sizes += new
+            self._items_size += sum(new)
             self._items = items
+            if edited:
+                self._forget_others(view)
         return self._head_size + self._items_size
 
     def sizes(self, view: View) -> tuple[int, ...]:

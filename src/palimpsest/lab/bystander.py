@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from palimpsest.audit.survival import Survival as Counted
 from palimpsest.audit.survival import survival_of
-from palimpsest.audit.visible import texts_of
+from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Mask
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, Loss, Refused, ViewEdited
@@ -118,7 +118,7 @@ class Bystander:
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         numbers = sorted({seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
-        shown = "\n".join([*texts_of(after.head), *texts_of(after.items)])
+        shown = Visible([*texts_of(after.head), *texts_of(after.items)])
         span = [self._events[number] for number in numbers if number in self._events]
         return survival_of(span, shown, numbers=self._names.numbers)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from palimpsest.audit.entities import names_of, words_of
+from palimpsest.audit.entities import names_of, names_told, words_of
 from palimpsest.audit.showing import names_shown
 from palimpsest.audit.survival import numbers_in
 from palimpsest.audit.tools import Action, action_of
@@ -27,6 +27,7 @@ class Names:
         # The content is held as well, so that its identity is not used again while it is remembered.
         self._known: dict[int, tuple[Content, tuple[str, ...]]] = {}
         self._shown: dict[int, tuple[ToolResult, tuple[str, ...]]] = {}
+        self._told: dict[int, tuple[Content, tuple[str, ...]]] = {}
         self._numbers: dict[int, tuple[Content, frozenset[str]]] = {}
 
     def of(self, content: Content) -> tuple[str, ...]:
@@ -41,6 +42,13 @@ class Names:
         known = self._shown.get(id(result))
         if known is None:
             known = self._shown[id(result)] = (result, names_shown(result, action))
+        return known[1]
+
+    def told(self, part: Content) -> tuple[str, ...]:
+        """All names that a part of a reply uses, wanted or not."""
+        known = self._told.get(id(part))
+        if known is None:
+            known = self._told[id(part)] = (part, tuple(names_told(part)))
         return known[1]
 
     def numbers(self, content: Content) -> frozenset[str]:

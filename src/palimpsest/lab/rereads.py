@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value, seq_of, text_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value, same_start, seq_of, text_of
 from palimpsest.core.view import View
 from palimpsest.lab.needs import Names, Need, paths_of
 
@@ -49,13 +49,18 @@ class Sight:
     def look(self, view: View) -> None:
         """Take in the view as it is now."""
         items, known = view.items, len(self._items)
-        if view.head is self._head and items[:known] == self._items:
-            for item in items[known:]:
-                self._see(item)
-        else:
+        if view.head is not self._head:
             self._seen = set()
-            for item in (*view.head, *items):
+            known = 0
+            for item in view.head:
                 self._see(item)
+        elif items[:known] != self._items:
+            known = same_start(self._items, items)
+            for item in self._items[known:]:
+                self._seen.discard(item.id)
+                self._seen.discard(item.id + _COVER)
+        for item in items[known:]:
+            self._see(item)
         self._items, self._head = items, view.head
 
     def visible(self) -> set[str]:

@@ -57,7 +57,7 @@ class Stage:
         opened = SessionOpened(recording.session, cwd=recording.cwd)
         self.session = Session.create(opened, profile, card, self.outside.surroundings())
         self.session.params = replace(self.session.params, ttl=ttl)
-        self.session.witness.ask_for_names(names.shown)
+        self.session.witness.ask_for_names(names.shown, names.told)
         self.scale = Scale(palimpsest_size, self.measure.factor, drops_cached=card.cache_edits)
         self.till = Till(card, self.scale.item, ttl)
         self.sight = Sight(names)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, bill, rules_of
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
 from palimpsest.core.scale import shown
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
@@ -48,9 +48,7 @@ class Layout:
             known = 0
             self.blocks = [(_key(item), self._weigh(item)) for item in head]
         elif items[:known] != self._items:
-            known = next(
-                (place for place, (one, other) in enumerate(zip(self._items, items, strict=False)) if one is not other), len(items)
-            )
+            known = same_start(self._items, items)
             self._cut(known)
         self._head, self._items = head, items
         for item in items[known:]:

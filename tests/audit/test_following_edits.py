@@ -1,0 +1,118 @@
+"""Whoever follows a view from edit to edit knows what somebody knows who looks at it for the first time."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from working_days import MODEL, PROFILE, Step, steps, take_back, tell
+from workplace import START
+
+from palimpsest.audit.bill import Block, Prompt
+from palimpsest.audit.prefixes import sums_of
+from palimpsest.audit.survival import survival_of
+from palimpsest.audit.uses import UsesTally
+from palimpsest.audit.visible import Visible, texts_of
+from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened
+from palimpsest.core.items import Text, ToolCall, same_start, seq_of
+from palimpsest.core.log import Log
+from palimpsest.core.pairs import lonely, waiting
+from palimpsest.core.scale import Scale
+from palimpsest.core.sizes import claude_size
+from palimpsest.core.view import View
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.profiles.profile import Profile
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.request import Tool
+
+
+class Watched(Session):
+    """A session that keeps every event with the view after it."""
+
+    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> None:
+        super().__init__(log, profile, model, around, tools)
+        self.seen: list[tuple[Event, View]] = []
+
+    def record(self, body: Body) -> Event:
+        event = super().record(body)
+        self.seen.append((event, self.log.view))
+        return event
+
+
+def followed(told: list[Step]) -> list[tuple[Event, View]]:
+    """A working day, event by event, with the view after each."""
+    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000))
+    session = Watched.create(SessionOpened("s", cwd="/repo"), PROFILE, card(MODEL), around)
+    tell(session, told, take_back)
+    return session.seen
+
+
+@settings(max_examples=80)
+@given(steps)
+def test_a_tally_of_uses_that_followed_every_edit_goes_on_as_one_that_begins_with_the_view(told: list[Step]) -> None:
+    tally, calls, before = UsesTally(), 0, View()
+    for event, view in followed(told):
+        anew = UsesTally.of(tally.value(), before, calls)
+        for each in (tally, anew):
+            each.take(event, view)
+        assert anew.value() == tally.value()
+        calls += isinstance(event.body, ModelReplied)
+        before = view
+
+
+@settings(max_examples=80)
+@given(steps)
+def test_a_scale_that_followed_every_edit_weighs_as_a_new_one(told: list[Step]) -> None:
+    scale, before = Scale(claude_size), View()
+    for _, view in followed(told):
+        for each in (view, before, view):
+            new = Scale(claude_size)
+            assert (scale.raw(each), scale.sizes(each)) == (new.raw(each), new.sizes(each))
+        before = view
+
+
+@settings(max_examples=60)
+@given(steps, st.lists(st.sampled_from(["src/f1.py", "f2.py", "name_1", "other_name_3", "17", "/repo/src/f3.py", "no where"]), max_size=4))
+def test_what_shows_in_many_texts_is_what_shows_in_one(told: list[Step], looked_for: list[str]) -> None:
+    for event, view in followed(told)[::7]:
+        texts = [*texts_of(view.head), *texts_of(view.items)] * 9
+        many, one = Visible(texts), Visible(["\n".join(texts)])
+        assert [many.path(each) for each in looked_for] == [one.path(each) for each in looked_for]
+        assert many.unseen(set(looked_for)) == one.unseen(set(looked_for)) == {each for each in looked_for if {each} == one.unseen({each})}
+        assert survival_of([event], many) == survival_of([event], "\n".join(texts))
+
+
+@settings(max_examples=80)
+@given(steps)
+def test_the_calls_that_wait_are_the_lonely_ones_of_the_newest_reply(told: list[Step]) -> None:
+    for _, view in followed(told):
+        items, alone = view.items, lonely(view.items)
+        spoken = [item for item in items if item.kind in {"user", "assistant", "thinking", "call"}]
+        newest = seq_of(spoken[-1].id) if spoken and spoken[-1].kind != "user" else None
+        calls = [item for item in items if item.id in alone and isinstance(item.content, ToolCall)]
+        assert waiting(items) == waiting(items, alone) == tuple(item for item in calls if seq_of(item.id) == newest)
+
+
+def test_a_prompt_that_was_changed_in_its_middle_is_the_same_as_one_made_anew() -> None:
+    blocks: list[Block] = [(f"b{number}", number) for number in range(9)]
+    known = Prompt.of(blocks)
+    for changed in ([*blocks[:4], ("other", 7), *blocks[5:]], blocks[:3], [("first", 1), *blocks], blocks, []):
+        assert Prompt.of(changed, known) == Prompt.of(changed)
+
+
+def test_rows_are_the_same_as_long_as_they_hold_the_very_same_things() -> None:
+    one, other, equal = Text("a"), Text("b"), Text("a")
+    assert [same_start((one, other), row) for row in ((), (one,), (one, other, one), (equal, other), (other, one))] == [0, 1, 2, 0, 0]
+
+
+@settings(max_examples=40)
+@given(steps)
+def test_sums_are_those_up_to_each_item(told: list[Step]) -> None:
+    view = followed([*told, (5, 0, 0)])[-1][1]
+    scale = Scale(claude_size, 1.3)
+    total, sums = 0, {}
+    for number, item in enumerate(view.head):
+        total += scale.item(item)
+        sums[f"head:{number}"] = total
+    for item in view.items:
+        total += scale.item(item)
+        sums[item.id] = total
+    assert sums_of(view.head, view.items, scale) == sums
