@@ -11,6 +11,7 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
+from palimpsest.apps.cli.documents import demand_places, put
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.listing import print_listing
 from palimpsest.apps.cli.output import console, emit, json_option
@@ -18,7 +19,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.choosing import choose_numbers, choosing_markdown
 from palimpsest.lab.bench.fit import fit, fit_markdown
-from palimpsest.lab.bench.markdown import put_into, shown, tables_of
+from palimpsest.lab.bench.markdown import places_for, shown, tables_of
 from palimpsest.lab.bench.suite import choose, run_bench
 
 _EXAMPLES = """\b
@@ -59,7 +60,7 @@ Examples:
 @click.option(
     "--into",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
     help="Put the tables into a document, each between its two marks.",
 )
@@ -81,18 +82,21 @@ def bench(
     Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
     """
     if fitted is not None:
+        demand_places(into, ("fit",))
         found = fit(fitted, tell=_tell)
         _tell_table("fit", fit_markdown(found), found, into, as_json=as_json)
         return
     if chosen_from is not None:
+        demand_places(into, ("choice",))
         choosing = choose_numbers(chosen_from, tell=_tell)
         _tell_table("choice", choosing_markdown(choosing), choosing, into, as_json=as_json)
         return
     wanted = choose(name for names in only for name in names.replace(",", " ").split())
+    demand_places(into, places_for(wanted))
     with _folder(keep) as folder:
         report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), recorded=recorded, tell=_tell)
     tables = tables_of(report)
-    _put(into, tables)
+    put(into, tables)
     if as_json:
         emit(report)
     elif markdown:
@@ -104,21 +108,11 @@ def bench(
 
 
 def _tell_table(place: str, table: str, found: Struct, into: tuple[Path, ...], *, as_json: bool) -> None:
-    _put(into, {place: table})
+    put(into, {place: table})
     if as_json:
         emit(found)
     else:
         click.echo(table)
-
-
-def _put(documents: tuple[Path, ...], tables: dict[str, str]) -> None:
-    """Put tables where a document has places for them; one that has none of them is a mistake."""
-    for path in documents:
-        text = path.read_text(encoding="utf-8")
-        places = [place for place in tables if f"<!-- {place} begins -->" in text] or list(tables)
-        for place in places:
-            text = put_into(text, tables[place], str(path), place)
-        path.write_text(text, encoding="utf-8")
 
 
 def _tell(what: str) -> None:

@@ -1,6 +1,6 @@
 """A report as the tables that stand in docs/benchmark.md."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
@@ -24,6 +24,13 @@ def tables_of(report: Report) -> dict[str, str]:
         # The first two are ours and the baseline.
         found["kinds"] = kinds_table(report.profiles[:2])
     return found
+
+
+def places_for(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The places of the tables that a run with these bars may make."""
+    tables = {GOALS[name].table for name in wanted}
+    replayed = ("cost", "profiles", "survival", "sessions", "probes", "kinds")
+    return (*(("bench",) if "bench" in tables else ()), *(replayed if tables - {"bench"} else ()))
 
 
 def as_markdown(report: Report) -> str:
