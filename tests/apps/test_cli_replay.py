@@ -5,6 +5,12 @@ import pytest
 from corpus import golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
+from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.jsonl import JsonlShelf
+
 CLAUDE = "claude/2.1.325/projects/*/*.jsonl"
 
 
@@ -89,7 +95,7 @@ def test_a_report_is_written_beside_the_table(pal: Pal, tmp_path: Path) -> None:
 def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> None:
     told = pal.json("replay", LONG, "--agreement")
 
-    assert list(told) == ["sessions", "median"]
+    assert list(told) == ["sessions", "median", "silent"]
     assert list(told["sessions"][0]) == ["session", "format", "calls", "reported", "simulated", "error", "call_error"]
     assert "median error of palimpsest" in pal("replay", LONG, "--agreement").stdout
 
@@ -102,6 +108,11 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", "gpt-99"), "no card is known for the model 'gpt-99'; known are"),
         ((LONG, "--cycles", "1,x"), "--cycles takes numbers from 1 to 100"),
         ((LONG, "--ttl", "2h"), "'2h' is not one of '5m', '1h'"),
+        ((LONG, "--card", ""), "--card names no card"),
+        ((LONG, "--card", " , "), "--card names no card"),
+        ((LONG, "--profiles", ""), "--profiles names no profile"),
+        ((LONG, "--profiles", ","), "--profiles names no profile"),
+        ((LONG, "--into", __file__), "--into takes the table of --agreement"),
         ((), "Missing argument"),
     ],
 )
@@ -138,3 +149,31 @@ def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pa
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"pal: {MODEL}: this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out\n"
+
+
+def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> None:
+    for folder in (pal.home.shelf.folder, pal.home.folder):
+        told = pal.json("replay", str(folder), "--profiles", "none")
+
+        assert [(session["id"], session["format"]) for session in told["sessions"]] == [(SMALL, "palimpsest"), (LONG, "palimpsest")]
+        assert [session["source"] for session in told["sessions"]] == [str(pal.home.shelf.path_of(name)) for name in (SMALL, LONG)]
+
+
+def test_a_session_without_a_reply_is_told_to_have_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
+    with Log.create(JsonlShelf(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
+        log.extend((UserSaid((Text("Is somebody there?"),)), CallStarted(MODEL, "anthropic")))
+
+    result = pal("replay", str(tmp_path / "silent.jsonl"))
+    why = "no reply of a model is recorded in it, so there is nothing to replay"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"pal: {tmp_path / 'silent.jsonl'}: {why}\n")
+
+
+def test_settings_of_the_environment_are_told(pal: Pal) -> None:
+    words = ("replay", SMALL, "--profiles", "palimpsest,claude-code-2.1.325,none", "--json")
+    quiet, told = pal(*words), pal(*words, CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000", DISABLE_AUTO_COMPACT="1", DISABLE_MICROCOMPACT="1")
+
+    assert (quiet.stderr, msgspec.json.decode(quiet.stdout)["settings"]) == ("", {})
+    settings = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000", "DISABLE_AUTO_COMPACT": "1"}
+    assert msgspec.json.decode(told.stdout)["settings"] == {"claude-code-2.1.325": settings}
+    line = "CLAUDE_CODE_MAX_OUTPUT_TOKENS=64000, DISABLE_AUTO_COMPACT=1"
+    assert told.stderr == f"pal: claude-code-2.1.325 follows your environment: {line}\n"

@@ -37,7 +37,7 @@ def _compared(plan: Plan) -> Comparison:
 def test_one_card_gives_sessions_and_their_total() -> None:
     told = as_builtins(_compared(Plan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
 
-    assert list(told) == ["sessions", "total", "card", "ttl", "window"]
+    assert list(told) == ["sessions", "total", "card", "ttl", "window", "settings"]
     sessions = told["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [
@@ -122,6 +122,14 @@ def test_the_model_is_asked_for_the_folds_of_probes_too() -> None:
 
     assert [run.sessions[0].profiles["claude-code-2.1.325"].asked for run in (without, once)] == [0, 3]
     assert once.sessions[0].profiles["claude-code-2.1.325"].failed == 0
+
+
+def test_progress_goes_on_while_probes_are_asked() -> None:
+    done: list[float] = []
+    replay_session(_taken("one"), Plan((profile("palimpsest"), profile("none")), (SONNET,), cycles=(1, 2, 5)), done.append)
+
+    assert done == sorted(done)
+    assert [each for each in done if each in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)] == [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
 
 
 def test_progress_counts_replays() -> None:

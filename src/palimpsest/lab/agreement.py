@@ -27,17 +27,33 @@ class Compared(Value, frozen=True, omit_defaults=False):
 
 
 class Agreement(Value, frozen=True, omit_defaults=False):
-    """All sessions that tell, and the median of their errors by format."""
+    """All sessions that tell, the median of their errors by format, and how many sessions say nothing of a cache."""
 
     sessions: tuple[Compared, ...]
     median: dict[str, float]
+    silent: int = 0
 
 
-def agreement_of(found: Iterable[Compared]) -> Agreement:
+def agreement_of(found: Iterable[Compared], silent: int = 0) -> Agreement:
     """Sessions side by side."""
     sessions = tuple(found)
     formats = dict.fromkeys(one.format for one in sessions)
-    return Agreement(sessions, {name: round(median(one.error for one in sessions if one.format == name), 5) for name in formats})
+    medians = {name: round(median(one.error for one in sessions if one.format == name), 5) for name in formats}
+    return Agreement(sessions, medians, silent)
+
+
+def agreement_markdown(told: Agreement) -> str:
+    """The table for a document: every session, the good and the bad, and the medians below."""
+    cells = [(f"`{one.session}`", one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}") for one in told.sessions]
+    errors = [(f"{one.error:.2%}", f"{one.call_error:.2%}") for one in told.sessions]
+    rows = [f"| {' | '.join((*some, *more))} |" for some, more in zip(cells, errors, strict=True)]
+    medians = ", ".join(f"{name} {error:.2%} of {sum(one.format == name for one in told.sessions)}" for name, error in told.median.items())
+    silent = f" {told.silent} more sessions report no cache reads." if told.silent else ""
+    head = [
+        "| session | format | calls | reported | simulated | error of the sums | median error of a call |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    return "\n".join([*head, *rows, "", f"Median error of the sessions of a format: {medians}.{silent}"])
 
 
 def compare(session: str, form: str, events: Iterable[Event]) -> Compared | None:

@@ -1,7 +1,7 @@
 """Replays sessions under several profiles and cards, and tells what was found as programs read it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -27,7 +27,7 @@ Ttl = Literal["5m", "1h"]
 class Plan:
     """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted.
 
-    `asking` is who writes summaries where they are not imitated.
+    `asking` is who writes summaries where they are not imitated, `settings` what profiles were told by the environment.
     """
 
     profiles: tuple[Profile, ...]
@@ -36,6 +36,7 @@ class Plan:
     timing: bool = False
     cycles: tuple[int, ...] = ()
     asking: Asking | None = None
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def against(self) -> str:
@@ -54,15 +55,15 @@ def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | Non
     recording, names = taken.recording, Names(taken.recording.steps)
     material = Material(taken.events) if plan.cycles else None
     found: dict[str, Replayed] = {}
-    done = 0
+    done, parts = 0, 1 + len(plan.cycles)
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            asked, told = None if plan.asking is None else Asked(plan.asking), _part(tell, done)
+            asked, told = None if plan.asking is None else Asked(plan.asking), _part(tell, done, parts)
             outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, asking=asked, tell=told)
             if material is not None:
                 answering = imitating(profile.name, recording.measure.factor) if asked is None else asked.answer
-                outcome = replace(outcome, probes=probed(material, profile, card, plan.cycles, answering))
+                outcome = replace(outcome, probes=probed(material, profile, card, _told(plan.cycles, tell, done), answering))
             if asked is not None:
                 outcome = replace(outcome, asked=asked.requests, failed=asked.failed, failure=asked.failure)
             outcomes[profile.name] = outcome
@@ -80,8 +81,16 @@ def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | Non
     return found
 
 
-def _part(tell: Callable[[float], None] | None, done: int) -> Callable[[int, int], None] | None:
-    return None if tell is None else lambda steps, total: tell(done + steps / max(1, total))
+def _part(tell: Callable[[float], None] | None, done: int, parts: int) -> Callable[[int, int], None] | None:
+    return None if tell is None else lambda steps, total: tell(done + steps / max(1, total) / parts)
+
+
+def _told(cycles: Sequence[int], tell: Callable[[float], None] | None, done: int) -> Iterator[int]:
+    """Cycles one by one; whoever wants the next is done with the one before."""
+    for number, cycle in enumerate(cycles, 1):
+        yield cycle
+        if tell is not None:
+            tell(done + (number + 1) / (1 + len(cycles)))
 
 
 def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparison:
@@ -90,16 +99,16 @@ def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparis
         CardRun(card.name, plan.ttl if card.cache == "marks" else "", card.window, tuple(each[card.name] for each in sessions))
         for card in plan.cards
     ]
-    return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against)
+    return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against, plan.settings)
 
 
 def as_builtins(comparison: Comparison) -> dict[str, object]:
     """What `pal replay --json` prints: sessions and their total, by card where there are several."""
-    told = {run.card: _run(run, comparison.profiles) for run in comparison.runs}
+    told = {run.card: _run(run, comparison) for run in comparison.runs}
     return {"cards": told} if len(told) > 1 else next(iter(told.values()))
 
 
-def _run(run: CardRun, profiles: Iterable[str]) -> dict[str, object]:
+def _run(run: CardRun, comparison: Comparison) -> dict[str, object]:
     return {
         "sessions": [
             {
@@ -111,10 +120,11 @@ def _run(run: CardRun, profiles: Iterable[str]) -> dict[str, object]:
             }
             for session in run.sessions
         ],
-        "total": {name: _figures([session.profiles[name] for session in run.sessions]) for name in profiles},
+        "total": {name: _figures([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
         "card": run.card,
         "ttl": run.ttl,
         "window": run.window,
+        "settings": comparison.settings,
     }
 
 

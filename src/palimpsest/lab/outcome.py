@@ -181,11 +181,15 @@ class CardRun(Value, frozen=True):
 
 
 class Comparison(Value, frozen=True):
-    """Everything that one `pal replay` found; `against` is the profile that ratios are taken against, if it was replayed."""
+    """Everything that one `pal replay` found; `against` is the profile that ratios are taken against, if it was replayed.
+
+    `settings` are those of the environment that profiles followed, by profile.
+    """
 
     runs: tuple[CardRun, ...]
     profiles: tuple[str, ...]
     against: str = ""
+    settings: Mapping[str, Mapping[str, str]] = {}
 
 
 class Figures(Value, frozen=True, omit_defaults=False):
@@ -315,10 +319,7 @@ def averaged(many: Sequence[Probed]) -> Probed:
         sum(each.sessions for each in many),
         sum(each.unfolded for each in many),
         dict(rested),
-        {
-            kind: Kept(_mean(one.visible for one in kept), _mean(one.with_recall for one in kept), len(kept))
-            for kind, kept in kinds.items()
-        },
+        {kind: Kept(_mean(one.visible for one in kept), _mean(one.with_recall for one in kept), len(kept)) for kind, kept in kinds.items()},
     )
 
 

@@ -59,7 +59,7 @@ def _run(run: CardRun, place: str, comparison: Comparison, *, many: bool) -> Ite
     colours = colours_of(comparison.profiles) | {name: "c0" for name in outcomes if name not in comparison.profiles}
     heading = f'<h2 id="{place}">{_card(run)}</h2>\n' if many else f'<p class="facts" id="{place}">{_card(run)} · {_recorded(run)}</p>\n'
     yield f"{heading}{_answer(outcomes, comparison.against)}"
-    yield f"<section>\n{compared(outcomes, comparison.against)}</section>\n"
+    yield f"<section>\n{compared(outcomes, comparison.against)}{_settings(comparison)}</section>\n"
     costs = bars({name: parts_of(found) for name, found in outcomes.items()}, comparison.against)
     yield f"<section><h3>Cost by part</h3>\n{costs}</section>\n"
     lasting = f"<section><h3>What survives, fold after fold</h3>\n{survivals(outcomes, colours)}</section>\n"
@@ -110,6 +110,15 @@ def _recorded(run: CardRun) -> str:
     events = sum(session.events for session in run.sessions)
     tokens = sum(session.tokens for session in run.sessions)
     return f"{counted(events, 'event')}, {amount(tokens)} tokens recorded"
+
+
+def _settings(comparison: Comparison) -> str:
+    """What the environment of whoever replayed told profiles to do otherwise than usual."""
+    told = [
+        f"{said(name, 40)} ({said(', '.join(f'{setting}={value}' for setting, value in found.items()), 200)})"
+        for name, found in comparison.settings.items()
+    ]
+    return f'<p class="note">By settings of the environment, and not as usual: {"; ".join(told)}.</p>\n' if told else ""
 
 
 def _answer(outcomes: dict[str, list[Outcome]], against: str) -> str:

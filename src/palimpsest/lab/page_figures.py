@@ -1,11 +1,13 @@
 """The comparison as tables: what each profile did and what it came to, all sessions together and each on its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, Replayed, figures, ratio
 from palimpsest.lab.page_words import amount, colour, mean_of, money, percent, said, scrolled, times
 
 _COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+# Told only where there are some.
+_BAD: Mapping[str, Callable[[Figures], int]] = {"too long": lambda one: one.too_long, "failed": lambda one: one.failed}
 
 
 def by_profile(run: CardRun) -> dict[str, list[Outcome]]:
@@ -27,12 +29,19 @@ def compared(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> str:
     found = {name: figures(many) for name, many in outcomes.items()}
     yardstick = found[against].usd if against in found else 0.0
     ratios = f'<th title="cost against {said(against, 40)}">ratio</th>' if yardstick else ""
-    heads = "".join(f"<th>{word}</th>" for word in _COLUMNS)
-    rows = "".join(_row(name, one, yardstick) for name, one in found.items())
-    return scrolled(f"<thead><tr><th>profile</th>{ratios}{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
+    bad = {word: count for word, count in _BAD.items() if any(count(one) for one in found.values())}
+    heads = "".join(f"<th>{word}</th>" for word in (*_COLUMNS, *bad))
+    rows = "".join(_row(name, one, yardstick, [count(one) for count in bad.values()]) for name, one in found.items())
+    table = scrolled(f"<thead><tr><th>profile</th>{ratios}{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
+    return table + "".join(_failed(name, one) for name, one in found.items() if one.failed)
 
 
-def _row(name: str, one: Figures, yardstick: float) -> str:
+def _failed(name: str, one: Figures) -> str:
+    failed = f"{one.failed:,} of {one.asked:,} requests to the model failed, and it went on without"
+    return f'<p class="bad">{said(name, 40)}: {failed}; the first: {said(one.failure, 300)}</p>\n'
+
+
+def _row(name: str, one: Figures, yardstick: float, bad: Sequence[int]) -> str:
     cached = percent(one.cache_read / one.tokens_in) if one.tokens_in else "–"
     invalid = f'<b class="bad">{one.invalid}</b>' if one.invalid else "0"
     survives = percent(mean_of(one.survival)) if one.folds else "–"
@@ -49,6 +58,7 @@ def _row(name: str, one: Figures, yardstick: float) -> str:
         f"{one.rereads:,}",
         survives,
         invalid,
+        *(f'<b class="bad">{count:,}</b>' if count else "0" for count in bad),
     )
     return f'<tr><th scope="row">{said(name, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 

@@ -14,6 +14,7 @@ from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.transcript import BadLine, Source
 from palimpsest.lab.recording import Recording, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.jsonl import SUFFIX
 
 OWN = "palimpsest"
 _LONGEST_OPENING = 65_536
@@ -36,6 +37,12 @@ def is_own(path: Path) -> bool:
             return b'"session_opened"' in file.readline(_LONGEST_OPENING)
     except OSError:
         return False
+
+
+def find_own(path: Path) -> list[Path]:
+    """The logs of ours that a path means: a file, or all files below a folder."""
+    found = [path] if path.is_file() else sorted(path.rglob(f"*{SUFFIX}"))
+    return [each for each in found if each.is_file() and is_own(each)]
 
 
 def take_log(log: Log, blobs: Blobs, source: str, form: str = OWN) -> Taken:

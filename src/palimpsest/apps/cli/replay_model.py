@@ -1,0 +1,54 @@
+"""The real model that a replay asks for its summaries, if one was named."""
+
+import asyncio
+from typing import NoReturn
+
+from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.opening import cards_of
+from palimpsest.apps.cli.working import provider_of
+from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.policy import Ask
+from palimpsest.engine.flow import request_of, whole_reply
+from palimpsest.engine.session import Session
+from palimpsest.lab.stage import Asking
+from palimpsest.wire.cards import card
+
+# No key that is valid, no right to use the model, no such model: every other request would end the same way.
+_TURNED_AWAY = frozenset({401, 403, 404})
+
+
+class TurnedAway(Exception):
+    """The very first request failed in a way in which all others would; no error of ours, for policies go on after those."""
+
+    def __init__(self, model: str, error: ProviderError) -> None:
+        super().__init__(error.message)
+        self._told = ProviderError(f"the model cannot be asked, so nothing was replayed: {error.message}", where=model, status=error.status)
+
+    def tell(self) -> NoReturn:
+        """Raise it as the one line that a person reads."""
+        raise self._told
+
+
+def asking_of(home: Home, name: str) -> Asking | None:
+    """Who writes the summaries, if somebody real shall."""
+    if not name:
+        return None
+    model = card(name, cards_of(home))
+    provider = provider_of(model)
+    if provider is None:
+        raise BadInput("this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out", where=name)
+    asked = False
+
+    def ask(session: Session, want: Ask) -> ModelReplied:
+        nonlocal asked
+        first, asked = not asked, True
+        try:
+            return asyncio.run(whole_reply(provider, request_of(session, want, model)))
+        except ProviderError as error:
+            lost = error.status in _TURNED_AWAY or (error.status is None and not isinstance(error, PromptTooLong))
+            if first and lost:
+                raise TurnedAway(name, error) from error
+            raise
+
+    return ask
