@@ -121,7 +121,8 @@ _DECIDES = _any(
     r"^(?:\d{1,2}|[a-d])[.!]?$|^(?:(?:yes|yeah|ok(?:ay)?|no|sure|right),? )?(?:the )?(?:first|second|third|last|latter|former|other)"
     r" (?:one|option)\b",
     r"\b(?:switch|change|move|migrate|revert|go back|rename|convert|port) (?:\S+ ){0,4}(?:back )?to\b",
-    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|(?:^|, )i meant\b|^you asked\b|\bas far as i'm concerned\b|"
+    r"\bthat'?s (?:settled|decided|final|fixed)\b|\bchanged my mind\b|(?:^|, )i meant\b|^you can (?:\w+ )?(?:stop|start|begin|go|"
+    r"continue|proceed|merge|push|close|skip)\b|\bit (?:your|my|this|that) way\b|^you asked\b|\bas far as i'm concerned\b|"
     r"\bthe (?:outcome|conclusion|verdict|upshot|bottom line|consensus) (?:is|was)\b|^(?:no[,.]? )?not (?:that|this|the|those|these|in|"
     r"on|here) .*,|^(?:no[,.]? )?wrong \w+[,;:—-]|\byour (?:next )?(?:step|task|job|turn)\b|"
     r"\b(?:set in stone|made up (?:my|our) mind|end of discussion|case closed)\b",
@@ -150,7 +151,9 @@ _DEMANDS = _any(
     r"^(?:all|every|each|any)\b(?! ?\w+(?: \w+)? (?:has|have|had|ships?|comes?|contains?|consists?|took|takes?|reports?|appears?)\b)"
     r"(?!.*\b(?:pass(?:es|ed)?|fail(?:s|ed)?|works?|worked|was|were|green|fine|good|same)[.!]?$)|\b(?:comes?|"
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
-    r"\bunless\b|\bwhat (?:matters|counts)\b|\bin case of\b|\b(?:if|when) in doubt\b|\b(?:max(?:imum)?|min(?:imum)?) [\w ]{2,25} \d",
+    r"^the (?:less|fewer|more|shorter|smaller|simpler|sooner|faster)\b.*\bthe (?:better|\w+er)\b",
+    r"\bunless\b|^ideally\b|\bgoes (?:top|bottom|left|right|first|last|here|there|in the (?:top|upper|lower|bottom|left|right))\b|"
+    r"\bwhat (?:matters|counts)\b|\bin case of\b|\b(?:if|when) in doubt\b|\b(?:max(?:imum)?|min(?:imum)?) [\w ]{2,25} \d",
     r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stay|remain|(?:stay|remain)s(?! (?:on|off|up|down|open|closed|red|green|the same|"
     r"stuck|empty|blank|black|white|broken|busy|idle)\b))\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
@@ -204,10 +207,17 @@ _LEADS = (
     r"(?:when|if|once|before|after|while|for|in|on|with|as|until|unless|whenever|where|wherever|should|had|were)\b[^,]{1,80},\s+){0,4}"
 )
 _PERHAPS = re.compile(rf"(?:perhaps|maybe),? (?:(?:we|you) (?:could|should|can|just) )?(?:{'|'.join(VERBS.split())})\b")
+# Words that name a thing as often as a deed: with a verb after it, it is the thing.
+_THING = (
+    r"(?!(?:re-?)?(?:commit|test|build|log|cache|display|import|export|report|search|link|list|release|update|query|record|request|store|"
+    r"track|cover|tag|patch|plan|design|process|access|output|view|work|change|name|version|process|support)s? "
+    r"(?!the\b|an?\b|all\b|it\b|them\b|every|each|this|that|these|those|my|our|your)[\w ]{0,60}\b(?:is|are|was|were|has|have|takes?|"
+    r"comes?)\b)"
+)
 _NAMED = re.compile(
     rf"(?:^|[:;—–] )\(?{_LEADS}(?:be \w+|have (?:the|it|them|a|an|all|every)\b|do (?:me|us|yourself|some|a|an|the|it|this|that|all)\b|"
     rf"(?:(?:\w+ly|"
-    r"always|only|do|re-?|double-?|deep|temp) ?)?"
+    rf"always|only|do|re-?|double-?|deep|temp) ?)?{_THING}"
     rf"(?:{'|'.join(VERBS.split())})\b)"
     r"(?!'s|\s+(?:is|are|was|were|has|had|does|did|failed|fails|works?|seems?|of|errors?)\b|:\s|/)",
 )
@@ -221,6 +231,8 @@ _THEN = re.compile(
     rf"(?:{'|'.join(VERBS.split())}|do)\s+(?:(?:up|out|off|down|back|away|over|in|on|through)\s+)?(?:{_DETERMINER}|(?:to|with|from|into|"
     rf"for)\b)|"
     r"\b(?:so|but|then|,) (?!make|is|was|does|did)[a-z]{3,} (?:it|them|that) (?:up|out|off|down|back|away|over|in|on|to|into|with|as)\b|"
+    r", (?:so |but |then |please )?(?!is|was|does|did|like|love|believe|get|got|see|saw|about|with|for|from|after|before|as|and|or)"
+    r"[a-z]{3,} (?:it|them)[.!]?$|"
     rf"^(?:if|when|once|unless|as soon as)\b.{{3,60}} (?:just|then|please|simply|always) (?:{'|'.join(VERBS.split())})\b"
 )
 _WONDERS = re.compile(

@@ -11,8 +11,8 @@ _LEAD = (
 )
 _OPENING = re.compile(_LEAD)
 _PAST = (
-    rf"(?:{'|'.join(PAST.split())}|(?!need|feed|embed|seed|speed|exceed|proceed|decid|agreed|pick|settl|opt|rul|approv|confirm|accept|"
-    rf"prefer|want|expect|ask)[a-z]+ed)(?!')"
+    rf"(?:{'|'.join(PAST.split())}|(?<!top )(?<!bottom )(?<!upper )(?<!lower )(?<!the )left|(?!need|feed|embed|seed|speed|exceed|proceed|"
+    rf"decid|agreed|pick|settl|opt|rul|approv|confirm|accept|prefer|want|expect|ask)[a-z]+ed)(?!')"
 )
 _MEANWHILE = r"(?:'ve| have| has| had| just| also| already| always| never| only| still| really| usually| once| actually| then| both| all)*"
 _NARRATES = re.compile(
@@ -60,11 +60,12 @@ _TELLS = re.compile(
     r"thanks?|good|great|"
     r"nice|"
     r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
-    r"bye|cheers|congrat\w*)\b|\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n't|(?:tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|sound|feel|appear|exist|depend|last|occur|peak|consist|"
-    r"contain)s?)\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
+    r"bye|cheers|congrat\w*)\b|(?<!-)\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
+    r"\w+ed|\w+n't|(?:complain|meet|travel|speak|talk|enjoy|believe|notice|tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|"
+    r"sound|feel|appear|exist|depend|last|occur|peak|consist|contain)s?)\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
 )
 _RULE = re.compile(r"^(?!\d{3}\b)[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
+_WAS = re.compile(rf"\b(?:{'|'.join(word for word in PAST.split() if word not in {'hit', 'held', 'kept', 'done'})})\b")
 _FEELS = re.compile(
     r"\b(?:strange|weird|odd|fair|lucky|plausible|interesting|funny|sad|bad|broken|sorry|thanks|sure|curious|confusing|annoying|crazy|"
     r"amazing|impressive|"
@@ -105,4 +106,4 @@ def names_a_rule(sentence: str) -> bool:
     if _RULE.match(sentence) is None or _FEELS.search(sentence) is not None:
         return False
     bare = _OPENING.sub("", sentence)
-    return _TELLS.search(sentence) is None and _TELLS.search(bare) is None and _STATES.match(bare) is None
+    return _WAS.search(bare) is None and _TELLS.search(sentence) is None and _TELLS.search(bare) is None and _STATES.match(bare) is None

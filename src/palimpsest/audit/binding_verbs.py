@@ -60,7 +60,7 @@ NO_VERBS = (
 )
 
 PAST = (
-    "was were had did got went came saw took made ran found said told thought knew wrote broke built sent left kept lost spent felt gave "
+    "was were had did got went came saw took made ran found said told thought knew wrote broke built sent kept lost spent felt gave "
     "began slept met paid held stood understood heard won threw fell grew drew drove flew rose sold bought caught taught hit seen been "
     "done gone forgot became"
 )
