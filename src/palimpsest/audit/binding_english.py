@@ -70,6 +70,7 @@ _FORBIDS = _any(
     r"\bleave .{1,60}?\b(?:alone|as[- ]is|as (?:it|they|he|she)|untouched|unchanged|intact|in place|be)\b",
     r"\bkeep .{1,50}?\b(?:out of|away from|off|untouched|unchanged|as[- ]is)\b",
     r"\b(?:none|neither|nothing|nowhere|nobody|no one|no \w+)\b.{0,40}\b(?:should|must|may|shall|can|is to|are to|gets?|goes|leaves)\b",
+    r"\b(?:can|may)\b.*[,;] .*\b(?:can'?t|cannot|may not)[.!]?$",
     r"\bwe (?:won'?t|will not)\b|\bi can(?:'t|not) (?:accept|have|allow|tolerate|live)\b|\b(?:i|we) (?:refuse|object to|won'?t (?:accept|"
     r"allow|have|tolerate))\b",
     r"\b(?:skip|drop|scrap|ditch|abandon|forget(?: about)?|exclude|except|omit) (?:the|that|this|these|those|all|any|for|about|it|"
@@ -133,7 +134,8 @@ _DEMANDS = _any(
     rf"\b{_PERSON}(?: would| really| also| still| just|'d|'ll)* "
     r"(?:want|wanna|expect|insist|ask|wish|hope|appreciate|demand|request)",
     rf"\b{_PERSON}(?: would|'d)(?: really| also| still| just)* (?:like|love)|\b(?:i|we) like (?:to|when|my|our|your)\b",
-    r"\b(?:the|our|my) \w+(?: \w+)? (?:wants?|expects?|insists?|demands?)\b|\byou (?:might|may) want\b|\bi (?:said|asked|told you)\b",
+    r"\b(?:the|our|my) \w+(?: \w+)? (?:wants?|expects?|insists?|demands?)\b|\byou (?:might|may) want\b|\bi (?:said(?! (?:that|this|so|it)"
+    r"\b)|asked|told you)\b",
     r"(?:^|\b(?:it'?s|it is|be|is) )(?:better|best|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)\b|^any(?:thing|one|body)"
     r" (?:that|who|which|in|under|over|below|above)\b",
     r"^(?!i |we |you |they |he |she |it )[\w-]+(?: [\w-]+){0,3} gets? (?:an?|its|their|no|one|two|the)\b|^(?!i |we |they |you |the |"
@@ -153,7 +155,7 @@ _DEMANDS = _any(
     r"goes|go) (?:first|last|before)\b|\b(?:wins?|takes? precedence|ha(?:s|ve) priority)\b",
     r"^the (?:less|fewer|more|shorter|smaller|simpler|sooner|faster)\b.*\bthe (?:better|\w+er)\b",
     r"\bunless\b|^ideally\b|\bgoes (?:top|bottom|left|right|first|last|here|there|in the (?:top|upper|lower|bottom|left|right))\b|"
-    r"\bwhat (?:matters|counts)\b|\bin case of\b|\b(?:if|when) in doubt\b|\b(?:max(?:imum)?|min(?:imum)?) [\w ]{2,25} \d",
+    r"\b(?:what|that|which) (?:matters|counts)\b|\bin case of\b|\b(?:if|when) in doubt\b|\b(?:max(?:imum)?|min(?:imum)?) [\w ]{2,25} \d",
     r"(?<!issue )(?<!problem )(?<!bug )(?<!error )\b(?:stay|remain|(?:stay|remain)s(?! (?:on|off|up|down|open|closed|red|green|the same|"
     r"stuck|empty|blank|black|white|broken|busy|idle)\b))\b|\bpermission\b(?! denied)|\bauthori[sz]ed\b",
     r"\b(?:final|frozen|sacred|untouchable|immutable|law)[.!]?$",
@@ -165,8 +167,8 @@ _DEMANDS = _any(
 # Where something is told, only what says it plainly binds.
 _SURE = _any(
     r"\b(?:must|should|shall|ought to|needs? to|ha(?:ve|s) to|please|pls|kindly|make sure|let'?s|instead of|from now on|no longer|"
-    r"no need|i (?:said|asked|told you|meant)|changed my mind|(?:better|cleaner|nicer|safer|simpler|clearer) (?:to|if|when|not)|"
-    r"won'?t support)\b",
+    r"no need|i (?:said(?! (?:that|this|so|it)\b)|asked|told you|meant)|changed my mind|(?:better|cleaner|nicer|safer|simpler|clearer)"
+    r" (?:to|if|when|not)|won'?t support)\b",
     r"\b(?:i|we)(?:'d| would)? (?:want|prefer|insist|need|expect|like you|like to|like the|rather|wish|hope)\b|\bi'd (?:like|love|hate|"
     r"say|go|rather)\b|\bi would\b",
     r"\b(?:i can(?:'t|not) (?:accept|have|allow|tolerate)|not allowed|forbidden|off[- ]limits|may not|banned|hands off|unacceptable|"

@@ -12,7 +12,7 @@ _LEAD = (
 _OPENING = re.compile(_LEAD)
 _PAST = (
     rf"(?:{'|'.join(PAST.split())}|(?<!top )(?<!bottom )(?<!upper )(?<!lower )(?<!the )left|(?!need|feed|embed|seed|speed|exceed|proceed|"
-    rf"decid|agreed|pick|settl|opt|rul|approv|confirm|accept|prefer|want|expect|ask)[a-z]+ed)(?!')"
+    rf"decid|agreed|pick|settl|opt|rul|approv|confirm|accept|prefer|want|expect|ask)[a-z]{{2,}}ed)(?!')"
 )
 _MEANWHILE = r"(?:'ve| have| has| had| just| also| already| always| never| only| still| really| usually| once| actually| then| both| all)*"
 _NARRATES = re.compile(
@@ -26,6 +26,7 @@ _NARRATES = re.compile(
     rf"only (?:[\w-]+ ){{1,3}}{_PAST}\b|you may (?:remember|recall|know|have)\b|"
     r"i agree that\b|(?:he|she|they|we|someone|somebody) asked (?:me|us|about|whether|if|why|how|what)\b|"
     rf"(?:every(?:one|body|thing)|some(?:one|body)|nobody|no one|people|users?|customers?)(?: \w+){{0,4}} {_PAST}\b|"
+    r"i said (?:that|this|so|it)\b|"
     r"no wonder\b|(?:makes|turns|looks|sounds|seems|feels|works|worked|happens|fails|crashes|depends|reminds|explains|thinking|wondering|"
     r"guessing) |"
     r"i(?:'m| am) (?:an?|the|in|on|at|not sure|still|just|from|new|by|back|off|out|curious|surprised|confused|impressed|afraid)\b|"
@@ -50,8 +51,9 @@ _QUOTES = re.compile(
     r"states?)\b"
 )
 _PLEASED = re.compile(
-    r"(?:ha(?:ha)+|lol|see you|no (?:problem|worries)|never mind(?:, (?:found|got|solved|fixed|figured)[^,;:]*)?|all good|good (?:job|"
-    r"work|one|morning|evening|night|question|point|catch)|"
+    r"(?:ha(?:ha)+|lol|happy \w+(?:, by the way)?|merry|good luck|have a (?:nice|good|great)|see you|no (?:problem|worries)|"
+    r"never mind(?:, (?:found|got|solved|fixed|figured)[^,;:]*)?|all good|good (?:job|work|one|morning|evening|night|question|point|"
+    r"catch)|"
     r"nice (?:one|work)|well done|fair (?:enough|point)|got it|i see|same here|my bad|believe it or not)\b[^,;:]*$"
 )
 # A rule needs no verb: `Commits in English.` What tells of something that is or was has one, or begins with what it tells of.
@@ -61,8 +63,9 @@ _TELLS = re.compile(
     r"nice|"
     r"interesting|cool|wow|sorry|oops|haha\w*|lol|see you|no (?:problem|worries|idea|clue|luck|output|error|change)s?|all good|welcome|"
     r"bye|cheers|congrat\w*)\b|(?<!-)\b(?:is|are|was|were|am|be|been|has|have|had|does|did|gets?|got|seems?|looks?|"
-    r"\w+ed|\w+n't|(?:complain|meet|travel|speak|talk|enjoy|believe|notice|tend|stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|"
-    r"sound|feel|appear|exist|depend|last|occur|peak|consist|contain)s?)\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
+    r"\w{2,}ed|\w+n't|\w+s (?:best|well|badly|better|worse|slowly)|(?:come|complain|meet|travel|speak|talk|enjoy|believe|notice|tend|"
+    r"stand|sit|lie|live|cost|weigh|mean|happen|arrive|vary|sound|feel|appear|exist|depend|last|occur|peak|consist|contain)s?)"
+    r"\b(?<!\bat last)|[\[\]{}=]|\w:\d|:$",
 )
 _RULE = re.compile(r"^(?!\d{3}\b)[^\s.!]+(?: [^\s.!]+){1,8}[.!]$")
 _WAS = re.compile(rf"\b(?:{'|'.join(word for word in PAST.split() if word not in {'hit', 'held', 'kept', 'done'})})\b")
