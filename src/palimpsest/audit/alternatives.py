@@ -34,7 +34,7 @@ rest graphql grpc soap
 main/master develop/dev
 production/prod/live staging/preview/sandbox development
 squash rebase
-red green blue yellow orange purple black white grey/gray
+red green blue yellow orange amber purple pink brown gold/golden silver black white grey/gray
 light/bright dark
 date name size price id
 oldest/earliest newest/latest/recent
@@ -66,7 +66,7 @@ _CHINESE = """
 小版本 大版本 补丁
 安卓/Android 苹果/iOS/ios 鸿蒙
 高端机 中端机/中端 低端机/低端
-红色 绿色 蓝色 黄色 黑色 白色 灰色
+红色 绿色 蓝色 黄色 黑色 白色 灰色 金色 银色 紫色 橙色 粉色
 深色/暗色 浅色/亮色
 按日期/按时间 按名称/按名字 按价格 按大小 按编号
 最新 最早/最旧

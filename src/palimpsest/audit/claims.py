@@ -31,7 +31,7 @@ _LEFT = (
 _ENGLISH = re.compile(
     "|".join(
         (
-            rf"{_THE}{WHO}\s+{_BETWEEN}{SPEECH}\w*",
+            rf"{_THE}{WHO}(?:\s+(?:from|at|in|behind|of)\s+(?:the\s+|our\s+)?[\w-]+)?\s+{_BETWEEN}{SPEECH}\w*",
             rf"\b(?:the|our|my)\s+{WHO}\s[^.;]{{1,60}}\s(?:and|but)\s+(?:wants?|wanted|asked|said|insists?|insisted|approved|agreed)\b",
             rf"\b(?:everybody|everyone|nobody|all|somebody)\s+(?:on|at|from|in)\s+the\s+{WHO}",
             rf"\b(?:the|our|my)\s+{WHO}\s+{_HAD}(?!{USES}{{1,2}}\w?ed\b)\w+ed\b",
@@ -74,7 +74,8 @@ _ENGLISH = re.compile(
                 r"any)\s+objections?\b"
             ),
             (
-                rf"{_THE}(?:person|people|one|man|woman|guy|folks)\s+(?:[\w']+\s+){{1,6}}(?:wants?|wanted|asks?|asked|said|says|approve[sd]?|"
+                rf"{_THE}(?:person|people|one|man|woman|guy|folks)\s+(?:[\w']+\s+){{1,6}}(?:wants?|wanted|asks?|asked|said|says|"
+                r"approve[sd]?|"
                 r"agree[sd]?|decided|told|insist(?:s|ed)|forbade|allow(?:s|ed))\b"
             ),
             rf"{_THE}{WHO}\s+{_HAD}(?:drop|lift|relax|withdr[ae]w|revok|loosen|rescind|remov|scrap)\w*\s+(?:\w+\s+){{0,3}}{LIMITS}\b",

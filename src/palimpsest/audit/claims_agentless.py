@@ -50,11 +50,12 @@ _OBSERVED = (
     r"(?:seen|found|reproduced|observed|verified|explained|traced|inferred|computed|derived|called|reached|triggered|measured|parsed|"
     r"accessed|configured|set|passed|imported|loaded|nested|chained|shared by|represented|expressed|interrupted|blocked|null|reused|"
     r"simulated|detected|attributed|avoided|compared|lost|delivered twice|cast|converted|shown that|read|invoked|seen|toggled|resolved|"
-    r"applied twice|garbage|evicted|preempted|reordered|stuck|inlined|restarted|retried|written concurrently)"
+    r"applied twice|filtered|garbage|evicted|preempted|reordered|stuck|inlined|restarted|retried|written concurrently)"
 )
 # What must be so for a program to work, and what should turn out so, is nobody's rule.
 _NECESSARY = (
-    r"(?:be (?:\w+ly )?(?:called|invoked|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|held|acquired|freed|escaped|"
+    r"(?:be (?:\w+ly )?(?:called|invoked|built (?:with|from|against)|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|"
+    r"held|acquired|released|avoided|joined|drained|freed|escaped|"
     r"quoted|encoded|decoded|parsed|unique|non-?\w+|null|nil|none|set|unset|even|odd|positive|negative|equal|divisible|an? (?:multiple|"
     r"power|valid|string|list|integer|number|subset|prefix)|present|running|restarted|rebuilt|regenerated|recompiled|flushed|"
     r"synchroni[sz]ed|loaded|registered|mounted|awaited|passed|given|defined|declared|filtered|wrapped|cast|reachable|valid|true|false|"
@@ -117,7 +118,10 @@ _PARTS: Final = (
         rf"need to be)(?:n['’]t)? (?:\w+ly )?(?!(?:not )?{_NECESSARY}|"
         r"have been|(?:then|now|only) )\w"
     ),
-    r"\b(?:is|are|was|were) (?:not |never |only |now |still )*to (?:be|stay|remain|go|keep|use|live|land|have|look|read|work|run)\b",
+    (
+        r"\b(?:is|are|was|were) (?:not |never |only |now |still )*to (?:be|stay|remain|go|keep|use|live|land|have|look|read|work|run)\b"
+        r"(?! \w+ by (?:exactly |only |at most )?(?:one|each|every|an?|the) (?!@WHO@))"
+    ),
     (
         rf"\b(?:may|can|could|might) (?:not |now |also |only |simply |safely |freely |just |\w+ly |still |go )*(?:be (?:\w+ly )?"
         rf"(?!{_OBSERVED})\w+(?:ed|en|t|n|wn|ut|de|ne)\b|go\b|stay\b|remain\b|wait\b|skip\b)"
@@ -155,11 +159,13 @@ _PARTS: Final = (
     ),
     (
         r"\b(?:off[- ]limits|out of bounds|hands[- ]off|no-go|taboo|non-negotiable|not negotiable|out of the question|ruled out|"
+        r"part of the (?:deal|agreement|contract|package|order|offer|bargain)|"
         r"off the table|"
         r"on the table|out of scope|part of the (?:agreed|current) |a must\b|not an option|blanket|carte blanche|free (?:hand|rein)|"
-        r"with impunity|at will|no strings|no hurry|no rush|not urgent|takes? precedence|top priority|agreed (?:scope|plan|version|"
-        r"design)|"
-        r"approved (?:scope|plan|version|design)|red line|deal-?breaker|declared (?:off|acceptable|final|optional|done))"
+        r"with impunity|at will|no strings|no hurry|no rush|not urgent|takes? precedence|top priority|(?:agreed|accepted|settled|"
+        r"chosen|approved) "
+        r"(?:choice|option|solution|scope|plan|version|design|format|date|budget|tool|way|value|approach)|red line|deal-?breaker|"
+        r"declared (?:off|acceptable|final|optional|done))"
     ),
     # `the ban on X was lifted`, `the rule no longer applies`
     rf"\b{_RULE}\b(?: [\w./()`'’-]+){{0,8}} {_SOFTLY}{_UNRULED}\b",
@@ -224,9 +230,31 @@ _PARTS: Final = (
         r"precondition|stipulation|commitment)\b(?! (?:of|for) the (?:\w+ )?(?:protocol|spec|parser|compiler|api|format|library|plugin))"
     ),
     (
-        rf"\b(?:is|are|was|were|remains?) {_SOFTLY}(?:intended|welcome|unwelcome|acceptable|unacceptable|negotiable|urgent|sacrosanct|"
+        rf"\b(?:is|are|was|were|remains?) {_SOFTLY}(?:intended|tolerable|bearable|admissible|permissible|desirable|undesirable|welcome|"
+        r"unwelcome|acceptable|unacceptable|negotiable|urgent|sacrosanct|"
         r"untouchable|"
         r"imperative|vital|commissioned|contracted|greenlit|binding|out|in)(?=[.,;:]|$| (?:to|for) (?:the |our )?(?:@WHO@|us|them)\b)"
+    ),
+    (
+        r"\b(?:budget|deadline|scope|quota|allowance|headcount|price|fees?|schedule|timeline)\b(?: [\w-]+){0,3} (?:was|were|has been|"
+        r"is|got) "
+        r"(?:now |since |\w+ly )?(?:raised|lowered|cut|fixed|set|capped|increased|reduced|extended|doubled|halved|widened|frozen|moved|"
+        r"shortened)\b"
+    ),
+    (
+        r"^\W*(?:(?:up to|at most|at least|about|around) )?(?:\d+|one|two|three|four|five|six|ten|another|any|"
+        r"\w+ing)\b[^.;:]{3,60} (?:is|"
+        r"are|would be) "
+        r"(?:\w+ly )?(?:okay|ok|fine|acceptable|enough|alright|all right|permissible|sufficient)(?: too| as well| for now)?[.!]?$"
+    ),
+    (
+        r"\bthere(?:['’]s|['’]re| is| are| was| were| has been) (?:\w+ ){0,2}?(?:consent|approval|agreement|permission|objections?|"
+        r"understanding|consensus|ban|"
+        r"clearance|a wish|a rule that|a requirement|a decision|a promise|pressure|a demand|an order|no need to|no hurry|no rush)\b"
+    ),
+    (
+        r"^\W*\w+ing\b[^.;:]{3,60} (?:is|are) (?:only |not |no longer |hardly |not really |strictly )*(?:necessary|needed|required|"
+        r"mandatory|expected)\b"
     ),
     r"\bpreferred (?:way|option|solution|choice|approach|variant|tool)\b",
     (

@@ -2,12 +2,14 @@
 
 import re
 
+from palimpsest.audit.people import PEOPLE
+
 WHO = (
     r"(?:user|(?<=the )users|(?<=The )users|clients?|customers?|humans?|operators?|owners?|boss|chief|requesters?|stakeholders?|"
     r"maintainers?|"
     r"reviewers?|managers?|product (?:owners?|managers?)|developers?|engineers?|principals?|management|leadership|sponsors?|founders?|"
     r"supervisors?|directors?|administrators?|(?:team|tech|project|product|group) leads?|lead|team|ceo|cto|pm|contact|business|buyers?|"
-    r"persons?(?: in charge)?|people(?: in charge)?)"
+    rf"persons?(?: in charge)?|people(?: in charge)?|{PEOPLE})"
 )
 # What can be taken back by whoever made it.
 LIMITS = r"(?:restrictions?|limits?|bans?|rules?|requirements?|constraints?|conditions?|objections?|vetoe?s?|freeze)"
@@ -34,7 +36,11 @@ SPEECH = (
     r"no (?:objections?|issues?|problems?|concerns?|reservations?)|raised (?:an?|no|the|his|her|their)|express|repl(?:y|ied)|answer|"
     r"respond|"
     r"remark|comment(?:s|ed)\b|not(?:es?|ed) (?:that|the|how|to)\b|point(?:s|ed) (?:out|to)|underlin|reiterat|repeat|signal|indicat|"
-    r"hint|impl(?:y|ied))"
+    r"hint|impl(?:y|ied)|assur|guarante|conced|announc|declar|pledg|reconsider|relent|budg(?:e|ed)\b|compromis|negotiat|lean|voted|"
+    r"determin|"
+    r"resolv(?:e|ed) (?:to|that)|delegat|hand(?:ed|s) over|enforc|la(?:id|ys) down|call(?:ed|s) off|cancel|postpon|defer|extended|"
+    r"shorten|tighten|"
+    r"relax|loosen|soften|withdr[ae]w|back(?:s|ed) (?:out|down|off)|chang(?:es|ed) (?:his|her|their|its) minds?|s[ai]gn(?:s|ed)\b)"
 )
 FEELINGS = (
     r"(?:happy|fine|ok(?:ay)?|glad|content|pleased|satisfied|adamant|clear|explicit|willing|unwilling|ready|keen|eager|on board|"
@@ -86,7 +92,8 @@ CLAIM_WORDS = re.compile(
     rf"(?<![\w/.])(?:(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)(?!\s+{THINGS})|"
     r"\b(?:ask|request|demand|requir|instruct|told|tell|insist|prefer|wish|hope|expect|said|say|stated?|mention|approv|agree|accept|"
     r"allow|permi|"
-    r"authori[sz]|confirm|consent|okay|green|bless|sanction|endors|decid|decision|cho(?:os|se|ice)|pick|opt(?:ed|s)?\b|settl|forb[ia]d|"
+    r"authori[sz]|confirm|consent|okay|green[- ]?li|bless|sanction|endors|decid|decision|cho(?:os|se|ice)|pick|opt(?:ed|s)?\b|settl|"
+    r"forb[ia]d|"
     r"prohibit|"
     r"bann|refus|reject|deni|declin|veto|object|warn|remind|suggest|propos|recommend|clarif|specif|emphasi|stress|direct(?:ed|s|ive)|"
     r"mandat|urg(?:e|ed|es)\b|desir|"
@@ -108,6 +115,6 @@ CLAIM_WORDS = re.compile(
     r"the)\b|made it|appreciat|"
     r"express|whether|risk of|right\b|sure\b|strict(?:ly)?\b|anyone|somebody|objections?|permission|access to|push(?:ed|es) for|"
     r"appears?\b|constraint|restrict|requirement|reversal|regarding|concerning|judg[e]?ment|discretion|condition|prohibit|limitation|"
-    r"permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted)\w*)(?![/._]\w)",
+    r"permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted|prescrib)\w*+)(?![/._]\w)",
     re.IGNORECASE,
 )

@@ -42,7 +42,9 @@ _STOP_WORDS = (
     "between during provided provide good fine ready plan plans approach entirely altogether completely fully totally else course "
     "mind side case point way time-being present moment currently soon later yet far away order reach reaches next-step purposes "
     "open opened target project code session thing step steps issue respect consequence accordingly namely therefore hence "
-    "either whereas though otherwise provided respectively further along regarding concerning total pls ahead against seen call called"
+    "either whereas though otherwise provided respectively further along regarding concerning total pls ahead against seen call called "
+    "logic hard account agent hand hands care kind type branch branches target worthwhile worth whole handle handled specific certain "
+    "question sense idea fact level mode basis terms regard given based related respective particular"
 )
 _STOP: Final = frozenset(_STOP_WORDS.split())
 _COUNTED = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -52,8 +54,11 @@ _NUMBER_WORDS: Final = (
     | dict(zip(_TENS, map(str, range(10, 100, 10)), strict=True))
     | {"twice": "2", "hundred": "100", "thousand": "1000"}
 )
-_CHINESE_NUMBERS: Final = dict(zip("两二三四五六七八九", "223456789", strict=True))
-_CHINESE_NUMBER = re.compile(r"[两二三四五六七八九](?=[个次行条秒分天版层位种项步名台遍小])|十(?=[个次行条秒分天])")
+_CHINESE_NUMBERS: Final = dict(zip("一两二三四五六七八九", "1223456789", strict=True))
+_CHINESE_NUMBER = re.compile(
+    r"[两二三四五六七八九十](?=\s?[个次行条秒分天版层位种项步名台遍小页份周月年倍人张件批轮组级块元万千百])|一(?=[年页周月天份倍]|小时|"
+    r"分钟|星期)"
+)
 _CHINESE_DAY = re.compile(r"(?:周|星期|礼拜)([一二三四五六日天])|([今明昨])[天晚]")
 _CHINESE_LANGUAGE = re.compile(r"([中英日德法韩俄])[文语]")
 _FILLERS = re.compile(
@@ -132,6 +137,8 @@ class Meaning(Value, frozen=True):
 
     words: frozenset[str] = frozenset()
     grams: frozenset[str] = frozenset()
+    runs: frozenset[str] = frozenset()
+    """Chinese signs in a row; their pairs are the grams."""
     exact: frozenset[str] = frozenset()
     deeds: frozenset[str] = frozenset()
     proper: frozenset[str] = frozenset()
@@ -183,14 +190,14 @@ class Meaning(Value, frozen=True):
         return self.size > 0
 
     @property
-    def size(self) -> int:
-        """How many things it is about."""
-        return len(self.words) + len(self.grams) + len(self.exact) + len(self.deeds)
+    def size(self) -> float:
+        """How many things it is about; two Chinese signs are one."""
+        return len(self.words) + sum(map(len, self.runs)) / 2 + len(self.exact) + len(self.deeds)
 
     @property
     def chinese(self) -> bool:
         """Whether most of it is Chinese."""
-        return len(self.grams) > len(self.words)
+        return bool(self.runs)
 
     def has_word(self, word: str) -> bool:
         """Whether it is about a word, or about one that begins alike and is about as long."""
@@ -207,13 +214,20 @@ class Meaning(Value, frozen=True):
         return self.shared_with(other) / self.size
 
     def shared_with(self, other: "Meaning") -> float:
-        """How much of what it is about another is about too; a pair of signs that stand apart there counts half."""
+        """How much of what it is about another is about too."""
         words = sum(other.has_word(word) for word in self.words)
-        grams = float(len(self.grams & other.grams))
-        if self.grams and other.grams:
-            signs = other.signs
-            grams += sum(0.5 for gram in self.grams - other.grams if len(gram) > 1 and gram[0] in signs and gram[1] in signs)
-        return words + grams + len(self.exact & other.exact) + len(self.deeds & other.deeds)
+        signs = other.signs if self.runs else frozenset()
+        chinese = sum(_covered(run, other.grams, signs) for run in self.runs)
+        return words + chinese + len(self.exact & other.exact) + len(self.deeds & other.deeds)
+
+
+def _covered(run: str, grams: frozenset[str], signs: frozenset[str]) -> float:
+    """How many words of two signs another has: a sign counts if it stands beside the same one there, and half if it is there at all."""
+    if len(run) == 1:
+        return 0.5 * (run in signs)
+    found = [run[place : place + 2] in grams for place in range(len(run) - 1)]
+    beside = [first or second for first, second in zip([False, *found], [*found, False], strict=True)]
+    return sum(0.5 if whole else 0.2 * (sign in signs) for sign, whole in zip(run, beside, strict=True))
 
 
 def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
@@ -246,7 +260,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         elif len(word) > 2 or word == "ci":
             words.add(concept(word))
     names = (_LATIN if chinese else _PROPER).findall(bare)
-    unifying = unified(text) if chinese else text
+    runs = _runs(unified(text)) if chinese else frozenset()
     words.update(name.lower() for name in names if len(name) == 2 and name.isupper())
     words -= {stem(name) for name in exact}
     if chinese:
@@ -255,7 +269,8 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         exact |= {f"day {found[0] or found[1]}" for found in _CHINESE_DAY.findall(text)}
     return Meaning(
         frozenset(words),
-        frozenset(_grams(unifying) if chinese else ()),
+        _grams(runs),
+        runs,
         frozenset(exact),
         frozenset(deeds),
         frozenset(words & {form for name in names for form in (stem(name.lower()), name.lower(), concept(name.lower()))}),
@@ -300,13 +315,15 @@ def _amount(token: str) -> str:
     return digits[1] if digits else ""
 
 
-def _grams(text: str) -> set[str]:
-    """Pairs of signs, and signs that stand alone, without those for a deed."""
-    found: set[str] = set()
-    for piece in _FILLER.sub(lambda filler: filler[1] or " ", ANY_CHINESE_DEED.sub(" ", text)).split():
-        for run in _CHINESE.findall(piece):
-            found.update(map("".join, pairwise(run)) if len(run) > 1 else (run,))
-    return found
+def _runs(text: str) -> frozenset[str]:
+    """Signs in a row, without those for a deed and without fillers."""
+    bare = _FILLER.sub(lambda filler: filler[1] or " ", ANY_CHINESE_DEED.sub(" ", text))
+    return frozenset(_CHINESE.findall(bare))
+
+
+def _grams(runs: frozenset[str]) -> frozenset[str]:
+    """Pairs of signs, and signs that stand alone."""
+    return frozenset(pair for run in runs for pair in (map("".join, pairwise(run)) if len(run) > 1 else (run,)))
 
 
 def together(meanings: Sequence[Meaning]) -> Meaning:
@@ -314,6 +331,7 @@ def together(meanings: Sequence[Meaning]) -> Meaning:
     return Meaning(
         frozenset().union(*(each.words for each in meanings)),
         frozenset().union(*(each.grams for each in meanings)),
+        frozenset().union(*(each.runs for each in meanings)),
         frozenset().union(*(each.exact for each in meanings)),
         frozenset().union(*(each.deeds for each in meanings)),
         frozenset().union(*(each.proper for each in meanings)),

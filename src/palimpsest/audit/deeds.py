@@ -25,7 +25,7 @@ _DEEDS: Final = (
             "change modify edit alter alteration modification adjust touch update rewrite rewrote rewritten refactor convert "
             "replace rename switch swap rework tweak"
         ),
-        "改 换 调整 更新 重构 重写 动(?=$|\\W) (?<=不要)动 (?<=别)动 (?<=许)动 碰",
+        "修改 更改 改动 变更 变动 改 变(?=$|\\W|了) 换 调整 更新 重构 重写 动(?=$|\\W) (?<=不要)动 (?<=别)动 (?<=许)动 碰",
     ),
     ("fix", "fix repair resolve solve correct", "修复 解决 修正 修一 修好 修掉 (?<!维)修(?![改正复])"),
     ("disable", "disable deactivate bypass suppress", "禁用 关闭 停用 绕过 关掉"),
@@ -61,7 +61,8 @@ OPPOSITE: Final = {
     "postpone": frozenset({"publish"}),
 }
 _KEEPS = re.compile(
-    r"\b(?:keep|keeps|kept|keeping|retain\w*|preserv\w*|maintain(?:s|ed|ing)?|stay\w*|remain\w*|untouched|unchanged|unaltered|intact|"
+    r"\b(?:keep|keeps|kept|keeping|retain\w*|preserv\w*|maintain(?:s|ed|ing)?|stay\w*|remain\w*|surviv\w*|untouched|unchanged|"
+    r"unaltered|intact|"
     r"as[- ]is|"
     r"as it is|as they are|off[- ]limits|hands[- ]off|stick(?:s|ing)? (?:to|with)|stuck (?:to|with)|leave \S+ (?:alone|be))\b|"
     r"保留|保持|留着|留在|维持|沿用|不变|原样|照旧|禁区|禁改|继续用|接着用|只能?读|仅读|仅可读|\bread[- ]only\b",

@@ -7,7 +7,8 @@ from palimpsest.audit.claims_chinese_agentless import THIRD_PARTY, THIRD_PARTY_W
 
 _ASKED = re.compile(
     r"\bask(?:ed|s|ing)? (?:\w+ ){0,3}?(?:whether|if|about|why|how|what|when|where|which|who)\b|\b(?:wonder\w*|inquir\w*|enquir\w*|"
-    r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|weighing|toying|mulling|considering|"
+    r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|whether|left open|weighing|toying|mulling|"
+    r"considering|"
     r"asked)\b(?! (?:for|to|us|me|that)\b)|"
     r"问(?!题)|打听|想知道|想了解|咨询|请教|好奇|是否|考虑(?!到)|琢磨|犹豫",
     re.IGNORECASE,
@@ -49,7 +50,8 @@ _LIFTS = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(
-    r"\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|run) (?:\w+ )?(?:it |this )?(?:with|by|"
+    r"\bclear(?:ed)? (?:it |this )?with\b|\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|"
+    r"run) (?:\w+ )?(?:it |this )?(?:with|by|"
     r"past) "
     r"(?:me|the \w+)\b|\b(?:my|prior|explicit|his|her|their|user['’]s) (?:approval|permission|consent|ok|okay|go-ahead|"
     r"sign-?off)\b(?! to\b)|"
@@ -57,7 +59,8 @@ _FIRST = re.compile(
     r"\bask(?:ing)?[- ]first\b|"
     r"先.{0,6}(?:问|说一声|打招呼|打个招呼|告诉|告知|通知|报备|请示|确认|同意|点头|批)|(?:经|要|等|须|需|得)(?:先)?(?:我|他|她|您|"
     r"用户)?.{0,4}(?:批准|同意|点头|首肯)|"
-    r"没(?:问过|经)|擅自|私自|事先|提前(?:说|问|告)|必须.{0,4}(?:告知|报备|请示)",
+    r"没(?:问过|经)|擅自|私自|(?:跟|和|与|向|问|找)(?:我|他|她|您|用户|客户)(?:再)?(?:确认|说|商量|打招呼|请示|汇报|沟通)|事先|"
+    r"提前(?:说|问|告)|必须.{0,4}(?:告知|报备|请示)",
     re.IGNORECASE,
 )
 _UNASKED = re.compile(
@@ -161,6 +164,11 @@ def lifts(text: str) -> bool:
 def asks_first(text: str) -> bool:
     """Whether a text wants somebody to be asked before something is done."""
     return _FIRST.search(text) is not None and _UNASKED.search(text) is None
+
+
+def leaves_free(text: str) -> bool:
+    """Whether a text leaves something to somebody's own judgement."""
+    return _UNASKED.search(text) is not None
 
 
 def third_party(text: str) -> str:

@@ -18,20 +18,24 @@ _AGAINST = re.compile(
 )
 # Amounts, and what is said of what one has nothing against.
 _NOT_AGAINST = re.compile(
-    r"\b(?:no|not) (?:more|less|fewer|later|earlier|longer) than\b|\bnot only\b|\bwhy not\b|\bno doubt\b|"
+    r"\b(?:no|not) (?:more|less|fewer|later|earlier|longer) than\b|\b(?:not|never|don['’]t|mustn['’]t|may not) (?:to )?(?:exceed|"
+    r"go (?:over|"
+    r"above|beyond)|surpass)\b|\bnot only\b|\bwhy not\b|\bno doubt\b|"
     r"\bno(?:t|body| one)? (?:\w+ ){0,3}(?:objections?|problems?|issues?|concerns?|reservations?|complaints?|object(?:ed|s)?|"
     r"oppos\w+)(?: (?:to|against|with))?\b|"
     r"\b(?:do|does|did|would|has|had)(?:n['’]t| not) (?:mind|object|oppose|have (?:any )?(?:objection|problem|issue|concern)\w*)(?: to|"
     r" against)?\b|"
     r"\bnothing against\b|\bwithout (?:objections?|complaints?)\b|"
-    r"不(?:超过|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|"
+    r"[不别][^，。；\d]{0,8}?(?:超过|超出|超|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|"
+    r"意见|反对)|"
     r"[不没](?:有?人)?(?:反对|介意|排斥)|([会能要可是行有该])不\1|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
     re.IGNORECASE,
 )
 _AGAINST_CHINESE = re.compile(
     r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
     r"否决|否定|"
-    r"驳回|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|"
+    r"驳回|被否|否了|否掉|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|"
+    r"等.{1,8}(?:再|之?后|"
     r"以后)|等到?(?:周|星期|下|明|月)"
 )
 _BAD = re.compile(
@@ -44,7 +48,7 @@ _BAD = re.compile(
 )
 _PART = re.compile(
     r"[,;:，；：。！？]\s*|[.!?]\s+|(?<!more)(?<!less)(?<!other)(?<!rather)(?<!fewer)(?<!later)\s+(?=than (?:an?|the|to)\b)|"
-    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|不是|代替)|"
+    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|(?<!是)不是|代替)|"
     r"\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[)）]\s*|"
     r"(?:但是?|而且|并且|同时|然而|不过|另外)"
 )

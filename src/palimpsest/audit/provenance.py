@@ -5,15 +5,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.audit.alternatives import chooses_otherwise
+from palimpsest.audit.bounds import bounds_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, without_claiming
 from palimpsest.audit.content import Meaning, Stance, meaning_of, plainly, together
 from palimpsest.audit.deeds import IMPLIED, OPPOSITE
-from palimpsest.audit.manner import Manner, approves, is_undecided, lifts, manner_of, third_party
+from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.said import Passage, Said
 
-MOST_CHINESE: Final = 0.55
-ALIKE: Final = 0.65
+MOST: Final = 0.6
+MOST_ALLOWED: Final = 0.65
+"""The shares of a longer claim that must have been said; a shorter one must have been said nearly whole."""
+_MOST: Final = ((3, 1.0), (5, 0.75))
+_MOST_CHINESE: Final = ((4, 0.7),)
+OWN: Final = 0.5
+ALIKE: Final = 0.66
 """The share of what was said at all of a claim that must have been said in clauses which are meant alike."""
 _ALIKE: Final[dict[Stance, frozenset[Stance]]] = {
     "yes": frozenset({"yes", "alter", "stay"}),
@@ -117,7 +123,7 @@ def _found(parts: Sequence[Meaning], text: str, manner: Manner, said: Said) -> b
     """Whether some passage of what the user said says the parts of a claim."""
     claim = together(parts)
     # Little that is said must be said together: not one half here and the other there.
-    wide = claim.size > 3 or bool(claim.exact)
+    wide = claim.size > 2 or bool(claim.exact)
     return any(_matches(claim, parts, text, passage, manner) for passage in said.passages(claim.text, wide=wide))
 
 
@@ -129,11 +135,11 @@ def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passa
     whole = together(clauses)
     if not claim.exact <= whole.exact or any(not _has(whole, name) for name in claim.proper):
         return False
-    if claim.covered_by(whole) < _most(claim) or any(name not in passage.text for name in _QUOTED.findall(text)):
+    if claim.covered_by(whole) < _most(claim, manner) or any(name not in passage.text for name in _QUOTED.findall(text)):
         return False
     if (manner.lifts and not lifts(passage.text)) or (manner.third and third_party(passage.text) != manner.third):
         return False
-    if chooses_otherwise(text, passage.text):
+    if chooses_otherwise(text, passage.text) or (claim.exact and bounds_otherwise(text, passage.text)):
         return False
     return all(_is_meant(side, clauses, manner) for side in _sides(parts))
 
@@ -162,7 +168,11 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
         return False
     said, fitting = together(alike), together([*alike, *topics])
     own = side.shared_with(said)
-    if own <= 0 or side.shared_with(fitting) < ALIKE * matched or (side.wide and not fitting.wide):
+    if (
+        own < OWN
+        or side.shared_with(fitting) < ALIKE * matched
+        or (side.wide and not fitting.wide and (manner.approves or manner.first or side.negative))
+    ):
         return False
     names = side.exact | side.proper
     if not manner.tells:
@@ -177,7 +187,9 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
 def _is_meant_alike(side: Meaning, clause: Meaning, manner: Manner) -> bool:
     if manner.tells and not side.negative:
         return True
-    if (clause.first and not manner.first) or (clause.tells and not manner.asks and (manner.approves or side.deeds & clause.deeds)):
+    if (leaves_free(clause.text) if manner.first else clause.first) or (
+        clause.tells and not manner.asks and (manner.approves or side.deeds & clause.deeds)
+    ):
         return False
     return clause.stance in _ALIKE[side.stance]
 
@@ -188,19 +200,26 @@ def _has(said: Meaning, name: str) -> bool:
 
 def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
     """Whether every deed of a claim was said, and said of the same numbers, paths and names where it was said of any."""
+    names = _names(claim)
     for deed in claim.deeds:
         doing = [clause for clause in clauses if deed in clause.deeds]
         if not doing:
             others = frozenset().union(*(clause.deeds for clause in clauses))
             if deed not in IMPLIED or others & OPPOSITE[deed]:
                 return False
-        elif claim.exact and not any(not clause.exact or claim.exact & clause.exact for clause in doing):
+        elif names and not any(names & clause.exact or not _names(clause) for clause in doing):
             return False
     return True
 
 
-def _most(claim: Meaning) -> float:
-    """How much of a claim must have been said: the less it says, the more of it."""
-    if claim.chinese:
-        return 0.66 if claim.size <= 3 else 0.75 if claim.size <= 4 else MOST_CHINESE
-    return 1.0 if claim.size <= 3 else 0.65
+def _names(meaning: Meaning) -> frozenset[str]:
+    """What is exact without being a number."""
+    return frozenset(name for name in meaning.exact if not name[0].isdigit())
+
+
+def _most(claim: Meaning, manner: Manner) -> float:
+    """How much of a claim must have been said: the less it says, the more of it, and more of what is said to have been allowed."""
+    for size, most in _MOST_CHINESE if claim.chinese else _MOST:
+        if claim.size <= size:
+            return most
+    return MOST_ALLOWED if manner.approves else MOST

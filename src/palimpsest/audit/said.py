@@ -16,7 +16,7 @@ _KEY = re.compile(r"[a-z]{2,}|\d+|[\u3400-\u9fff]+")
 _HEAD = 5
 _MOST_LINES, _WINDOW = 8, 4
 # A passage that shares less of the words of a claim is not taken apart.
-_SHARED = 0.2
+_SHARED = 0.12
 # A question to somebody who shall do something is a request.
 _REQUEST = re.compile(
     r"\b(?:can|could|would|will|won't|mind) you\b|\bwould you mind\b|\bplease\b|帮|麻烦|劳驾|请你|你能|你可以", re.IGNORECASE

@@ -8,6 +8,20 @@ from palimpsest.audit.words import plain_forms, stem
 # One group to a line. What is done to things stands in `deeds`; here is what things are, what they are like and what happens to them.
 _GROUPS = """
 nested inside within
+evaluation evaluate metric measure score
+train training retrain retraining
+budget spending expenditure
+separate split apart
+main primary principal
+quality accuracy precision
+answer reply response
+support compatibility compatible supported
+rule policy regulation
+feature functionality capability
+problem trouble difficulty
+freeze hang stuck
+random arbitrary
+check verify validation
 duplicate double twice repeated redundant
 picture image photo figure screenshot
 message notice notification
@@ -34,14 +48,14 @@ network internet offline
 machine box host server computer
 build builds built compile compiled compiling
 folder folders
-speed fast quick quickly faster quicker performance
+speed sped fast quick quickly faster quicker performance
 slow sluggish slower lag laggy latency
 interval frequency cadence period
 second seconds sec secs
 minute minutes min mins
 hour hours hr hrs
 day daily daytime days
-night nighttime overnight night-time
+night nightly nighttime overnight night-time
 week weekly weeks
 month monthly months
 year yearly annual years
@@ -197,7 +211,7 @@ coverage covered cover covers covering
 percent percentage
 accessible accessibility a11y
 responsive responsiveness
-text wording phrasing copy texts
+text wording phrasing texts
 suffice enough sufficient adequate
 poll polling polls
 sync synchronise synchronize synchronised synchronization
