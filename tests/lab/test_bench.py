@@ -173,7 +173,7 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
     assert tables_of(cost) == {
         "cost": "| bar | what | value | limit | peer |\n|---|---|---:|---:|---|\n"
         "| `cost_openai` | the same; automatic prefix cache | 0.8x | ≤ 0.88x |  |\n"
-        "| `invalid` | requests that a provider would refuse, under all profiles | 0 | ≤ 0 |  |\n\n0 made-up sessions."
+        "| `invalid` | malformed requests, under all profiles | 0 | ≤ 0 |  |\n\n0 made-up sessions."
     }
     halved = bar("cost_openai", 0.8, even=0.75, odd=0.85)
     told = tables_of(Report(0.0, (halved, bar("cost_anthropic", 0.9, even=0.9)), quick=False, took_s=1.0, replayed="made-up sessions"))[

@@ -58,7 +58,7 @@ GOALS: dict[str, Goal] = {
         "re-reads against `claude-code-2.1.325`, all sessions together; marks of five minutes or automatic, whichever is worse",
         table="cost",
     ),
-    "invalid": Goal("", 0, "requests that a provider would refuse, under all profiles", table="cost"),
+    "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),
     "survival_user_messages": Goal("%", 100, "user messages that still show after a fold", "higher", "cost"),
     "survival_edited_paths": Goal("%", 99, "edited files that are still named", "higher", "cost"),
     "survival_read_paths": Goal("%", 90, "read files that are still named", "higher", "cost"),
