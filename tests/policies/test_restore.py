@@ -121,6 +121,7 @@ def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
     session.record(ChildOpened("child-1", role="explore"))
     session.record(ChildOpened("child-2", role="test"))
     session.record(ChildEnded("child-2", "done", "All 12 tests\npass."))
+    session.record(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
     ended = "child-2 (test): done; the result is in its own session: All 12 tests pass."
     assert restored(Restore(), session) == [
         "The plan that was agreed on:\n1. lexer 2. parser",

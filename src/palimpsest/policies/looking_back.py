@@ -3,9 +3,10 @@
 from collections.abc import Generator
 
 from palimpsest.audit.tools import action_of, args_of, result_text
-from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned
+from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import ToolCall, ToolResult, Value
 from palimpsest.core.policy import Answer, Span, Want, span
+from palimpsest.policies.fold import rung
 
 _KNOWING = frozenset({"read", "edit", "write"})
 _PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
@@ -13,19 +14,24 @@ _SKILLS = frozenset({"Skill", "skill"})
 _SEARCHES = frozenset({"ToolSearch", "tool_search"})
 _OPENING = 200
 AGENTS = 10
+_RUNG = rung().name
 # So many events are looked at in one go, and at most so many times: what is older is not recent.
 RUN = 250
 RUNS = 8
 
 
 class Past(Value, frozen=True):
-    """Newest first: paths, the plan that was agreed on, skills with their texts, agents by session, and tools that were found."""
+    """Newest first: paths, the plan that was agreed on, skills with their texts, agents by session, and tools that were found.
+
+    `freed` is how many tokens a fold without a model took away, if that is what happened last.
+    """
 
     paths: tuple[str, ...] = ()
     plan: str = ""
     skills: tuple[tuple[str, str], ...] = ()
     agents: tuple[str, ...] = ()
     tools: str = ""
+    freed: int | None = None
 
 
 def look_back(tip: int) -> Generator[Want, Answer, Past]:
@@ -39,7 +45,8 @@ def look_back(tip: int) -> Generator[Want, Answer, Past]:
         last -= RUN
         if last < 0:
             break
-    return Past(tuple(tally.paths), tally.plan, tuple(tally.skills.items()), tuple(tally.agents.values())[:AGENTS], tally.tools)
+    agents = tuple(tally.agents.values())[:AGENTS]
+    return Past(tuple(tally.paths), tally.plan, tuple(tally.skills.items()), agents, tally.tools, tally.freed)
 
 
 class _Tally:
@@ -51,7 +58,8 @@ class _Tally:
         self.agents: dict[str, str] = {}
         self.plan = ""
         self.tools = ""
-        self._next = tip
+        self.freed: int | None = None
+        self._tip = self._next = tip
         self._results: dict[str, ToolResult] = {}
         self._ended: dict[str, ChildEnded] = {}
 
@@ -67,6 +75,8 @@ class _Tally:
                 for part in reversed(parts):
                     if isinstance(part, ToolCall) and part.call_id in self._results:
                         self._take_call(part, self._results[part.call_id])
+            case ViewEdited(by=by) as edit if by == _RUNG and event.seq == self._tip:
+                self.freed = max(0, edit.tokens_before - edit.tokens_after)
             case ChildEnded(session=session) as ended:
                 self._ended.setdefault(session, ended)
             case ChildOpened(session=session, role=role):

@@ -1,6 +1,6 @@
 """After a fold: brings back the files read last, the plan, the skills, the agents, the tools and the context of the session's start."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +15,7 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.policies.looking_back import Past, look_back
 from palimpsest.policies.read_state import read_paths
+from palimpsest.policies.restored import Restored, reminder, restored_in, without
 
 FACTS = (
     ("plan", "The plan that was agreed on:"),
@@ -23,6 +24,7 @@ FACTS = (
     ("deferred_tools", "Tools that were found before and are at hand again:"),
 )
 START = "session_start"
+WHY = "state that the fold took away"
 _skills = msgspec.json.Decoder(dict[str, str])
 
 
@@ -51,27 +53,34 @@ class Restore:
 
     def _steps(self, situation: Situation) -> Steps:
         past = yield from look_back(situation.view.seq)
-        room = _room(situation)
-        contents = yield from self._files(situation, past, min(room, self.total))
-        room -= sum(_tokens(put, situation) for put in contents)
+        there = restored_in(situation.view)
+        room = _room(situation, past)
+        found = yield from self._files(situation, past, there, min(room, self.total))
+        room -= sum(_tokens(put, situation) for puts in found for put in puts if not there.newest(puts))
         for name, title in FACTS:
             told = yield from _look(Look(name, "fact"))
-            for text in self._texts(name, told or _of_log(name, past), situation):
-                put = _reminder(f"{title}\n{text}")
-                if (size := _tokens(put, situation)) <= room:
-                    contents.append(put)
-                    room -= size
+            for key, text in self._texts(name, told or _of_log(name, past), situation):
+                put = reminder(f"{title}\n{key}\n{text}" if key else f"{title}\n{text}", f"{name} {key}".rstrip())
+                size = _tokens(put, situation)
+                if there.newest((put,)) or (not there.shows(text) and size <= room):
+                    found.append([put])
+                    room -= 0 if there.newest((put,)) else size
         start = yield from _look(Look(START, "fact"))
-        stated = [_reminder(start)] if start else []
-        before = _prompt_of(situation.view) if self.place == "prompt" else ""
-        first = situation.view.items[0].id if self.place == "prompt" and situation.view.items else ""
-        edits: list[Edit] = [Insert(tuple(stated), first)] if stated and first else []
-        contents += stated if not first else []
-        edits += [Insert(tuple(contents), before)] if contents else []
-        return Proposal(tuple(edits), "state that the fold took away")
+        return Proposal(self._edits(situation.view, there, found, reminder(start, START) if start else None), WHY)
 
-    def _files(self, situation: Situation, past: Past, room: int) -> Generator[Want, Answer, list[Put]]:
-        found: list[Put] = []
+    def _edits(self, view: View, there: Restored, found: Sequence[Sequence[Put]], start: Put | None) -> tuple[Edit, ...]:
+        """Each thing once: what shows as it is now stays where it is, what shows otherwise goes."""
+        everything = [*found, [start]] if start is not None else found
+        new = [put for puts in found if not there.newest(puts) for put in puts]
+        stated = [start] if start is not None and not there.newest((start,)) else []
+        first = view.items[0].id if self.place == "prompt" and view.items else ""
+        edits: list[Edit] = [*without(name for puts in everything for name in there.outdated(puts))]
+        edits += [Insert(tuple(stated), first)] if stated and first else []
+        new += stated if not first else []
+        return (*edits, *((Insert(tuple(new), _prompt_of(view) if self.place == "prompt" else ""),) if new else ()))
+
+    def _files(self, situation: Situation, past: Past, there: Restored, room: int) -> Generator[Want, Answer, list[list[Put]]]:
+        found: list[list[Put]] = []
         visible = read_paths(situation.view)
         for path in past.paths[: self.files]:
             if any(same_path(path, each) for each in visible):
@@ -79,28 +88,31 @@ class Restore:
             text = yield from _look(Look(path))
             if text is None:
                 continue
+            name = f"file {path}"
             if self.big == "note" and _size(text, situation) > self.each:
-                found.append(
-                    _reminder(f"{path} was read before this point. It is too large to be shown again here; read it if you need it.")
-                )
+                note = f"{path} was read before this point. It is too large to be shown again here; read it if you need it."
+                found.append([reminder(note, name)])
                 continue
             shown = self._numbered(_head(text, self.each, situation))
-            size = _size(shown, situation)
-            if size > room:
-                break
-            room -= size
             asked = msgspec.json.encode({"file_path": path}).decode()
-            found += [_reminder(f"The tool Read was called with this input: {asked}"), _reminder(f"It gave this result:\n{shown}")]
+            puts = [reminder(f"The tool Read was called with this input: {asked}", name), reminder(f"It gave this result:\n{shown}", name)]
+            if not there.newest(puts):
+                size = _size(shown, situation)
+                if size > room:
+                    break
+                room -= size
+            found.append(puts)
         return found
 
-    def _texts(self, name: str, text: str, situation: Situation) -> list[str]:
+    def _texts(self, name: str, text: str, situation: Situation) -> list[tuple[str, str]]:
+        """What a fact tells, skill by skill with their names."""
         if name != "skills" or not text:
-            return [text] if text else []
+            return [("", text)] if text else []
         try:
             skills = _skills.decode(text)
         except msgspec.DecodeError:
-            return [_head(text, self.skill, situation)]
-        return [f"{skill}\n{_head(body, self.skill, situation)}" for skill, body in skills.items()]
+            return [("", _head(text, self.skill, situation))]
+        return [(skill, _head(body, self.skill, situation)) for skill, body in skills.items()]
 
     def _numbered(self, text: str) -> str:
         rows = text.split("\n")
@@ -130,10 +142,11 @@ def _of_log(name: str, past: Past) -> str:
             return past.tools
 
 
-def _room(situation: Situation) -> int:
-    """Half of what is left until the next compaction, which matters only in a small window."""
+def _room(situation: Situation, past: Past) -> int:
+    """Half of what is left until the next compaction, which matters only in a small window; a fold of ours is not grown over again."""
     level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
-    return max(0, level - situation.used) // 2
+    room = max(0, level - situation.used) // 2
+    return room if past.freed is None else min(room, past.freed)
 
 
 def _tokens(put: Put, situation: Situation) -> int:
@@ -164,7 +177,3 @@ def _prompt_of(view: View) -> str:
             break
         found = item.id
     return found
-
-
-def _reminder(text: str) -> Put:
-    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"))

@@ -1,0 +1,134 @@
+"""Compaction that is asked for again and again without a model: no view grows, and every profile comes to rest."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from claude_work import MEASURED, World, claude, edits, fill, texts
+from real_work import CLAUDE, Place, at_work, generated, places
+from workplace import offline, reply, say, use
+
+from palimpsest.core.errors import TooFull
+from palimpsest.core.items import Text
+from palimpsest.core.policy import Look
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.policies.restored import RESTORED
+from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.wire.encode import encode
+
+# A request that is too long by its report is folded down the whole ladder, rung by rung; everything else rests much sooner.
+MOST = 40
+RESTORING = ("claude-code", MEASURED)
+SKILL = "Look at every line of the change and say what is wrong with it. " * 250
+FACTS = {"plan": "1. lexer 2. parser", "agents": "a1 is running", "session_start": "use tabs"}
+
+
+def whatever_is_read(want: Look) -> str | None:
+    """A world in which every source file is there, and longer than what was read of it."""
+    if want.what == "fact":
+        return FACTS.get(want.name)
+    return None if want.name.startswith(".transcripts/") else f"the content of {want.name}\n" * 300
+
+
+def tokens_of(session: Session) -> int:
+    return session.scale.total(session.log.view)
+
+
+def bytes_of(session: Session) -> int:
+    return len(encode(session.log.view, session.card, session.tools, session.params, session.around.blobs.get).body)
+
+
+def ask_until_rest(session: Session, size: Callable[[Session], int]) -> list[int]:
+    """The size before the first and after each compaction."""
+    sizes = [size(session)]
+    for _ in range(MOST):
+        try:
+            edited = offline(session, look(session, "asked")).edited
+        except TooFull:
+            return sizes
+        if not edited:
+            return sizes
+        sizes.append(size(session))
+    pytest.fail(f"{session.log.session} never rests: {sizes}")
+
+
+def check(name: str, place: Place, recorded: str, *, world: bool) -> None:
+    with at_work(place, recorded, profile(name), CLAUDE) as session:
+        if world:
+            session.around = replace(session.around, look=whatever_is_read)
+        sizes = ask_until_rest(session, tokens_of)
+        assert sizes == sorted(sizes, reverse=True), (recorded, sizes)
+        shown = [(item.source, item.content) for item in session.log.view.items if item.source.startswith(RESTORED) and item.mask is None]
+        assert len(shown) == len(set(shown)), recorded
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_repeated_compaction_without_a_model_never_grows_the_view_and_comes_to_rest(name: str) -> None:
+    for place in places():
+        # Profiles that bring nothing back fold alike: a part of the long sessions will do for them.
+        for recorded in place.sessions[:: 1 if place is generated() or name in RESTORING else 4]:
+            check(name, place, recorded, world=False)
+    for recorded in generated().sessions:
+        check(name, generated(), recorded, world=True)
+
+
+def with_a_skill(name: str) -> Session:
+    """A session in which a skill was loaded long ago, and much has happened since."""
+    session = claude(name, world=World({"/repo/0.py": "as it is now"}, FACTS))
+    say(session, "review it")
+    use(session, "k", "Skill", '{"skill":"review"}', SKILL)
+    use(session, "r", "Read", '{"file_path":"/repo/0.py"}', "as it was")
+    for number in range(40):
+        use(session, f"c{number}", "Bash", '{"command":"ls"}', f"line {number}\n" * 900)
+    reply(session, Text("done", "assistant"))
+    return session
+
+
+@pytest.mark.parametrize("name", RESTORING)
+def test_what_a_fold_brought_back_stands_once_however_often_it_is_asked_for(name: str) -> None:
+    session = with_a_skill(name)
+    sizes = ask_until_rest(session, bytes_of)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 4 * sizes[-1]
+    shown = texts(session)
+    assert sum("Skills that were invoked before:\nreview" in text for text in shown) == 1
+    assert sum('{"file_path":"/repo/0.py"}' in text for text in shown) == 1
+    assert sum("as it is now" in text for text in shown) == 1
+    assert sum("1. lexer 2. parser" in text for text in shown) == 1
+    assert sum("use tabs" in text for text in shown) == 1
+
+
+@pytest.mark.parametrize("name", RESTORING)
+def test_a_copy_that_is_out_of_date_goes_when_the_new_one_comes(name: str) -> None:
+    session = with_a_skill(name)
+    offline(session, look(session, "asked"))
+    world = World({"/repo/0.py": "as it is later"}, FACTS | {"plan": "3. docs"})
+    session.around = replace(session.around, look=world)
+    for number in range(40, 60):
+        use(session, f"c{number}", "Bash", '{"command":"ls"}', f"line {number}\n" * 900)
+    offline(session, look(session, "asked"))
+    shown = texts(session)
+    assert sum("as it is later" in text for text in shown) == 1
+    assert sum("3. docs" in text for text in shown) == 1
+    assert not any("as it is now" in text or "1. lexer" in text for text in shown)
+
+
+def test_what_a_kept_message_still_shows_does_not_come_back() -> None:
+    session = fill(claude(), 100_000)
+    use(session, "k", "Skill", '{"skill":"review"}', SKILL)
+    use(session, "p", "ExitPlanMode", '{"plan":"1. lexer\\n2. parser"}', "approved")
+    offline(session, look(session, "folded"))
+    assert edits(session) == []
+
+
+def test_a_fold_without_a_model_is_not_grown_over_by_what_comes_back() -> None:
+    session = claude(world=World(dict.fromkeys((f"/repo/{number}.py" for number in range(5)), "long line of a file\n" * 900)))
+    say(session, "look")
+    for number in range(5):
+        use(session, f"c{number}", "Read", f'{{"file_path":"/repo/{number}.py","limit":3}}', "three lines\n" * 3)
+    for number in range(30):
+        use(session, f"b{number}", "Bash", f'{{"command":"make {number}"}}', "built\n" * 500)
+    before = bytes_of(session)
+    assert offline(session, look(session, "asked")).folded
+    assert bytes_of(session) < before
