@@ -61,4 +61,4 @@ def _overlapping(line: str, commands: re.Pattern[str], length: int) -> tuple[str
 
 
 def _words(text: str) -> str:
-    return f" {' '.join(word.lower() for word in _WORD.findall(text))} "
+    return f" {' '.join(_WORD.findall(text)).lower()} "

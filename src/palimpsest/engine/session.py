@@ -101,13 +101,13 @@ class Session:
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
-        log, witness = self.log, self.witness
+        log, witness, budget = self.log, self.witness, self.budget
         known = (self.used if used is None else used) + incoming
-        room = self.budget.block_at or self.budget.window
+        room = budget.block_at or budget.window
         forced = moment == "overflow" or 0 < room <= known
         return Situation(
             view=log.view,
-            budget=self.budget,
+            budget=budget,
             card=self.card,
             moment=moment,
             scale=self.scale,
