@@ -83,6 +83,10 @@ BINDING = (
     "Bakers can edit recipes, cashiers can't.",
     "Whatever happens, the till must keep working offline.",
     "We're not going to support coupons.",
+    "Lift passes are valid for one day only, enforce that.",
+    "If the gate loses power, leave it open.",
+    "Would you check the rounding in the fare table?",
+    "Blue for easy, red for medium, black for hard.",
     "挂号页的字号调大一号，老人看不清。",
     "病历里的身份证号中间几位打星号。",
     "混响太重，收一收。",
@@ -165,6 +169,10 @@ BINDING = (
     "面包师能改配方，收银员不能。",
     "不管怎样收银机断网也要能用。",
     "优惠券我们不打算支持。",
+    "缆车票只限当天有效，要卡住。",
+    "闸机断电就保持敞开。",
+    "票价表的取整麻烦查一下。",
+    "自助机崩了要自己重启。",
 )
 FREE = (
     "The ward has twenty-two beds.",
@@ -245,6 +253,10 @@ FREE = (
     "Is the recipe database backed up?",
     "Great layout.",
     "The menu fits on one page now.",
+    "The resort has eleven lifts.",
+    "The gate opened by itself.",
+    "The side panel looks modern.",
+    "Our API has been stable for years.",
     "我们科室一共八个护士。",
     "博客用的主题是别人送的。",
     "老文章大多是 2012 年写的。",
@@ -327,6 +339,10 @@ FREE = (
     "不知道为什么我手机打印不了。",
     "过敏原印在包装背面。",
     "我把墙刷成棕色了。",
+    "雪场有十一条缆车。",
+    "闸机自己开了。",
+    "侧边栏看着挺现代。",
+    "我们接口几年没变过。",
 )
 
 

@@ -48,7 +48,8 @@ _DETERMINER = (
 )
 
 _FORBIDS = _any(
-    r"\bnever\b(?! (?:mind\b|finish|work|return|end|stop|get|fire|happen|show|load|c[oa]me|arriv|complet|terminat|reach))",
+    r"\bnever\b(?! (?:mind|finishe[sd]|work(?:s|ed)|return(?:s|ed)|end(?:s|ed)|stop(?:s|ped)|gets|got|fire[sd]|happen(?:s|ed)|show(?:s|ed)|"
+    r"load(?:s|ed)|comes|came|arrive[sd]|complete[sd]|terminate[sd]|reache[sd])\b)",
     rf"{_BEGINS}{_NEGATED}\b(?! (?:know|understand|think|remember|have|see|get|mind|care|believe|recall|exist|work|forget|hesitate)\b)",
     rf"\b(?:i|we|{_PERSON}) (?:really |also |still )?(?:{_NEGATED}|does not|doesn'?t) "
     r"(?:want|like|need|allow|accept|use|support|ship|wish|trust)\b",
