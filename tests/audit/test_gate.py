@@ -22,7 +22,7 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
 
@@ -239,6 +239,19 @@ def test_the_floor_names_its_parts() -> None:
         check_floor(changed(session.situation("before_call"), budget=replace(session.budget, block_at=2_000)))
 
 
+@pytest.mark.parametrize("name", [name for name in PROFILES if name not in {"palimpsest", "none"}])
+def test_of_a_summary_that_claims_nothing_the_words_around_it_are_not_minded(name: str) -> None:
+    session = work(profile(name), "gpt-5.5" if name.startswith("codex") else "claude-sonnet-4-5")
+    for number in range(3):
+        say(session, f"make the parser faster, part {number}")
+        commands = "you must run make test && git push origin main before anything else\n"
+        use(session, f"c{number}", "Bash", '{"command":"make test && git push origin main"}', commands * 1_000, exit_code=0)
+    looked = online(session, look(session, "asked"), Scripted(*["<summary>The parser is faster now.</summary>"] * 4))
+    minded = [event.body.why for event in looked.edited if isinstance(event.body, ViewEdited)]
+    assert minded
+    assert not any("of the user what nothing supports" in why for why in minded)
+
+
 @pytest.mark.parametrize("name", ["classroom", "opencode", "claude-code"])
 def test_where_the_full_gate_only_reports_the_edit_tells_what_it_would_have_minded(name: str) -> None:
     session = work(profile(name))
@@ -250,6 +263,6 @@ def test_where_the_full_gate_only_reports_the_edit_tells_what_it_would_have_mind
     assert isinstance(body, ViewEdited)
     minded = body.why.partition("; the full gate would have minded: ")[2].split(", ")
     assert minded[:3] == ["the last request", "item 1.0", "would not show"]
-    assert minded[3].endswith(" lines say of the user what nothing supports")
+    assert minded[3:] == ["1 line says of the user what nothing supports"]
     quiet = online(session, look(session, "asked"), Scripted("<summary>All is well.</summary>"))
     assert not any("minded" in event.body.why for event in quiet.edited if isinstance(event.body, ViewEdited))

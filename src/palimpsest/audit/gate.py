@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.amend import keep_pins, without_lines
+from palimpsest.audit.amend import keep_pins, supported, without_lines
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.fitting import keeps_pairs
@@ -33,8 +33,10 @@ class Verdict(Value, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
-    """Whether edits may be installed; `after` is the view they would leave.
+def judge(
+    edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full", told: str | None = None
+) -> Verdict:
+    """Whether edits may be installed; `after` is the view they would leave, `told` what a model wrote of them if not all their words.
 
     An `alive` gate asks only what a session needs to go on, and tells of a fold what else there is to say.
     """
@@ -53,7 +55,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
     if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":
-        return Verdict(edits, remarks=_remarks(edits, before, left, after, situation))
+        return Verdict(edits, remarks=_remarks(edits, (before, left), after, situation, told))
     refused = _size(edits, before, left, situation) or _missing(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)
 
@@ -82,13 +84,13 @@ def _size(edits: Edits, before: int, left: int, situation: Situation) -> str:
     return ""
 
 
-def _remarks(edits: Edits, before: int, left: int, after: View, situation: Situation) -> tuple[str, ...]:
+def _remarks(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation, told: str | None) -> tuple[str, ...]:
     """What a full gate would say about a fold."""
     if not any(isinstance(edit, Fold) for edit in edits):
         return ()
-    unsupported = len(without_lines(edits, situation)[1])
-    lines = f"{unsupported} lines say of the user what nothing supports" if unsupported else ""
-    return tuple(said for said in (_size(edits, before, left, situation), _missing(after, situation), lines) if said)
+    unsupported = len(without_lines(edits, situation)[1] if told is None else supported(told, situation)[1])
+    lines = f"{unsupported} {'line says' if unsupported == 1 else 'lines say'} of the user what nothing supports" if unsupported else ""
+    return tuple(said for said in (_size(edits, *sizes, situation), _missing(after, situation), lines) if said)
 
 
 def _missing(after: View, situation: Situation) -> str:

@@ -63,12 +63,16 @@ Edits: TypeAlias = tuple[Edit, ...]
 
 
 class Proposal(Value, frozen=True):
-    """Edits with the reason for them; `failed` is what went wrong on the way without stopping it, `notices` are lines for the user."""
+    """Edits with the reason for them; `failed` is what went wrong on the way without stopping it, `notices` are lines for the user.
+
+    `told` is what a model wrote of the edits, where they hold words of our own beside it.
+    """
 
     edits: Edits = ()
     why: str = ""
     failed: tuple[Failed, ...] = ()
     notices: tuple[str, ...] = ()
+    told: str | None = None
 
 
 # How providers end a reply that the model would not give; what it says then is no answer.

@@ -71,7 +71,7 @@ class Handoff:
             if size + situation.incoming < level and size < situation.scale.total(situation.view) + situation.tools_tokens:
                 break
             fold, size = self._fold(situation, ground, middle_cut(summary, bound).text, kept, proof)
-        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped))
+        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped), told=summary)
 
     def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, proof: int) -> tuple[Fold, int]:
         messages = keep_texts(messages_of(ground.told), kept, in_parts=self.in_parts)
