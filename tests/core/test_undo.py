@@ -167,3 +167,30 @@ def test_a_rewind_to_nowhere_is_refused() -> None:
     log = session()
     with pytest.raises(BadInput, match="there is no event 70; the newest is 6"):
         rewind(log, 70)
+
+
+def test_what_followed_on_a_fold_is_taken_back_with_it_wherever_it_stands() -> None:
+    log = session()
+    before = log.view.items
+    fold = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
+    files = log.append(ViewEdited((Insert((Put("reminder", Text("a.py as it is")),)),), by="restore", moment="folded")).seq
+    again = edited(log, Mask(("6.0",), "[..]"))
+    assert plan_undo(log, files).resting == ()
+    assert plan_undo(log, again).resting == ()
+    assert plan_undo(log, fold).resting == (files,)
+    undo(log, again)
+    undo(log, fold)
+    assert log.view.items == before
+
+
+def test_what_followed_on_another_fold_stays() -> None:
+    log = session()
+    first = edited(log, Mask(("4.0",), "[..]"))
+    fold = edited(log, Fold("1.0", "3.0", (Put("summary", Text("s")),)))
+    one = log.append(ViewEdited((Insert((Put("reminder", Text("one")),)),), by="restore", moment="folded")).seq
+    two = log.append(ViewEdited((Insert((Put("reminder", Text("two")),)),), by="restore", moment="folded")).seq
+    assert plan_undo(log, first).resting == ()
+    assert plan_undo(log, one).resting == ()
+    assert plan_undo(log, fold).resting == (two, one)
+    log.append(EditUndone(fold))
+    assert plan_undo(log, first).resting == ()

@@ -94,7 +94,7 @@ def _check_pairs(log: Log, view: View, seq: int) -> None:
 
 
 def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip: dict[int, frozenset[int]]) -> dict[int, tuple[int, ...]]:
-    """The edits and, walking forward, every later one that names an item which a taken one made or moved."""
+    """The edits and, walking forward, every later one that names an item which a taken one made or moved, or followed on its fold."""
     chosen = list(edits or range(len(body.edits)))
     touched: set[str] = set()
     for index, edit in enumerate(body.edits):
@@ -102,10 +102,17 @@ def _closure(log: Log, seq: int, body: ViewEdited, edits: tuple[int, ...], skip:
             touched |= _touched(seq, index, edit)
             chosen = sorted({*chosen, index})
     taken: dict[int, tuple[int, ...]] = {seq: tuple(chosen) if edits and len(chosen) < len(body.edits) else ()}
+    cause = seq if body.moment != "folded" else None
     for later in log.events():
-        if later.seq <= seq or not isinstance(later.body, ViewEdited) or _gone(skip, later.seq, ()):
+        if later.seq <= seq or not isinstance(later.body, ViewEdited):
             continue
-        if any(touched.intersection(named(edit)) for edit in later.body.edits):
+        follows = later.body.moment == "folded"
+        cause = cause if follows else later.seq
+        if _gone(skip, later.seq, ()):
+            continue
+        if (follows and cause is not None and taken.get(cause) == ()) or any(
+            touched.intersection(named(edit)) for edit in later.body.edits
+        ):
             taken[later.seq] = ()
             touched.update(*(_touched(later.seq, index, edit) for index, edit in enumerate(later.body.edits)))
     return taken
