@@ -1,10 +1,11 @@
-"""`pal compact`, `pal audit`, `pal pin` and `pal unpin` on sessions whose every word is known."""
+"""`pal compact` and `pal audit` on sessions whose every word is known."""
 
 import pytest
 from pal_runs import LONG, SMALL, Pal, edited, long, small
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import Pinned, Refused, SessionOpened
+from palimpsest.core.events import ModelReplied, Refused, SessionOpened, UserSaid
+from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
@@ -52,21 +53,65 @@ def test_what_a_preview_says_is_what_then_happens(pal: Pal) -> None:
 
 
 def test_what_goes_wrong_in_a_preview_is_told_of_the_session_itself(pal: Pal) -> None:
-    Log.create(pal.home.shelf, SessionOpened("20310403-090000-cccc"), FixedClock(1)).close()
-    error = pal.json("compact", "20310403-090000-cccc", "--preview", code=2)["error"]
+    small(pal.home)
+    error = pal.json("compact", SMALL, "--preview", "--profile", "none", code=2)["error"]
 
-    assert error == {
-        "kind": "input",
-        "message": "the session names no model, so name one with --model",
-        "where": "20310403-090000-cccc",
-    }
+    assert error == {"kind": "input", "message": "profile none never folds; --profile names another", "where": SMALL}
 
 
-def test_a_file_without_a_name_cannot_be_pinned(pal: Pal) -> None:
+def test_a_preview_tells_the_numbers_that_the_fold_then_has(pal: Pal) -> None:
+    long(pal.home)
+    previewed = pal("compact", LONG, "--preview", "--no-model").stdout
+    made = pal("compact", LONG, "--no-model").stdout
+
+    def without_time(text: str) -> list[list[str]]:
+        return [[word for word in line.split() if ":" not in word or word.endswith(":")] for line in text.splitlines()[:-1]]
+
+    assert without_time(previewed) == without_time(made)
+    assert pal.json("audit", LONG)[-1]["edit"] == 901
+    assert " 901  " in previewed
+
+
+def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) -> None:
+    with Log.create(pal.home.shelf, SessionOpened(SMALL), FixedClock(1, 1_000)) as log:
+        for number in range(40):
+            log.append(UserSaid((Text(f"request {number}"),)))
+            log.append(ModelReplied((Text(f"done {number} " * 400, "assistant"),)))
+    result = pal("compact", SMALL, ANTHROPIC_API_KEY="key", PAL_OFFLINE="")
+    (made,) = pal.json("audit", SMALL)
+
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "pal: the session names no model, so that sizes and prices are those of claude-sonnet-4-5; --model names another\n"
+    )
+    assert made["policy"] == "fold"
+
+
+@pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325"])
+def test_a_setting_that_forbids_folds_is_named(pal: Pal, name: str) -> None:
+    long(pal.home)
+    result = pal("compact", LONG, "--profile", name, "--no-model", DISABLE_COMPACT="1")
+
+    assert result.exit_code == 2
+    assert result.stderr == f"pal: {LONG}: DISABLE_COMPACT is set, and then profile {name} never folds; --profile names another\n"
+
+
+def test_a_session_in_which_there_is_nothing_to_fold_is_no_error(pal: Pal) -> None:
     small(pal.home)
 
-    assert pal.json("pin", SMALL, " ", code=2)["error"]["message"] == "a file has a name; this one is empty"
-    assert pal.json("pin", SMALL)["pins"] == []
+    assert pal("compact", SMALL, "--no-model").stdout == "there is nothing to fold\n"
+    assert pal.json("compact", SMALL, "--no-model") == []
+
+
+def test_prices_that_nobody_knows_are_not_told_as_nothing(pal: Pal) -> None:
+    long(pal.home)
+    shown = pal("compact", LONG, "--preview", "--no-model", "--model", "openai-compatible/strange").stdout
+    (local,) = pal.json("compact", LONG, "--preview", "--no-model", "--model", "local/mine")
+    (made,) = pal.json("compact", LONG, "--no-model", "--model", "openai-compatible/strange")
+
+    assert (made["price_usd"], made["saved_usd_per_call"]) == (None, None)
+    assert (local["price_usd"], local["saved_usd_per_call"]) == (0, 0)
+    assert "$" not in shown.splitlines()[1]
 
 
 def test_a_fold_is_audited_and_undone_with_one_command_each(pal: Pal) -> None:
@@ -149,39 +194,3 @@ def test_refused_edits_are_listed_with_the_reason(pal: Pal) -> None:
 
     assert pal.json("audit", SMALL, "--refused")[0]["why"] == "the view would not be smaller"
     assert "the view would not be smaller" in pal("audit", SMALL, "--refused").stdout
-
-
-def test_items_and_files_are_pinned_listed_and_unpinned(pal: Pal) -> None:
-    small(pal.home)
-
-    assert pal("pin", SMALL).stdout == "nothing is pinned\n"
-    assert pal("pin", SMALL, "6.0", "a.py").stdout == "pinned: 6.0, a.py\n"
-    assert pal.json("pin", SMALL) == {"session": SMALL, "pins": ["6.0", "a.py"]}
-    assert pal.json("unpin", SMALL, "6.0") == {"session": SMALL, "pins": ["a.py"]}
-    with Log.open(pal.home.shelf, SMALL, FixedClock(1)) as log:
-        assert log.event(14).body == Pinned(("6.0",), ("a.py",))
-
-
-def test_what_is_pinned_is_not_hidden_by_a_fold(pal: Pal) -> None:
-    long(pal.home)
-    hidden = pal.json("compact", LONG, "--preview")[0]["hidden"]["items"]
-    pinned = next(item.id for item in _view(pal, LONG).items if item.id in hidden and item.kind == "assistant")
-    pal("pin", LONG, pinned)
-    (made,) = pal.json("compact", LONG, "--no-model")
-
-    assert pinned not in made["hidden"]["items"]
-    assert pinned in _view(pal, LONG).ids
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("pin", SMALL, "99.0"), f"pal: {SMALL}: there is no item 99.0 on this branch; `pal context {SMALL}` lists them\n"),
-        (("unpin", SMALL, "6.0"), f"pal: {SMALL}: 6.0 is not pinned; `pal pin {SMALL}` lists what is\n"),
-    ],
-)
-def test_wrong_pins_are_refused(pal: Pal, words: tuple[str, ...], line: str) -> None:
-    small(pal.home)
-    result = pal(*words)
-
-    assert (result.exit_code, result.stderr) == (2, line)

@@ -1,6 +1,6 @@
 """Every edit of a session with what it hides and what it costs: as values, as JSON, as a table, and one as a comparison."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,7 +16,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.project import Projection
 from palimpsest.core.scale import Scale, shown
 from palimpsest.core.view import View
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.cards import ModelCard, Prices
 
 _LISTED = 12
 _RUN = 8
@@ -35,7 +35,7 @@ class Audited:
     tokens_before: int
     tokens_after: int
     price_usd: float | None
-    saved_usd_per_call: float
+    saved_usd_per_call: float | None
     loss: Loss
     undone: bool
 
@@ -64,25 +64,33 @@ def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]
             before,
             after,
             *sizes,
-            body.price_usd,
-            body.saved_usd_per_call if body.saved_usd_per_call is not None else _saved(sizes[0] - sizes[1], model),
+            *_prices(body, sizes[0] - sizes[1], model),
             body.loss if body.loss is not None else loss_of(before, after),
             undone,
         )
 
 
-def _saved(tokens: int, model: ModelCard) -> float:
+def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
+    """What an edit cost once and saves a call: as recorded, else by the tokens; nothing of a model whose prices nobody knows."""
+    unknown = model.prices == Prices() and model.provider != "local"
+    if unknown and not body.price_usd and not body.saved_usd_per_call:
+        return None, None
+    saved = _saved(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
+    return body.price_usd, saved
+
+
+def _saved(tokens: int, prices: Prices) -> float:
     """What the tokens would have cost on every later call, read from the cache where there is one."""
-    prices = model.prices
     return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _PER
 
 
-def shape_of(edit: Audited) -> dict[str, object]:
-    """An edit as `--json` prints it."""
+def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
+    """An edit as `--json` prints it; one that is not made yet may have no number."""
     loss = edit.loss
+    number = edit.event if numbered else None
     return {
-        "edit": edit.event,
-        "event": edit.event,
+        "edit": number,
+        "event": number,
         "at": datetime.fromtimestamp(edit.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "policy": edit.body.by,
         "why": edit.body.why,
@@ -102,28 +110,29 @@ def shape_of(edit: Audited) -> dict[str, object]:
     }
 
 
-def print_edits(screen: Console, edits: list[Audited]) -> None:
+def print_edits(screen: Console, edits: list[Audited], *, numbered: bool = True) -> None:
     """A row for each edit, and below them why each was made and what it hides."""
     columns = ("edit", "when", "policy", "tokens", "price", "saves/call", "items hidden")
     rows = table(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
         sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
-        price = "?" if edit.price_usd is None else _signed(edit.price_usd)
-        cells = (lately(edit.at), one_line(edit.body.by, 20), sizes, price, _signed(edit.saved_usd_per_call), f"{len(edit.loss.ids):,}")
-        rows.add_row(str(edit.event), *cells, style="dim" if edit.undone else "")
+        prices = (_signed(edit.price_usd), _signed(edit.saved_usd_per_call))
+        cells = (lately(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
+        rows.add_row(str(edit.event) if numbered else "-", *cells, style="dim" if edit.undone else "")
     screen.print(rows)
     for edit in edits:
         style = "dim" if edit.undone else ""
         why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why) if word)
         hides = _hides(edit.loss)
+        head = f"{edit.event}: " if numbered else ""
         if why:
-            screen.print(Text(one_line(f"{edit.event}: {why}", screen.width), style=style))
+            screen.print(Text(one_line(f"{head}{why}", screen.width), style=style))
         if hides:
-            screen.print(Text(f"{edit.event}: {hides}", style=style))
+            screen.print(Text(f"{head}{hides}", style=style))
 
 
-def _signed(cost: float) -> str:
-    return f"-{dollars(-cost)}" if cost < 0 else dollars(cost)
+def _signed(cost: float | None) -> str:
+    return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
 def _hides(loss: Loss) -> str:
@@ -132,7 +141,7 @@ def _hides(loss: Loss) -> str:
     return f"no longer shown: {', '.join(words)}" if words else ""
 
 
-def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = False) -> None:
+def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = False, numbered: bool = True) -> None:
     """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
     for name, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)):
         if values:
@@ -143,7 +152,8 @@ def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = Fal
             if len(values) > len(shown_values):
                 screen.print(Text(f"  … and {len(values) - len(shown_values)} more", style="dim"))
     screen.print(Text("the view, - before and + after:", style="bold"))
-    for mark, run in groupby(_compared(edit.before, edit.after, scale), key=lambda line: line[0]):
+    nameless = "" if numbered else f"{edit.event}."
+    for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, scale, nameless)), key=lambda line: line[0]):
         _print_run(screen, mark, list(run), full=full)
 
 
@@ -159,7 +169,7 @@ def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *,
             screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
 
 
-def _compared(before: View, after: View, scale: Scale) -> Iterator[tuple[str, str, str]]:
+def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
     """Lines of both views in order; runs that did not change are one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
@@ -171,7 +181,7 @@ def _compared(before: View, after: View, scale: Scale) -> Iterator[tuple[str, st
             if unchanged:
                 yield _same(unchanged)
                 unchanged = 0
-            yield "-", _line(order[position], scale), "red"
+            yield "-", line(order[position]), "red"
             position += 1
         if item.id in old and old[item.id].mask == item.mask:
             unchanged += 1
@@ -180,21 +190,22 @@ def _compared(before: View, after: View, scale: Scale) -> Iterator[tuple[str, st
                 yield _same(unchanged)
                 unchanged = 0
             if item.id in old:
-                yield "-", _line(old[item.id], scale), "red"
-            yield "+", _line(item, scale), "green"
+                yield "-", line(old[item.id]), "red"
+            yield "+", line(item), "green"
         position += position < len(order) and order[position].id == item.id
     if unchanged:
         yield _same(unchanged)
     for item in order[position:]:
         if item.id not in new:
-            yield "-", _line(item, scale), "red"
+            yield "-", line(item), "red"
 
 
 def _same(count: int) -> tuple[str, str, str]:
     return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
 
 
-def _line(item: Item, scale: Scale) -> str:
+def _line(item: Item, scale: Scale, nameless: str) -> str:
     content = shown(item)
     words = "" if content is None else text_of(content)
-    return f"{item.id}  {item.kind}  {scale.item(item):,} tokens  {' '.join(words[:400].split())}"
+    name = "new" if nameless and item.id.startswith(nameless) else item.id
+    return f"{name}  {item.kind}  {scale.item(item):,} tokens  {' '.join(words[:400].split())}"

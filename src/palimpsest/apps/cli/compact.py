@@ -6,16 +6,19 @@ import click
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.audited import Audited, audited_edits, print_edit, print_edits, shape_of
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import open_log
+from palimpsest.apps.cli.home import Found, find_home, find_session
+from palimpsest.apps.cli.opening import cards_of, demand_room, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
-from palimpsest.apps.cli.working import provider_of, told_of, trial, working
+from palimpsest.apps.cli.working import USUAL, Asking, around, card_of, profile_for, try_out, whom_to_ask, working
+from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import Failed, Refused
-from palimpsest.core.policy import run_steps
+from palimpsest.core.log import Log
+from palimpsest.core.policy import Answer, Ask, Want, run_steps
+from palimpsest.core.undo import plan_undo
 from palimpsest.engine.flow import answer_without_model, carry_out
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
+from palimpsest.wire.cards import ModelCard, card
 
 _EXAMPLES = """\b
 Examples:
@@ -42,47 +45,93 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
     """
     home = find_home()
     found = find_session(home, session)
-    with told_of(found), open_log(found, write=not preview) as log:
-        make = trial if preview else working
-        at_work = make(home, found, log, profile_name=profile_name, model=model)
-        asking = not no_model and (bool(model) or not preview)
-        first = at_work.log.tip + 1
-        looked = _fold(at_work, focus or "", asking=asking)
-        at_work.log.sync()
-        edits = [edit for edit in audited_edits(at_work.log, at_work.scale, at_work.card) if edit.event >= first]
+    cards = cards_of(home)
+    with try_out(found) if preview else open_log(found, write=True) as log:
+        asking = whom_to_ask(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
+        at_work = working(
+            log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), around(found, log, cards, trying=preview)
+        )
+        first = log.tip + 1
+        looked, unknown = _fold(at_work, asking)
+        log.sync()
+        edits = [edit for edit in audited_edits(log, at_work.scale, at_work.card) if edit.event >= first]
+        _tell_stops(looked, asking, unknown=unknown)
+        if not edits:
+            _check(at_work, looked)
         if as_json:
-            emit([shape_of(edit) for edit in edits])
+            emit([shape_of(edit, numbered=not unknown) for edit in edits])
+        elif not edits:
+            click.echo("there is nothing to fold")
         else:
-            _tell(at_work, looked, edits, preview=preview, full=full)
-        if not edits and (looked.failure is not None or _stopped(looked)):
-            click.get_current_context().exit(FINDINGS)
+            _print(at_work, edits, full=full, numbered=not unknown)
+            click.echo("nothing was changed; leave out --preview to do it" if preview else _way_back(log, found, edits, cards))
 
 
-def _fold(session: Session, focus: str, *, asking: bool) -> Looked:
-    steps = look(session, "asked", asked=focus)
-    provider = provider_of(session.card) if asking else None
-    if provider is None:
-        return run_steps(steps, lambda want: answer_without_model(session, want))
-    return asyncio.run(carry_out(steps, session, provider))
+def _fold(session: Session, asking: Asking) -> tuple[Looked, bool]:
+    """What came of it, and whether a model that is asked later may make it another fold with other numbers."""
+    steps = look(session, "asked", asked=asking.focus)
+    if asking.provider is not None:
+        return asyncio.run(carry_out(steps, session, asking.provider)), False
+    wanted = bool(asking.focus)
+
+    def answer(want: Want) -> Answer:
+        nonlocal wanted
+        wanted = wanted or isinstance(want, Ask)
+        return answer_without_model(session, want)
+
+    looked = run_steps(steps, answer)
+    return looked, wanted and asking.later
 
 
-def _tell(session: Session, looked: Looked, edits: list[Audited], *, preview: bool, full: bool) -> None:
-    screen = console()
+def _tell_stops(looked: Looked, asking: Asking, *, unknown: bool) -> None:
+    """What a person should know beside the edits, whoever reads them."""
     for line in looked.notices:
         click.echo(plain(line), err=True)
-    for why in _stopped(looked):
-        click.echo(one_line(f"pal: {why}", screen.width), err=True)
-    if not edits:
-        click.echo("nothing was folded" if looked.failure is not None or _stopped(looked) else "there is nothing to fold")
+    if looked.edited:
+        for why, _ in _stopped(looked):
+            click.echo(one_line(f"pal: {why}", console().width), err=True)
+    if unknown and asking.model is not None:
+        name = asking.model.name
+        click.echo(f"pal: {name} would be asked and may fold otherwise; this is the fold without it (--model {name} asks it now)", err=True)
+
+
+def _check(session: Session, looked: Looked) -> None:
+    """Where nothing was folded, say why, unless there was nothing to fold."""
+    where = session.log.session
+    if looked.failure is not None:
+        raise looked.failure
+    for why, kind in _stopped(looked):
+        raise CannotFold(why, kind=kind, where=where)
+    if any("asked" in policy.moments for policy in session.profile.policies):
         return
-    print_edits(screen, edits)
-    for edit in edits:
-        print_edit(screen, edit, session.scale, full=full)
-    click.echo("nothing was changed; leave out --preview to do it" if preview else f"`pal undo {session.log.session}` takes it back")
+    setting = "DISABLE_COMPACT is set, and then " if session.profile.policies else ""
+    raise BadInput(f"{setting}profile {session.profile.name} never folds; --profile names another", where=where)
 
 
-def _stopped(looked: Looked) -> list[str]:
-    """Why proposals came to nothing."""
+def _stopped(looked: Looked) -> list[tuple[str, str]]:
+    """Why proposals came to nothing, each with its kind."""
     bodies = [event.body for event in looked.events]
-    refused = [body.why for body in bodies if isinstance(body, Refused)]
-    return refused + [body.message for body in bodies if isinstance(body, Failed)]
+    refused = [(body.why, "refused") for body in bodies if isinstance(body, Refused)]
+    return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
+
+
+def _print(session: Session, edits: list[Audited], *, full: bool, numbered: bool) -> None:
+    screen = console()
+    print_edits(screen, edits, numbered=numbered)
+    for edit in edits:
+        print_edit(screen, edit, session.scale, full=full, numbered=numbered)
+
+
+def _way_back(log: Log, found: Found, edits: list[Audited], cards: tuple[ModelCard, ...]) -> str:
+    """The command that takes back all of the edits, whichever rest on which."""
+    left = [edit.event for edit in edits]
+    commands: list[str] = []
+    try:
+        while left:
+            plan = plan_undo(log, left[0])
+            demand_room(plan.view, log, found, cards)
+            commands.insert(0, f"pal undo {log.session} {left[0]}{' --yes' if plan.resting else ''}")
+            left = [seq for seq in left if seq not in {body.event for body in plan.undone}]
+    except PalimpsestError:
+        return f"what was there before is too much to be undone; `pal fork {log.session} --at {edits[0].event - 1}` goes on from there"
+    return f"`{' && '.join(commands)}` takes it back"

@@ -1,14 +1,13 @@
 """A session at work for a command: under which profile, for which model, and who answers."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import click
 
-from palimpsest.apps.cli.home import Found, Home, SystemClock
-from palimpsest.apps.cli.opening import cards_of
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.apps.cli.home import Found, SystemClock
+from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.session import Session, Surroundings
@@ -20,7 +19,8 @@ from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past import tools_of
 
-_TRIAL = "trial"
+# Whose window and prices are taken where nobody names a model.
+USUAL = "claude-sonnet-4-5"
 _NO = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -30,57 +30,89 @@ def profile_of(name: str, log: Log, environment: Mapping[str, str] = os.environ)
     return profile(name or environment.get("PAL_PROFILE", "") or (recorded if recorded in PROFILES else DEFAULT), environment)
 
 
-def card_of(name: str, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard:
-    """The model that was named, that of PAL_MODEL, or that of the session."""
+def card_of(name: str, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | None:
+    """The model that was named, that of PAL_MODEL, or that of the session, if it names one."""
     wanted = name or os.environ.get("PAL_MODEL", "")
     if wanted:
         return card(wanted, cards)
-    if not log.view.model:
-        raise BadInput("the session names no model, so name one with --model", where=log.session)
-    return recorded_card(log.view.model, cards)
+    return recorded_card(log.view.model, cards) if log.view.model else None
 
 
 def provider_of(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | None:
-    """Who answers for a model, or nobody: when told to work offline, and where there is no key."""
-    if environment.get("PAL_OFFLINE", "").strip().lower() not in _NO:
-        return None
+    """Who answers for a model, or nobody: when told to work offline, and where there is no key, which is said."""
+    found = answering(model, environment)
+    if not isinstance(found, str):
+        return found
+    if not is_offline(environment):
+        click.echo(f"pal: no model is asked: {found}", err=True)
+    return None
+
+
+def answering(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | str:
+    """Who answers for a model, or why nobody does."""
+    if is_offline(environment):
+        return "PAL_OFFLINE is set"
     from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - only who asks a model needs it
 
     try:
         return HttpProvider(model)
     except BadInput as error:
-        click.echo(f"pal: no model is asked: {error.message}", err=True)
-        return None
+        return error.message
 
 
-def working(home: Home, found: Found, log: Log, *, profile_name: str = "", model: str = "") -> Session:
-    """The session of a command, recording into its own log."""
-    cards = cards_of(home)
-    kept, look = ResultFiles.beside(found.path), WorkTree(log.opened.cwd)
-    around = Surroundings(found.shelf, found.blobs, SystemClock(), keep=kept, look=look, cards=cards)
-    return _session(log, profile_name, model, around, cards)
+def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the user wants no model to be asked, ever."""
+    return environment.get("PAL_OFFLINE", "").strip().lower() not in _NO
 
 
-def trial(home: Home, found: Found, log: Log, *, profile_name: str = "", model: str = "") -> Session:
-    """A fork of the session in memory, on which anything can be tried."""
-    cards = cards_of(home)
-    kept, look = MemoryResultFiles(), WorkTree(log.opened.cwd)
-    around = Surroundings(OverlayShelf(found.shelf), OverlayBlobs(found.blobs), SystemClock(), keep=kept, look=look, cards=cards)
-    return _session(log.fork(around.shelf, _TRIAL), profile_name, model, around, cards)
+@dataclass(frozen=True)
+class Asking:
+    """Which model a fold is made for and who answers for it; `later` is somebody who is asked only when the fold is no preview."""
+
+    model: ModelCard | None
+    provider: Provider | None
+    later: bool
+    focus: str
 
 
-@contextmanager
-def told_of(found: Found) -> Iterator[None]:
-    """What goes wrong in a trial is told of the session that it was forked from."""
-    try:
-        yield
-    except PalimpsestError as error:
-        if error.where == _TRIAL:
-            error.where = found.session
-        raise
+def whom_to_ask(model: ModelCard | None, focus: str, *, offline: bool, now: bool) -> Asking:
+    """Whom to ask; that nobody is, and that a focus is of no use then, is said."""
+    found: Provider | str = "--no-model was given" if offline else "no model is named" if model is None else answering(model)
+    if model is None:
+        click.echo(f"pal: the session names no model, so that sizes and prices are those of {USUAL}; --model names another", err=True)
+    if not isinstance(found, str):
+        return Asking(model, found if now else None, not now, focus)
+    if focus:
+        click.echo(f"pal: --focus needs a model, so that the fold is made without it: {found}", err=True)
+    elif now and model is not None and not offline and not is_offline():
+        click.echo(f"pal: no model is asked: {found}", err=True)
+    return Asking(model, None, later=False, focus="")
 
 
-def _session(log: Log, profile_name: str, model: str, around: Surroundings, cards: tuple[ModelCard, ...]) -> Session:
-    call = log.view.call
-    tools = tools_of(call.tools, around.blobs.get) if call is not None and call.tools and call.tools in around.blobs else ()
-    return Session(log, profile_of(profile_name, log), card_of(model, log, cards), around, tools)
+def profile_for(name: str, log: Log, asking: Asking) -> Profile:
+    """The profile of a fold: who names a focus wants to be told about it, whatever is usual."""
+    settings = dict(os.environ)
+    if asking.focus and asking.provider is not None and settings.get("PAL_NARRATIVE", "").strip().lower() in {"", "off"}:
+        settings["PAL_NARRATIVE"] = "asked"
+    return profile_of(name, log, settings)
+
+
+def try_out(found: Found) -> Log:
+    """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
+    return Log.open(OverlayShelf(found.shelf), found.session, SystemClock(), write=True)
+
+
+def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Surroundings:
+    """What a session has around it here; when something is only tried, nothing of it is changed."""
+    look = WorkTree(log.opened.cwd)
+    if not trying:
+        return Surroundings(found.shelf, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), look=look, cards=cards)
+    shelf, blobs = OverlayShelf(found.shelf), OverlayBlobs(found.blobs)
+    return Surroundings(shelf, blobs, SystemClock(), keep=MemoryResultFiles(), look=look, cards=cards)
+
+
+def working(log: Log, folding: Profile, model: ModelCard, surroundings: Surroundings) -> Session:
+    """The session of a command, with the tools of its last call."""
+    call, blobs = log.view.call, surroundings.blobs
+    tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
+    return Session(log, folding, model, surroundings, tools)
