@@ -1,7 +1,8 @@
 """A session records, resumes, forks, undoes, pins and switches, and what follows from its events follows."""
 
 import pytest
-from workplace import offline, reply, say, use, work
+from msgspec import Raw
+from workplace import START, offline, reply, say, use, work
 
 from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Mask
@@ -9,11 +10,20 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelSwitched, Pinned, Rewound, SessionOpened, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Save, Span, save, span
-from palimpsest.engine.session import Session
+from palimpsest.engine.session import Session, Surroundings
+from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import card
+from palimpsest.wire.request import Tool
 
 PLAIN = Profile("plain", (), lambda card: Budget(card.window, card.reply, block_at=card.window))
+PATHS = b'{"type":"object","properties":{"path":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"}}}'
+DECLARED = (
+    Tool("mcp__desk__swap_words", schema=Raw(PATHS)),
+    Tool("mcp__desk__peek", schema=Raw(b'{"type":"object","properties":{"path":{"type":"string"}}}')),
+    Tool("mcp__desk__go", schema=Raw(b'{"type":"object","properties":{"cmd":{"type":"string"}}}')),
+)
 SMALL = Profile("small", (), lambda _: Budget(400, block_at=400))
 
 
@@ -106,3 +116,41 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
     address = offline(session, save(Save(b"whole")))
     assert session.around.blobs.get(address) == b"whole"
     assert [event.seq for event in offline(session, span(Span(1, 2)))] == [1, 2]
+
+
+def at_a_desk(tools: tuple[Tool, ...]) -> Session:
+    """A session with the tools of somebody else, whose names say nothing."""
+    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000))
+    session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
+    say(session, "rename it")
+    use(session, "c1", "mcp__desk__peek", '{"path":"src/a.py"}', "def old_name(): ...\n" * 300)
+    use(session, "c2", "mcp__desk__swap_words", '{"path":"src/a.py","old_str":"old_name","new_str":"new_name"}', "done\n" * 300)
+    use(session, "c3", "mcp__desk__go", '{"cmd":"make test"}', "3 passed\n" * 300, exit_code=0)
+    return session
+
+
+def test_what_tools_declare_gives_edited_paths_supersession_and_commands() -> None:
+    session = at_a_desk(DECLARED)
+    evidence = session.witness.evidence
+    assert evidence.edited == ("src/a.py",)
+    assert evidence.read == ()
+    assert [(ran.command, ran.exit) for ran in evidence.commands] == [("make test", 0)]
+    first, second, third = session.witness.uses.values()
+    assert (first.kind, first.superseded) == ("read", 2)
+    assert (second.kind, second.superseded) == ("acknowledgement", None)
+    assert third.kind == "other"
+
+
+def test_what_tools_declare_counts_after_a_resume_and_a_rewind() -> None:
+    session = at_a_desk(DECLARED)
+    session.close()
+    resumed = Session.resume("desk", session.profile, session.card, session.around, DECLARED)
+    assert resumed.witness.evidence == session.witness.evidence
+    use(resumed, "c4", "mcp__desk__swap_words", '{"path":"src/b.py","old_str":"a","new_str":"b"}', "done")
+    assert list(resumed.witness.evidence.edited) == ["src/a.py", "src/b.py"]
+    resumed.record(Rewound(resumed.log.tip - 3))
+    assert list(resumed.witness.evidence.edited) == ["src/a.py"]
+
+
+def test_without_a_declaration_a_name_that_says_nothing_proves_no_edit() -> None:
+    assert at_a_desk(()).witness.evidence.edited == ()

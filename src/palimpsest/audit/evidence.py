@@ -1,6 +1,6 @@
 """What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -10,7 +10,7 @@ from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
 from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
 from palimpsest.audit.patches import edit_blocks
 from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
-from palimpsest.audit.tools import action_of, exit_of, opened_file, result_text, tool_class
+from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
@@ -36,12 +36,13 @@ class EvidenceTally:
     """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
 
     It is `bounded` by what can ever be shown, unless somebody wants to measure what was not. `names_told` is for whoever remembers
-    the names of replies.
+    the names of replies, `declared` what tools are for that say more of themselves than their names do.
     """
 
     def __init__(self, *, bounded: bool = True, names_told: Callable[[Content], Iterable[str]] = names_told) -> None:
         self._bounded = bounded
         self.names_told = names_told
+        self.declared: Mapping[str, ToolClass] | None = None
         self._restore(Evidence())
 
     @classmethod
@@ -127,7 +128,7 @@ class EvidenceTally:
             self._put("names", self._names, name, None, MOST_NAMES)
 
     def _waiting_for(self, call: ToolCall) -> Waiting:
-        action = action_of(call)
+        action = action_of(call, self.declared)
         if action.kind == "plan":
             tasks, task, drop = change_of(call)
             return Waiting(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
@@ -150,7 +151,7 @@ class EvidenceTally:
         waiting = self._waiting.pop(call_id, None)
         self._changed.add("waiting")
         if waiting is None:
-            waiting = Waiting(call_id, tool_class(body.tool))
+            waiting = Waiting(call_id, tool_class(body.tool, self.declared))
         if waiting.kind == "command":
             self._take_command(seq, waiting, body)
         elif not body.result.error:

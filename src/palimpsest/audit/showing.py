@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from palimpsest.audit.entities import names_of, names_told
-from palimpsest.audit.tools import Action, action_of, result_text
+from palimpsest.audit.tools import Action, ToolClass, action_of, result_text
 from palimpsest.audit.touched import Touched
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.situation import Use
@@ -119,7 +119,9 @@ def open_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
     return calls
 
 
-def showing_of(items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, tuple[str, ...]]) -> Showing:
+def showing_of(
+    items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, tuple[str, ...]], declared: Mapping[str, ToolClass] | None = None
+) -> Showing:
     """What the results of a view show; `known` remembers the names of each, so that no text is looked at twice."""
     items = tuple(items)
     showing = Showing()
@@ -128,7 +130,7 @@ def showing_of(items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, 
         use = uses.get(item.id)
         if use is None:
             continue
-        action = action_of(call) if call is not None else None
+        action = action_of(call, declared) if call is not None else None
         names: tuple[str, ...] = ()
         if is_readable(item):
             names = known.get(item.id) or names_shown(result, action)

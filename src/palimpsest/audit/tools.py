@@ -1,7 +1,7 @@
 """What a tool call does, whichever program it comes from: its class, the paths it touches and the command line it runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -158,6 +158,12 @@ def declared_class(tool: Tool) -> ToolClass:
     return "search" if not takes.isdisjoint(("pattern", "query", "regex")) else "read"
 
 
+def declared_classes(tools: Iterable[Tool]) -> dict[str, ToolClass]:
+    """The tools whose declarations tell more than their names do, and what they are for."""
+    classes = {tool.name: declared_class(tool) for tool in tools}
+    return {name: kind for name, kind in classes.items() if kind != tool_class(name)}
+
+
 def args_of(call: ToolCall) -> Json:
     """The arguments of a call as far as they can be read; broken JSON still gives its path or its command."""
     text = call.args
@@ -176,7 +182,7 @@ def _unescape(text: str) -> str:
 
 def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
     """What a call does, as far as the call itself says."""
-    if declared is None and len(call.args) <= _REMEMBERED:
+    if (declared is None or call.tool not in declared) and len(call.args) <= _REMEMBERED:
         return _remembered(call.tool, call.args, call.form)
     return _action_of(call, declared)
 

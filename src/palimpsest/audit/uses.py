@@ -81,6 +81,7 @@ class UsesTally:
         self._names: dict[str, tuple[str, ...]] = {}
         self.names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown
         self.names_told: Callable[[Content], Iterable[str]] = names_told
+        self.declared: Mapping[str, ToolClass] | None = None
 
     @classmethod
     def of(cls, uses: dict[str, Use], view: View, calls: int = 0) -> Self:
@@ -118,16 +119,16 @@ class UsesTally:
 
     def _shown(self) -> Showing:
         if self._showing is None:
-            self._showing = showing_of(self._view.items, self._uses, self._names)
+            self._showing = showing_of(self._view.items, self._uses, self._names, self.declared)
         return self._showing
 
     def _arrive(self, item_id: str, returned: ToolReturned) -> None:
         showing = self._shown()
         call = showing.calls.pop(returned.result.call_id, None)
-        action = action_of(call) if call is not None else None
+        action = action_of(call, self.declared) if call is not None else None
         failed = _failed(returned, action)
         if call is not None and action is not None and not failed:
-            for name in showing.superseded(action_with(call, returned)):
+            for name in showing.superseded(action_with(call, returned, self.declared)):
                 if self._uses[name].superseded is None:
                     self._set(name, replace(self._uses[name], superseded=self._calls))
             for name in showing.resolved(call, action):
@@ -169,7 +170,7 @@ class UsesTally:
         self._showing = None
         for item, result, call in results_in(view.items):
             if item.id not in self._uses and is_large(result):
-                action = action_of(call) if call is not None else None
+                action = action_of(call, self.declared) if call is not None else None
                 self._set(item.id, Use(self._calls, kind=kind_of_result(action), failed=result.error))
 
     def _set(self, name: str, use: Use) -> None:

@@ -1,6 +1,6 @@
 """Everything beside the view that policies look at, kept up to date as events come."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 import msgspec
@@ -9,7 +9,7 @@ from msgspec import Raw
 from palimpsest.audit.cached import CacheTally
 from palimpsest.audit.evidence import EvidenceTally
 from palimpsest.audit.rent import rent_of_call
-from palimpsest.audit.tools import Action
+from palimpsest.audit.tools import Action, ToolClass
 from palimpsest.audit.uses import UsesTally
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import CallStarted, Event, ViewEdited
@@ -38,9 +38,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Witness:
-    """Sees every event of one session, along its path; `scale` and `card` may change when the model does."""
+    """Sees every event of one session, along its path; `scale` and `card` may change when the model does.
 
-    def __init__(self, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS) -> None:
+    `declared` says what tools are for that tell more of themselves than their names do.
+    """
+
+    def __init__(
+        self, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS, *, declared: Mapping[str, ToolClass] | None = None
+    ) -> None:
         self.scale = scale
         self.card = card
         self.tools_tokens = tools_tokens
@@ -49,12 +54,24 @@ class Witness:
         self._evidence = EvidenceTally()
         self._uses = UsesTally()
         self._cache = CacheTally()
+        self._declared = declared
+        self._follow_declarations()
 
     @classmethod
-    def of(cls, log: Log, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS) -> Self:
+    def of(
+        cls,
+        log: Log,
+        scale: Scale,
+        card: Card,
+        tools_tokens: int = 0,
+        parts: int = PARTS,
+        *,
+        declared: Mapping[str, ToolClass] | None = None,
+    ) -> Self:
         """A witness of all that a log tells; with a memo only what came after it is looked at."""
-        witness = cls(scale, card, tools_tokens, parts)
+        witness = cls(scale, card, tools_tokens, parts, declared=declared)
         start, view = witness._recall(log)
+        witness._follow_declarations()
         path = log.path
         projection = Projection(view, log.reader.skip(path), log.reader.item)
         for run in path.runs:
@@ -95,6 +112,9 @@ class Witness:
             self.rent += rent_of_call(view, self.evidence, self.scale, self.card, tools=self.tools_tokens, parts=self._parts)
         elif isinstance(body, ViewEdited) and any(isinstance(edit, Fold) for edit in body.edits):
             self.rent = 0.0
+
+    def _follow_declarations(self) -> None:
+        self._evidence.declared = self._uses.declared = self._declared
 
     def memo(self) -> Raw:
         """What a checkpoint should keep."""

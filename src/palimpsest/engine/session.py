@@ -6,6 +6,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from palimpsest.audit.tools import declared_classes
 from palimpsest.audit.witness import Witness
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput
@@ -51,8 +52,7 @@ class Session:
         self.tools = tools
         self.params: Params = replace(profile.params, cache_key=log.session)
         self.scale = self._scale()
-        self.witness = Witness.of(log, self.scale, model, self.tools_tokens, profile.parts)
-        log.memo = self.witness.memo
+        self._witness_again()
 
     @classmethod
     def create(cls, opened: SessionOpened, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> Self:
@@ -179,5 +179,6 @@ class Session:
         return self.log.ledger.calibration.factor(self.card.name) if self.profile.size == "palimpsest" else 1.0
 
     def _witness_again(self) -> None:
-        self.witness = Witness.of(self.log, self.scale, self.card, self.tools_tokens, self.profile.parts)
+        declared = declared_classes(self.tools)
+        self.witness = Witness.of(self.log, self.scale, self.card, self.tools_tokens, self.profile.parts, declared=declared)
         self.log.memo = self.witness.memo
