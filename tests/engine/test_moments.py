@@ -4,17 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from workplace import offline, online, say, use, work
+from workplace import offline, online, reply, say, use, work
 
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import TooFull
-from palimpsest.core.events import Failed, Refused, SideCalled, ViewEdited
+from palimpsest.core.events import Failed, Refused, SideCalled, Usage, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Ask, Outcome, Plan, Policy, Proposal, Steps, ask
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
+from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
 
@@ -165,3 +166,18 @@ def test_what_cannot_fit_at_all_stops_the_caller() -> None:
     session = busy(Doing(full))
     with pytest.raises(TooFull, match="the head alone"):
         offline(session, look(session, "before_call"))
+
+
+def test_tokens_after_a_fold_are_those_before_less_what_was_saved_also_where_a_report_knows_of_more_than_the_log() -> None:
+    session = work(palimpsest({}))
+    say(session, "read all of it")
+    for number in range(40):
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
+    counted = session.used
+    reply(session, Text("Done."), usage=Usage(input=counted + 30_000))
+    before = session.log.view
+    (event,) = offline(session, look(session, "asked")).edited
+    assert isinstance(event.body, ViewEdited)
+    saved = session.scale.total(before) - session.scale.total(session.log.view)
+    assert event.body.tokens_before - event.body.tokens_after == saved
+    assert session.used == event.body.tokens_after

@@ -135,7 +135,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             why=_told(proposal.why, removed, verdict.remarks),
             moment=situation.moment,
             tokens_before=situation.used,
-            tokens_after=_left(session, verdict.edits, after, situation),
+            tokens_after=_left(session, after, situation, folds=_folds(verdict.edits)),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
             loss=loss_of(before, after),
@@ -153,12 +153,18 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     return "; ".join(parts)
 
 
-def _left(session: Session, edits: Edits, after: View, situation: Situation) -> int:
-    """What is used after edits: a fold leaves what the profile counts of it, everything else adds to what was reported or takes from it."""
-    if _folds(edits) or situation.view.reported is None:
-        return max(1, session.profile.count(structs.replace(after, reported=None), session.scale, situation.tools_tokens))
-    weighed = situation.scale.total(after)
-    return max(1, situation.used - situation.incoming + weighed - situation.scale.total(situation.view))
+def _left(session: Session, after: View, situation: Situation, *, folds: bool) -> int:
+    """What is used after edits: what was reported, less what the profile counts as saved.
+
+    A report knows of more than the log does, such as tools and the head of a program that does not record its own. Where after a fold
+    as much would stay that one were due again at once, the report is left behind, and the profile's own count stands until the next.
+    """
+    count, scale, tools = session.profile.count, session.scale, situation.tools_tokens
+    before, then = (count(structs.replace(view, reported=None), scale, tools) for view in (situation.view, after))
+    left = situation.used - situation.incoming + then - before
+    level = situation.budget.compact_at
+    anew = folds and (session.profile.recounts or (level is not None and left >= level))
+    return max(1, then if anew else left)
 
 
 def _refuse(session: Session, policy: Policy, edits: Edits, why: str) -> Event:

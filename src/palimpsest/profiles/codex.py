@@ -1,6 +1,6 @@
 """The profiles `codex`, as documented, and `codex-0.166`, as measured, with the settings of the original under their own names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from palimpsest.core.budget import Budget, used
@@ -16,8 +16,8 @@ from palimpsest.policies.handoff_when import When
 from palimpsest.policies.last_resort import LastResort
 from palimpsest.policies.offload_codex import OffloadCodex
 from palimpsest.policies.remote import Remote
-from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import ModelCard
+from palimpsest.profiles.profile import Arrival, Profile
+from palimpsest.wire.cards import ModelCard, is_generic
 from palimpsest.wire.request import Params
 
 _WITHIN_TURN: Final[frozenset[Moment]] = frozenset({"before_call", "after_call", "overflow"})
@@ -35,6 +35,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         rung=rung(),
         size="codex",
         count=_count,
+        recounts=True,
         overflow="stop",
         arrival=_arrival(settings),
         params=_params(settings, "codex"),
@@ -54,6 +55,7 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
         rung=rung(),
         size="codex",
         count=_count,
+        recounts=True,
         overflow="stop",
         arrival=_arrival(settings, warns=True),
         params=_params(settings, "codex-0.166"),
@@ -75,8 +77,12 @@ def _count(view: View, scale: Scale, _: int) -> int:
     return used(view, scale)
 
 
-def _arrival(settings: Mapping[str, str], *, warns: bool = False) -> OffloadCodex:
-    return OffloadCodex(_number(settings, "tool_output_token_limit") or OUTPUT_LIMIT, warns=warns)
+def _arrival(settings: Mapping[str, str], *, warns: bool = False) -> Callable[[ModelCard], Arrival]:
+    """What bounds results: tokens for a model that has a card of its own, as many bytes for one that nobody knows."""
+    limit = _number(settings, "tool_output_token_limit")
+    known = OffloadCodex(limit or OUTPUT_LIMIT, warns=warns)
+    unknown = OffloadCodex(4 * limit if limit else OUTPUT_LIMIT, "bytes", warns=warns)
+    return lambda card: unknown if is_generic(card) else known
 
 
 def _params(settings: Mapping[str, str], dialect: Literal["codex", "codex-0.166"]) -> Params:

@@ -24,13 +24,19 @@ def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
     return returned
 
 
+def for_all(arrival: Arrival) -> Callable[[ModelCard], Arrival]:
+    """What bounds the results of tools in the same way, whichever model reads them."""
+    return lambda _: arrival
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A way of working. Policies are asked in this order; `rung` folds without a model when one was asked for and there is none.
 
     `circuit` failures in a row stop a policy from being tried by itself (0: never), `folds` is how many a turn may have (0: any number).
     `overflow` says what happens when the provider finds a request too long, `insists` that no call is made after a fold that failed.
-    `arrival` bounds a tool's result before it is recorded, `parts` is what a fold leaves beside head and messages.
+    A profile that `recounts` forgets after a fold what was reported before it, as its original does. `arrival` bounds a tool's result
+    before it is recorded, `parts` is what a fold leaves beside head and messages.
     """
 
     name: str
@@ -42,8 +48,9 @@ class Profile:
     strictness: Strictness = "alive"
     overflow: Literal["stop", "fold"] = "fold"
     insists: bool = False
+    recounts: bool = False
     circuit: int = CIRCUIT
     folds: int = 2
     parts: int = PARTS
-    arrival: Arrival = _unchanged
+    arrival: Callable[[ModelCard], Arrival] = for_all(_unchanged)
     params: Params = DEFAULTS
