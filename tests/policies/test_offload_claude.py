@@ -15,6 +15,7 @@ from palimpsest.policies.offload_claude import OffloadClaude, Offloaded, length_
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles
+from palimpsest.wire.cards import card
 
 
 def returned(*parts: Part, tool: str = "Bash", call_id: str = "toolu_1") -> ToolReturned:
@@ -56,8 +57,8 @@ def test_cc_13_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_o
 
 
 def test_cc_13_the_profiles_bound_what_arrives_so() -> None:
-    assert profile("claude-code").arrival == OffloadClaude()
-    assert profile("claude-code-2.1.325").arrival == OffloadClaude(short_names=True)
+    assert profile("claude-code").arrival(card("claude-sonnet-4-5")) == OffloadClaude()
+    assert profile("claude-code-2.1.325").arrival(card("claude-sonnet-4-5")) == OffloadClaude(short_names=True)
 
 
 def test_cc_13_list_content_is_measured_as_json_text() -> None:

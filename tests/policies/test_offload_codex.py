@@ -1,7 +1,7 @@
 """What tools give back, bounded by the tool and once more when it is recorded."""
 
 import pytest
-from codex_work import codex_session
+from codex_work import BOTH, codex_session
 from hypothesis import example, given
 from hypothesis import strategies as st
 from workplace import offline
@@ -11,17 +11,18 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.engine.session import Session
 from palimpsest.policies.offload_codex import OffloadCodex
+from palimpsest.wire.cards import card
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 20_001))
 DONE = Ending(exit=0, seconds=0.25, chunk="a1b2c3")
 
 
 def arrive(session: Session, result: ToolResult) -> ToolResult:
-    return offline(session, session.profile.arrival(ToolReturned(result, tool="shell"))).result
+    return offline(session, session.profile.arrival(session.card)(ToolReturned(result, tool="shell"))).result
 
 
 def run(session: Session, output: Captured, asked: int | None = None) -> ToolResult:
-    arrival = session.profile.arrival
+    arrival = session.profile.arrival(session.card)
     assert isinstance(arrival, OffloadCodex)
     return offline(session, arrival.command("c1", output, DONE, asked=asked))
 
@@ -106,3 +107,33 @@ def test_what_a_process_wrote_is_captured_by_its_first_and_last_half() -> None:
     assert "... 951424 bytes omitted ..." in bounded_body(kept, 500, warns=True).text.split("\n\n")[0]
     # A quarter of all that was written, kept or not.
     assert "Original token count: 500000\n" in with_header(kept, "", DONE)
+
+
+UNKNOWN = ("openai-compatible/somebody-s-model", "local/small")
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("model", UNKNOWN)
+def test_cx_24_what_an_unknown_model_reads_is_bounded_at_10_000_bytes(name: str, model: str) -> None:
+    session = codex_session(name, card(model))
+    first = "".join(f"{number}\n" for number in range(1, 3_001))
+    assert "…3893 chars truncated…" in text_of(run(session, Captured(first)))
+    assert "…98894 chars truncated…" in text_of(run(session, Captured(NUMBERS)))
+    whole = arrive(session, ToolResult("c1", (Text("x" * 12_000),)))
+    assert whole == ToolResult("c1", (Text("x" * 12_000),))
+    assert "…1 chars truncated…" in text_of(arrive(session, ToolResult("c1", (Text("x" * 12_001),))))
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_cx_24_a_setting_in_tokens_is_four_times_as_many_bytes_for_an_unknown_model(name: str) -> None:
+    session = codex_session(name, card(UNKNOWN[0]), {"tool_output_token_limit": "500"})
+    assert "…106894 chars truncated…" in text_of(run(session, Captured(NUMBERS)))
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_cx_24_what_a_model_of_the_catalogue_reads_is_bounded_at_10_000_tokens(name: str) -> None:
+    session = codex_session(name, card("gpt-5.5"))
+    assert "…17224 tokens truncated…" in text_of(run(session, Captured(NUMBERS)))
+    assert "…1 tokens truncated…" in text_of(arrive(session, ToolResult("c1", (Text("x" * 48_001),))))
+    small = codex_session(name, card("gpt-5.5"), {"tool_output_token_limit": "500"})
+    assert "…26724 tokens truncated…" in text_of(run(small, Captured(NUMBERS)))

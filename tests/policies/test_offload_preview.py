@@ -10,6 +10,7 @@ from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.core.tokens import estimate
 from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.profiles.named import profile
+from palimpsest.wire.cards import card
 
 
 def arrive(text: str, rule: OffloadPreview | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:
@@ -47,7 +48,7 @@ def test_pa_23_a_result_within_the_limit_arrives_as_it_is() -> None:
 
 
 def test_pa_23_a_lower_limit_is_a_setting() -> None:
-    rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).arrival
+    rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).arrival(card("claude-sonnet-4-5"))
     assert rule == OffloadPreview(above=8_000)
     assert isinstance(rule, OffloadPreview)
     returned, kept = arrive(LONG[: len(LONG) // 2], rule)

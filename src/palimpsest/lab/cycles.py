@@ -122,7 +122,7 @@ def _arriving(session: Session, body: Body, answering: Answering) -> Body:
         case ModelReplied():
             return structs.replace(body, call=None, usage=Usage())
         case ToolReturned():
-            return run_steps(session.profile.arrival(body), lambda want: answering(session, want))
+            return run_steps(session.profile.arrival(session.card)(body), lambda want: answering(session, want))
         case _:
             return body
 

@@ -124,7 +124,7 @@ class _Run:
 
     def _return(self, returned: ToolReturned) -> Event:
         stage = self._stage
-        bounded = run_steps(self._profile.arrival(returned), lambda want: answer_without_model(stage.session, want))
+        bounded = run_steps(self._profile.arrival(stage.session.card)(returned), lambda want: answer_without_model(stage.session, want))
         stage.outside.returned(returned.result)
         event = stage.session.record(bounded)
         if bounded.result is not returned.result:

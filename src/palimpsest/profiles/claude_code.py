@@ -21,7 +21,7 @@ from palimpsest.policies.summarize import Summarize
 from palimpsest.policies.swap_notes import SwapNotes
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
-from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import Params
 
@@ -52,7 +52,7 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         overflow="stop",
         circuit=3,
         folds=0,
-        arrival=OffloadClaude(),
+        arrival=for_all(OffloadClaude()),
         params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code"),
     )
 
@@ -101,7 +101,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         overflow="fold" if auto else "stop",
         circuit=0,
         folds=0,
-        arrival=OffloadClaude(short_names=True),
+        arrival=for_all(OffloadClaude(short_names=True)),
         params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code-2.1.325"),
     )
 

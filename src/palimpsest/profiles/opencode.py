@@ -10,7 +10,7 @@ from palimpsest.policies.anchor import Anchor
 from palimpsest.policies.fold import rung
 from palimpsest.policies.offload_opencode import Spill
 from palimpsest.policies.prune_results import PruneResults
-from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.request import Params
 
 _FALSE = frozenset({"", "false", "0", "no", "off"})
@@ -31,7 +31,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         overflow="stop",
         insists=True,
         folds=0,
-        arrival=Spill(),
+        arrival=for_all(Spill()),
         params=Params(mark_rule="opencode"),
     )
 
@@ -59,7 +59,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         overflow="fold",
         insists=True,
         folds=0,
-        arrival=Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True),
+        arrival=for_all(Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(mark_rule="opencode"),
     )
 

@@ -16,7 +16,7 @@ from palimpsest.policies.narrate import Narrate
 from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
-from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.profiles.thrift import NUMBERS, Numbers
 from palimpsest.wire.cards import ModelCard
 
@@ -61,7 +61,7 @@ def with_numbers(numbers: Numbers, environment: Mapping[str, str]) -> Profile:
         rung=rung(),
         strictness="full",
         parts=bounds.usual,
-        arrival=OffloadPreview(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE)),
+        arrival=for_all(OffloadPreview(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.gate import Strictness
 from palimpsest.core.budget import Budget, used
@@ -29,6 +29,9 @@ def for_all(arrival: Arrival) -> Callable[[ModelCard], Arrival]:
     return lambda _: arrival
 
 
+_UNCHANGED: Final = for_all(_unchanged)
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A way of working. Policies are asked in this order; `rung` folds without a model when one was asked for and there is none.
@@ -52,5 +55,5 @@ class Profile:
     circuit: int = CIRCUIT
     folds: int = 2
     parts: int = PARTS
-    arrival: Callable[[ModelCard], Arrival] = for_all(_unchanged)
+    arrival: Callable[[ModelCard], Arrival] = _UNCHANGED
     params: Params = DEFAULTS

@@ -191,10 +191,18 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
         return replace(card(f"openai-compatible/{name}", known), name=name)
 
 
+def is_generic(model: ModelCard) -> bool:
+    """Whether nothing is known of a model but who serves it."""
+    return model.provider in _GENERIC
+
+
 def resized(model: ModelCard, window: int) -> ModelCard:
     """The same model with another window; a reply takes at most half of it."""
     limit = None if model.input_limit is None else min(model.input_limit, window)
     return replace(model, window=window, reply=min(model.reply, max(1, window // 2)), input_limit=limit)
+
+
+_GENERIC = frozenset({"openai-compatible", "local"})
 
 
 def _generic(name: str) -> ModelCard | None:
