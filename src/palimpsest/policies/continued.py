@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.policies.prompt import prompt
+from palimpsest.policies.summary_reply import refuses
 
 _ANALYSIS = re.compile(r"<analysis>(.*?)</analysis>", re.DOTALL | re.IGNORECASE)
 _UNENDED = re.compile(r"<analysis>.*", re.DOTALL | re.IGNORECASE)
@@ -38,7 +39,7 @@ class Continued:
         return "\n\n".join(parts)
 
     def summary_of(self, reply: ModelReplied) -> str:
-        """What a reply says for the view, under its label; empty when it says nothing, or wants a tool instead of saying it."""
+        """What a reply says for the view, under its label; empty when it says nothing, refuses, or wants a tool instead of saying it."""
         text = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
         if any(isinstance(part, ToolCall) for part in reply.parts) and not _SUMMARY.search(text):
             return ""
@@ -46,7 +47,7 @@ class Continued:
         rest = _UNENDED.sub("", _ANALYSIS.sub("", text)) if not _SUMMARY.search(_ANALYSIS.sub("", text)) else _ANALYSIS.sub("", text)
         found = _SUMMARY.search(rest)
         said = (found[1] if found else rest).strip()
-        if not said:
+        if not said or refuses(said):
             return ""
         if self.keep_analysis and thought and thought[1].strip():
             return f"Analysis:\n{thought[1].strip()}\n\nSummary:\n{said}"
