@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.profiles.named import PROFILES
-from palimpsest.profiles.settings import SETTINGS, honoured
+from palimpsest.profiles.setting_names import SETTINGS, honoured
 from palimpsest.wire.cards import card
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from palimpsest.lab.page_lines import with_lines
 from palimpsest.lab.windows import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.profiles.settings import honoured
+from palimpsest.profiles.setting_names import honoured
 from palimpsest.wire.cards import ModelCard
 
 PROFILES = "palimpsest,claude-code-2.1.325,codex-0.166,opencode-1.18,classroom,none"
