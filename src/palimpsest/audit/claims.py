@@ -5,6 +5,7 @@ import re
 from palimpsest.audit.claims_agentless import agentless, somebody_did
 from palimpsest.audit.claims_chinese import CHINESE, CHINESE_SUPPOSED, CHINESE_WORDS
 from palimpsest.audit.claims_chinese_agentless import MACHINE_WILL, OWN_PLAN, QUOTED_WORD, STRONG, TECHNICAL, THIRD_PARTY_WILL, WEAK
+from palimpsest.audit.claims_hints import FACT, HINT
 from palimpsest.audit.claims_words import CLAIM_WORDS, DONE, FEELINGS, LEAVE, LIMITS, NOUNS, SPEECH, THINGS, USES, WHO
 
 # A determiner, a conjunction or the beginning of a line, so that `the API client rejects a token` is about nobody's will.
@@ -125,6 +126,11 @@ def _is_chinese_claim(line: str) -> bool:
     if CHINESE.search(plain) is not None or STRONG.search(plain) is not None or THIRD_PARTY_WILL.search(plain) is not None:
         return True
     return TECHNICAL.search(plain) is None and OWN_PLAN.search(plain) is None and WEAK.search(MACHINE_WILL.sub(" ", plain)) is not None
+
+
+def may_claim(line: str) -> bool:
+    """Whether a line may tell of what is wanted, if it is about what somebody had a say in; facts and one's own work are not."""
+    return HINT.search(line) is not None and FACT.search(line) is None
 
 
 def is_heading(line: str) -> bool:

@@ -47,14 +47,16 @@ _SOFTLY = (
 )
 # What can be done with a thing because of how it is made, and what can be seen of it, needs nobody's leave.
 _OBSERVED = (
-    r"(?:seen|found|reproduced|observed|verified|explained|traced|inferred|computed|derived|called|reached|triggered|measured|parsed|"
+    r"(?:seen|found|related|caused|linked|reproduced|observed|verified|explained|traced|inferred|computed|derived|called|reached|"
+    r"triggered|measured|parsed|"
     r"accessed|configured|set|passed|imported|loaded|nested|chained|shared by|represented|expressed|interrupted|blocked|null|reused|"
     r"simulated|detected|attributed|avoided|compared|lost|delivered twice|cast|converted|shown that|read|invoked|seen|toggled|resolved|"
     r"applied twice|filtered|garbage|evicted|preempted|reordered|stuck|inlined|restarted|retried|written concurrently)"
 )
 # What must be so for a program to work, and what should turn out so, is nobody's rule.
 _NECESSARY = (
-    r"(?:be (?:\w+ly )?(?:called|invoked|built (?:with|from|against)|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|"
+    r"(?:be \w+ing\b|be (?:\w+ly )?(?:equivalent|pinned|listed (?:before|after)|in an?|preceded|followed|related)|"
+    r"be (?:\w+ly )?(?:called|invoked|built (?:with|from|against)|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|"
     r"held|acquired|released|avoided|joined|drained|freed|escaped|"
     r"quoted|encoded|decoded|parsed|unique|non-?\w+|null|nil|none|set|unset|even|odd|positive|negative|equal|divisible|an? (?:multiple|"
     r"power|valid|string|list|integer|number|subset|prefix)|present|running|restarted|rebuilt|regenerated|recompiled|flushed|"
@@ -175,7 +177,10 @@ _PARTS: Final = (
         rf"(?:the |this |that |its |their |his |her |a |any )?(?:[\w-]+ ){{0,4}}{_RULE}\b"
     ),
     # a ban put as an order
-    r"^\W*(?:do not|don['’]t|never|please|no more|under no circumstances|by no means|avoid|refrain|make sure|be sure|always)\b",
+    (
+        r"^\W*(?:do not|don['’]t|never(?! (?:\w+ly )?\w+ed\b)|please|no more|under no circumstances|by no means|avoid|refrain|make sure|"
+        r"be sure|always)\b"
+    ),
     # words in quotation marks that tell somebody what to do
     (
         r"[\"“][^\"”]*\b(?:you (?:can|may|must|should|could|have)|don['’]t|do not|never|please|let['’]s|go ahead|just|must|feel free|"
@@ -256,9 +261,14 @@ _PARTS: Final = (
         r"^\W*\w+ing\b[^.;:]{3,60} (?:is|are) (?:only |not |no longer |hardly |not really |strictly )*(?:necessary|needed|required|"
         r"mandatory|expected)\b"
     ),
+    (
+        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) (?:of|"
+        r"to|for) (?:the |our )?@WHO@\b"
+    ),
     r"\bpreferred (?:way|option|solution|choice|approach|variant|tool)\b",
     (
-        r"\b(?:deadline|freeze|launch|go-live|delivery|hand-?over|milestone|kick-?off|demo)\b(?: [\w-]+){0,4} (?:is|was|starts?|moved?|"
+        r"\b(?:deadline|freeze|launch|go-live|delivery(?! (?:is|was) \w+ed)|hand-?over|milestone|kick-?off|"
+        r"demo)\b(?: [\w-]+){0,4} (?:is|was|starts?|moved?|"
         r"set|"
         r"due|"
         r"fixed|on|by|has|until)\b"

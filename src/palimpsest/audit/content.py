@@ -24,6 +24,7 @@ _PATH_WORD = re.compile(r"[a-z]{3,}")
 _PROPER = re.compile(r"(?<=[a-z0-9,] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
 # A word in quotation marks is a name and no deed.
 _NAMED = re.compile(r"[“\"「『‘][^”\"」』’]{1,6}[”\"」』’]")
+_SHORT_NAME = re.compile(r"[A-Za-z]{1,4}\d{1,3}[A-Za-z]?")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9']+")
 _HEAD, _LONGER = 5, 3
 _STOP_WORDS = (
@@ -38,7 +39,7 @@ _STOP_WORDS = (
     "none neither nobody avoid hmm okay yes yeah sure well far ever even much many lot come came comes since however therefore "
     "everywhere everything anything freely always whole entire anyone anywhere directly simply actually currently already longer "
     "include including included especially particular especially explicitly clearly kept keep keeps keeping too perhaps maybe "
-    "work works part parts scope see sees seen stay stays remain remains land lands through agent matter matters rest free feel hold "
+    "work works part parts scope see sees seen stay stays remain remains land lands through agent matter matters rest free feel "
     "between during provided provide good fine ready plan plans approach entirely altogether completely fully totally else course "
     "mind side case point way time-being present moment currently soon later yet far away order reach reaches next-step purposes "
     "open opened target project code session thing step steps issue respect consequence accordingly namely therefore hence "
@@ -62,9 +63,10 @@ _CHINESE_NUMBER = re.compile(
 _CHINESE_DAY = re.compile(r"(?:周|星期|礼拜)([一二三四五六日天])|([今明昨])[天晚]")
 _CHINESE_LANGUAGE = re.compile(r"([中英日德法韩俄])[文语]")
 _FILLERS = re.compile(
-    r"[写记放存](?=[进到入在])|(?:周|星期|礼拜)[一二三四五六日天]|不[能要准许得可该应想让用必会太再是]|没有|绝对?|千万|务必|必须|应该|"
+    r"过(?=[大高重慢多])|(?<=\d)\s*[月日号点条次个份台帧]|单位|因为|由于|目前|方面|工作|情况|时候|统一|需求变更|属于|提供|更|于|否|定|"
+    r"属|[写记放存](?=[进到入在])|(?:周|星期|礼拜)[一二三四五六日天]|不[能要准许得可该应想让用必会太再是]|没有|绝对?|千万|务必|必须|应该|"
     r"需要|可以|使用|采用|希望|一下|一律|所有|全部|任何|直接|随便|什么|这样|这么|"
-    r"[的了在是和与把将对就也都很要会请我你他它这那其之并且该被让给去来到为以及而个些一张还着起选吧呢吗啊能可上下中里用从时先再只最不别勿等成做有得进掉太]"
+    r"[因由则套块种遍须以的了在是和与把将对就也都很要会请我你他它这那其之并且该被让给去来到为以及而个些一张还着起选吧呢吗啊能可上下中里用从时先再只最不别勿等成做有得进掉太]"
 )
 _WHOLE_WORDS = "上线 下线 上传 下载 中心 中间 之前 以后 用户 应用 作用 可用 对象 对账 时间 实时 有效 进程 进度 最优 最新 不现实"
 # A sign inside a word is no filler.
@@ -72,7 +74,7 @@ _WHOLE = "|".join(sorted((*WORDS, *_WHOLE_WORDS.split()), key=len, reverse=True)
 _FILLER = re.compile(f"({_WHOLE})|{_FILLERS.pattern}")
 _WIDE = re.compile(
     r"\b(?:all|every(?:thing|where|one|body)?(?! (?:\d|second|minute|hour|day|night|week|month|time|other|two|three|five|ten|quarter))|"
-    r"any(?:thing|where|one|body)?|always|freely|unlimited|unrestricted|blanket|indefinitely|permanently|for good)\b|"
+    r"each|any(?:thing|where|one|body)?|always|freely|unlimited|unrestricted|blanket|indefinitely|permanently|for good)\b|"
     r"所有(?![，。；权]|$)|任何|随便|随意|任意|一切|什么都|不限|永久",
     re.IGNORECASE,
 )
@@ -93,6 +95,8 @@ _TO_HAPPEN = re.compile(
     r"必须|应|别|不|请|得|可以|行|吧|就",
     re.IGNORECASE,
 )
+# Who wants to know whether something is bad has not found it bad.
+_LOOKS = re.compile(r"看看|看下|看一下|查|排查|定位|是不是|是否|\b(?:whether|look|check|find out|investigate|see if)\b", re.IGNORECASE)
 _IS = re.compile(r"\b(?:is|are|was|were|currently|now)\b|现在|目前|用的是|写的是", re.IGNORECASE)
 _REFERS = re.compile(r"\b(?:it|them|this|that|these|those|they|one|ones|there)\b|[它这那其此]", re.IGNORECASE)
 _PHRASES: Final = (
@@ -101,6 +105,7 @@ _PHRASES: Final = (
         "remove",
     ),
     (r"pull[- ]requests?", "pr"),
+    (r"(?:合并|拉取)请求", " PR "),
     (r"hold(?:ing)? off(?: on)?|held off(?: on)?|put(?:ting)? off", "not yet"),
     (r"(?:may|can|should|must|has to|have to|needs? to|will) go(?= ?[.,;]|$| away| now)|go(?:es)? away", "remove"),
     (r"in a row|in succession|(?<=times )running", "consecutive"),
@@ -114,10 +119,13 @@ _PHRASES: Final = (
     (r"right away|at once|straight away", "immediately"),
     (r"from scratch", "rewrite"),
 )
-_PHRASE: Final = tuple((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), instead) for words, instead in _PHRASES)
+_PHRASE: Final = tuple(
+    (re.compile(rf"\b(?:{words})\b" if words.isascii() else words, re.IGNORECASE), instead) for words, instead in _PHRASES
+)
 # None of these phrases is without one of these words.
 _SPACED = re.compile(
-    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r"
+    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r|"
+    "请求"
 )
 
 
@@ -237,14 +245,14 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     for token in tokens_of(text):
         if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
             continue
-        if token.endswith("/") and token.count("/") == 1:
+        if len(token) > 1 and token.endswith("/") and token.count("/") == 1:
             exact.add(token[:-1].lower())
             continue
         plain = trimmed(token)
         number = number_in(token) or _amount(plain)
         if number:
             exact.add(number)
-        elif is_name(plain) or is_path(plain) or "/" in plain.strip("/"):
+        elif is_name(plain) or is_path(plain) or "/" in plain.strip("/") or _SHORT_NAME.fullmatch(plain) is not None:
             exact.add(plain.rstrip("/").rpartition("/")[2].lower())
     bare = _PATH.sub(" ", text)
     words: set[str] = set()
@@ -275,7 +283,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         frozenset(deeds),
         frozenset(words & {form for name in names for form in (stem(name.lower()), name.lower(), concept(name.lower()))}),
         is_against(said),
-        finds_bad(said),
+        finds_bad(said) and _LOOKS.search(said) is None,
         asks,
         _WIDE.search(text) is not None,
         _NARROW.search(text) is not None,

@@ -30,8 +30,8 @@ _DEEDS: Final = (
     ("fix", "fix repair resolve solve correct", "修复 解决 修正 修一 修好 修掉 (?<!维)修(?![改正复])"),
     ("disable", "disable deactivate bypass suppress", "禁用 关闭 停用 绕过 关掉"),
     ("enable", "enable activate", "启用 开启 打开 激活"),
-    ("publish", "push publish deploy release ship rollout", "推送 发布 部署 上线 发版 上生产"),
-    ("merge", "merge", "合并 合到 合入 合进 并入 并到"),
+    ("publish", "push publish deploy release ship rollout", "推送 推(?=$|\\W|到|上) 发布 部署 上线 发版 上生产"),
+    ("merge", "merge", "合并(?!请求|冲突) 合到 合入 合进 并入 并到"),
     ("revert", "revert undo rollback", "回滚 撤销 还原 回退"),
     ("raise", "raise increase bump extend", "提高 增大 延长 调高 加大"),
     ("lower", "lower reduce decrease shrink", "降低 减少 缩短 调低"),
@@ -41,7 +41,7 @@ _DEEDS: Final = (
     (
         "postpone",
         "postpone defer delay shelve later",
-        "推迟 暂缓 延后 延期 搁置 放一放 缓一缓 缓缓 顺延 再说 再议 再谈 再定 另议 往后放 下期",
+        "推迟 暂缓 延后 延期 搁置 放一放 放着 放放 缓一缓 缓缓 顺延 再说 再议 再谈 再定 另议 往后放 下期",
     ),
     ("break", "break broke broken", "破坏"),
 )

@@ -6,9 +6,9 @@ from typing import Final
 
 from palimpsest.audit.alternatives import chooses_otherwise
 from palimpsest.audit.bounds import bounds_otherwise
-from palimpsest.audit.claims import announces_claims, is_claim, is_heading, without_claiming
+from palimpsest.audit.claims import announces_claims, is_claim, is_heading, may_claim, without_claiming
 from palimpsest.audit.content import Meaning, Stance, meaning_of, plainly, together
-from palimpsest.audit.deeds import IMPLIED, OPPOSITE
+from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE
 from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.said import Passage, Said
@@ -17,7 +17,7 @@ MOST: Final = 0.6
 MOST_ALLOWED: Final = 0.65
 """The shares of a longer claim that must have been said; a shorter one must have been said nearly whole."""
 _MOST: Final = ((3, 1.0), (5, 0.75))
-_MOST_CHINESE: Final = ((4, 0.7),)
+_MOST_CHINESE: Final = ((4, 0.67),)
 OWN: Final = 0.5
 ALIKE: Final = 0.66
 """The share of what was said at all of a claim that must have been said in clauses which are meant alike."""
@@ -33,6 +33,7 @@ _ALIKE: Final[dict[Stance, frozenset[Stance]]] = {
 
 
 _WANTED: Final = frozenset({"yes", "alter", "stay"})
+_UNWANTED: Final = frozenset({"no", "ban", "bad"})
 _APPROVES = re.compile(
     r"(?:yes|yep|yeah|sure|ok(?:ay)?|fine|go ahead|do it|lgtm|agreed|approved|perfect|sounds good|looks good|ship it|great|please do)\b|"
     r"(?:that['’]?s |it['’]?s )?(?:fine|ok(?:ay)?|good) (?:by|with|for) me|works for me|"
@@ -42,6 +43,10 @@ _APPROVES = re.compile(
 # `Windows build: skipped` says of the build that it is skipped.
 _LABELLED = re.compile(r"^([^:：—–,，;；]{1,60}?)\s*(?:[:：](?=\s|[\u3400-\u9fff])|\s?[—–]+|\s-)\s*")
 _QUOTED = re.compile(r"[“\"「『`]([^”\"」』`]{1,12})[”\"」』`]")
+_MORE = re.compile(r"\W*(?:including|incl\.|especially|in particular|包括|包含|含|尤其|特别是|连同|以及)", re.IGNORECASE)
+_QUOTES = re.compile(r"[“\"「『]([^”\"」』]{4,})[”\"」』]")
+_MARKS = ' \t*_"“”「」『』.…'
+_SHORTEST_QUOTE = 10
 _GENERIC = (
     "plan",
     "approach",
@@ -63,7 +68,8 @@ _GENERIC_CHINESE = re.compile(r"[方案计划提议做法思路设计改动修�
 
 def supported(line: str, user_texts: Sequence[str]) -> bool:
     """Whether a line that says what the user wanted matches what the user said; one that makes no such claim needs no support."""
-    return not is_claim(line) or _is_said(line, Said(user_texts))
+    said = Said(user_texts)
+    return not _claims(line, said) or _is_said(line, said)
 
 
 def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -79,7 +85,7 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
         heading = is_heading(line)
         announces = heading and announces_claims(line)
         # A heading that says more than that something follows is a line like any other.
-        claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or is_claim(line))
+        claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or _claims(line, said))
         if claims and not _is_said(line, said):
             removed.append(line)
             # What follows a heading that goes stands under the one before it.
@@ -90,10 +96,17 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
     return "\n".join(kept), tuple(removed)
 
 
+def _claims(line: str, said: Said) -> bool:
+    """Whether a line claims a wish, or may do so and speaks of something about which the user said what is to be."""
+    return is_claim(line) or (may_claim(line) and said.speaks_of(line))
+
+
 def _is_said(line: str, said: Said) -> bool:
     """Whether what a line claims was said, in one place or each of its clauses in one."""
+    if _is_quoted(line, said):
+        return True
     line = plainly(_LABELLED.sub(r"\1 ", _plain(line)))
-    clauses = clauses_of(line)
+    clauses = _with_more(clauses_of(line))
     decided = [clause for clause in clauses if not is_undecided(clause)] or clauses
     parts = [part for part in map(_claim_of, decided) if part.says]
     if _approves_nothing_particular(line, parts) and any(_APPROVES.match(text.strip()) for text in said.texts):
@@ -102,6 +115,28 @@ def _is_said(line: str, said: Said) -> bool:
     if not parts:
         return False
     return _found(parts, line, manner, said) or (len(parts) > 1 and all(_found([part], part.text, manner, said) for part in parts))
+
+
+def _with_more(clauses: Sequence[str]) -> list[str]:
+    """The clauses of a claim; one that only says what else is meant belongs to the one before."""
+    found: list[str] = []
+    for clause in clauses:
+        if found and _MORE.match(clause) is not None:
+            found[-1] = f"{found[-1]} {clause}"
+        else:
+            found.append(clause)
+    return found
+
+
+def _is_quoted(line: str, said: Said) -> bool:
+    """Whether a line is for the most part what the user wrote, letter by letter."""
+    plain = _plain(line).strip(_MARKS)
+    quotes = [quote.strip(_MARKS) for quote in _QUOTES.findall(line)]
+    for pieces in ([plain], quotes):
+        length = sum(map(len, pieces))
+        if length >= max(_SHORTEST_QUOTE, 0.6 * len(plain)) and all(" ".join(piece.casefold().split()) in said.whole for piece in pieces):
+            return True
+    return False
 
 
 def _claim_of(clause: str) -> Meaning:
@@ -181,7 +216,7 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
         # What was wanted was named where it was wanted.
         if names and side.stance in _WANTED and not any(_has(said, name) for name in names):
             return False
-    return _does_alike(side, clauses if side.negative or names else [*alike, *topics])
+    return _does_alike(side, alike, clauses if side.negative or names else [*alike, *topics])
 
 
 def _is_meant_alike(side: Meaning, clause: Meaning, manner: Manner) -> bool:
@@ -198,16 +233,20 @@ def _has(said: Meaning, name: str) -> bool:
     return name in said.exact or said.has_word(name) or any(name in exact for exact in said.exact)
 
 
-def _does_alike(claim: Meaning, clauses: Sequence[Meaning]) -> bool:
-    """Whether every deed of a claim was said, and said of the same numbers, paths and names where it was said of any."""
-    names = _names(claim)
-    for deed in claim.deeds:
+def _does_alike(side: Meaning, alike: Sequence[Meaning], clauses: Sequence[Meaning]) -> bool:
+    """Whether every deed of a claim was said, of the same paths and names where it was said of any, and not forbidden if it is wanted."""
+    names, wanted = _names(side), side.stance in _WANTED
+    for deed in side.deeds:
         doing = [clause for clause in clauses if deed in clause.deeds]
-        if not doing:
-            others = frozenset().union(*(clause.deeds for clause in clauses))
-            if deed not in IMPLIED or others & OPPOSITE[deed]:
+        meant = [clause for clause in doing if not wanted or clause.stance not in _UNWANTED]
+        if meant:
+            if names and not any(names & clause.exact or not _names(clause) for clause in meant):
                 return False
-        elif names and not any(names & clause.exact or not _names(clause) for clause in doing):
+        elif doing:
+            return False
+        elif deed in ENDING and any(clause.stance == "no" for clause in alike):
+            continue
+        elif deed not in IMPLIED or frozenset().union(*(clause.deeds for clause in clauses)) & OPPOSITE[deed]:
             return False
     return True
 

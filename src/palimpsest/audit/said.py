@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 from heapq import nlargest
 from itertools import pairwise
 
-from palimpsest.audit.content import Meaning, clause_of
+from palimpsest.audit.constraints import binding_of
+from palimpsest.audit.content import Meaning, clause_of, meaning_of, together
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.sentences import prose_of, sentences_of
 from palimpsest.audit.synonyms import concept
@@ -17,6 +18,8 @@ _HEAD = 5
 _MOST_LINES, _WINDOW = 8, 4
 # A passage that shares less of the words of a claim is not taken apart.
 _SHARED = 0.12
+# With fewer things in common two sentences may be about different matters.
+_ABOUT = 2
 # A question to somebody who shall do something is a request.
 _REQUEST = re.compile(
     r"\b(?:can|could|would|will|won't|mind) you\b|\bwould you mind\b|\bplease\b|帮|麻烦|劳驾|请你|你能|你可以", re.IGNORECASE
@@ -75,6 +78,11 @@ class Said:
         self.texts = texts
 
     @cached_property
+    def whole(self) -> str:
+        """All of it in one text, with single blanks and without capitals."""
+        return "\n".join(" ".join(text.casefold().split()) for text in self.texts)
+
+    @cached_property
     def _lines(self) -> list[_Line]:
         """The lines of all messages; an empty one stands between two messages."""
         found: list[_Line] = []
@@ -91,6 +99,14 @@ class Said:
             for key in keys_of(line.text):
                 found[key].append(place)
         return dict(found)
+
+    def speaks_of(self, line: str) -> bool:
+        """Whether some sentence in which something is demanded, allowed or forbidden has most of what a line is about."""
+        about = meaning_of(line)
+        if about.size < _ABOUT:
+            return False
+        found = (passage for passage in self.passages(line, wide=False) if binding_of(passage.text) is not None)
+        return any(about.shared_with(together(passage.clauses)) >= max(_ABOUT, 0.5 * about.size) for passage in found)
 
     def passages(self, claim: str, *, wide: bool) -> Iterator[Passage]:
         """The passages that may say a claim, the likeliest first: single sentences, and up to two lines if `wide`."""

@@ -25,6 +25,7 @@ check verify validation
 duplicate double twice repeated redundant
 picture image photo figure screenshot
 message notice notification
+notify announce inform tell
 mail email e-mail
 folder directory dir
 repository repo
@@ -79,7 +80,7 @@ large big huge bulky heavy size
 small little tiny short brief compact
 cause reason why root origin culprit
 investigate investigation find found examine analyse analyze analysis track trace look inspect diagnose diagnosis research
-explain explanation describe tell
+explain explanation describe
 show shows shown showing display displays displayed present render visible appear appears
 hide hidden hides conceal invisible
 name names naming named called title label
