@@ -93,7 +93,7 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
         "sessions": [
             "| session | half | tokens | marks, 5 min | marks, 1 h | automatic | re-reads | of the baseline |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",
-            "| codex `b` | odd | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
+            "| codex `b` | even | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
             "| claude `a` | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
         ],
         "probes": [

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from palimpsest.lab.bench.halves import halves_of
 from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
 from palimpsest.lab.probes import KINDS
 
@@ -16,7 +16,6 @@ _PROVEN: Final = ("codex", "codex-0.166")
 _NOTE: Final = "\\* With our block of evidence from the log beside its summaries, which the original does not have."
 
 _SHORT: Final = 8
-HALVES: Final = ("even", "odd")
 Kind = TypeVar("Kind")
 
 
@@ -43,11 +42,6 @@ class SessionRow(Struct, frozen=True):
     ratios: dict[str, float | None]
     rereads: int
     theirs: int
-
-
-def half_of(session: str) -> str:
-    """The half of all sessions that one belongs to, by the SHA-256 of its id."""
-    return HALVES[sha256(session.encode("utf-8", "surrogatepass")).digest()[-1] % 2]
 
 
 def cost_table(rows: Sequence[Row]) -> str:
@@ -125,12 +119,13 @@ def sessions_table(rows: Sequence[SessionRow]) -> str:
     """What ours costs against the baseline, session by session, the longest first."""
     ordered = sorted(rows, key=lambda row: (-row.tokens, row.session))
     names = short_names({row.session: row.format for row in rows})
+    halves = {name: half for half, sessions in halves_of({row.session: row.tokens for row in rows}).items() for name in sessions}
     return _table(
         ("session", "half", "tokens", *_RUNS.values(), "re-reads", "of the baseline"),
         ordered,
         lambda row: (
             f"{row.format} `{names[row.session]}`",
-            half_of(row.session),
+            halves[row.session],
             f"{row.tokens:,}",
             *(_ratio(row.ratios.get(name)) for name in _RUNS),
             str(row.rereads),

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.compared import HALVES, Row, SessionRow, half_of
+from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.halves import halves_of
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.cycles import CYCLES, Material, probed
@@ -145,8 +146,8 @@ class _Table:
     def _halves(self, run: str) -> dict[str, float]:
         """The ratio over each half of the sessions: numbers that were chosen on one of them are judged by the other."""
         found: dict[str, float] = {}
-        for half in HALVES:
-            places = [place for place, (session, _, _) in enumerate(self.sessions) if half_of(session) == half]
+        for half, names in halves_of({session: tokens for session, _, tokens in self.sessions}).items():
+            places = [place for place, (session, _, _) in enumerate(self.sessions) if session in names]
             ours, theirs = (sum(self._outcomes[name, run][place].cost.total for place in places) for name in (OURS, BASELINE))
             if theirs:
                 found[half] = ours / theirs
