@@ -47,7 +47,7 @@ def test_settings_of_the_original_are_honoured_under_their_own_names(name: str) 
     settings = {"model_reasoning_effort": "high", "model_reasoning_summary": "auto", "model_verbosity": "low"}
     params = profile(name, settings).params
     assert (params.effort, params.summary, params.verbosity) == ("high", "auto", "low")
-    with pytest.raises(BadInput, match="model_auto_compact_token_limit must be a whole number above 0, and is 'many'"):
+    with pytest.raises(BadInput, match="model_auto_compact_token_limit is 'many'; give a whole number from 1 on"):
         codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at  # noqa: B018 - reading it is the test
     assert profile(name, {"HOME": "/home/user", "no_such_setting": "1"}).name == name
 

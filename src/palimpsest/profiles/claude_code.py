@@ -21,6 +21,7 @@ from palimpsest.policies.summarize import Summarize
 from palimpsest.policies.swap_notes import SwapNotes
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
+from palimpsest.profiles.numbers import sensible
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import Params
@@ -34,9 +35,9 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     """Masks three ways, swaps in running notes where there are any, and else folds the whole conversation into a summary."""
     asked = not _on(environment, "DISABLE_COMPACT")
     auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
-    limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
-    percent = _percent(environment)
-    block_at = _number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
+    limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
+    block_at = sensible(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
         return claude_budget(card.window, limit or min(CLAUDE_REPLY, card.reply), auto=auto, percent=percent, block_at=block_at)
@@ -66,10 +67,10 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
     every = environment.get("proactive", "").strip().lower() != "measured"
     asked = not _on(environment, "DISABLE_COMPACT")
     auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
-    limit = _number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
-    percent = _percent(environment)
-    window = _number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-    block_at = _number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
+    limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
+    window = sensible(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    block_at = sensible(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
         comes = auto and (every or window is not None or _PROACTIVE.search(card.name) is not None)
@@ -118,14 +119,3 @@ def count(view: View, scale: Scale, tools_tokens: int) -> int:
 
 def _on(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(name, "").strip().lower() in _TRUE
-
-
-def _number(environment: Mapping[str, str], name: str) -> int | None:
-    """A whole number above zero; anything else is as if it were not there."""
-    value = environment.get(name, "").strip()
-    return int(value) if value.isascii() and value.isdecimal() and 0 < len(value) < 12 and int(value) > 0 else None
-
-
-def _percent(environment: Mapping[str, str]) -> int | None:
-    percent = _number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")
-    return percent if percent is not None and percent <= 100 else None

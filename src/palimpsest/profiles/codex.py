@@ -6,7 +6,6 @@ from typing import Final, Literal
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.budget_rules import codex_budget
 from palimpsest.core.command_output import OUTPUT_LIMIT
-from palimpsest.core.errors import BadInput
 from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
@@ -16,6 +15,7 @@ from palimpsest.policies.handoff_when import When
 from palimpsest.policies.last_resort import LastResort
 from palimpsest.policies.offload_codex import OffloadCodex
 from palimpsest.policies.remote import Remote
+from palimpsest.profiles.numbers import number
 from palimpsest.profiles.profile import Arrival, Profile
 from palimpsest.wire.cards import ModelCard, is_generic
 from palimpsest.wire.request import Params
@@ -68,8 +68,8 @@ def _handoff(settings: Mapping[str, str], inject: frozenset[Moment], when: When,
 
 
 def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = False) -> Budget:
-    window = _number(settings, "model_context_window") or card.window
-    return codex_budget(min(window, card.window) if clamped else window, limit=_number(settings, "model_auto_compact_token_limit"))
+    window = number(settings, "model_context_window") or card.window
+    return codex_budget(min(window, card.window) if clamped else window, limit=number(settings, "model_auto_compact_token_limit"))
 
 
 def _count(view: View, scale: Scale, _: int) -> int:
@@ -79,7 +79,7 @@ def _count(view: View, scale: Scale, _: int) -> int:
 
 def _arrival(settings: Mapping[str, str], *, warns: bool = False) -> Callable[[ModelCard], Arrival]:
     """What bounds results: tokens for a model that has a card of its own, as many bytes for one that nobody knows."""
-    limit = _number(settings, "tool_output_token_limit")
+    limit = number(settings, "tool_output_token_limit")
     known = OffloadCodex(limit or OUTPUT_LIMIT, warns=warns)
     unknown = OffloadCodex(4 * limit if limit else OUTPUT_LIMIT, "bytes", warns=warns)
     return lambda card: unknown if is_generic(card) else known
@@ -92,12 +92,3 @@ def _params(settings: Mapping[str, str], dialect: Literal["codex", "codex-0.166"
         verbosity=settings.get("model_verbosity", ""),
         dialect=dialect,
     )
-
-
-def _number(settings: Mapping[str, str], name: str) -> int | None:
-    value = settings.get(name, "").strip().replace("_", "")
-    if not value:
-        return None
-    if not value.isdecimal() or not int(value):
-        raise BadInput(f"{name} must be a whole number above 0, and is {settings[name]!r}", where="settings")
-    return int(value)

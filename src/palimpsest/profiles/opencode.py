@@ -10,6 +10,7 @@ from palimpsest.policies.anchor import Anchor
 from palimpsest.policies.fold import rung
 from palimpsest.policies.offload_opencode import Spill
 from palimpsest.policies.prune_results import PruneResults
+from palimpsest.profiles.numbers import number
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.request import Params
 
@@ -39,16 +40,16 @@ def opencode(environment: Mapping[str, str]) -> Profile:
 def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     """Keeps a verbatim tail, sums up what lies before it as one text, and folds when a request was too long."""
     auto = _auto(environment)
-    reserved = _number(environment, "compaction.reserved")
+    reserved = number(environment, "compaction.reserved", least=0)
     anchor = Anchor(
         told="text",
         auto=auto,
         model=environment.get("agent.compaction.model", ""),
-        preserve=_number(environment, "compaction.preserve_recent_tokens"),
-        tail_turns=_number(environment, "compaction.tail_turns"),
+        preserve=number(environment, "compaction.preserve_recent_tokens", least=0),
+        tail_turns=number(environment, "compaction.tail_turns", least=0),
         moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
     )
-    lines, size = _number(environment, "tool_output.max_lines"), _number(environment, "tool_output.max_bytes")
+    lines, size = number(environment, "tool_output.max_lines"), number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
         policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor),
@@ -71,11 +72,6 @@ def _auto(environment: Mapping[str, str]) -> bool:
 def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bool:
     """Whether a switch is on; a value that says no is no."""
     return environment.get(name, default).strip().lower() not in _FALSE
-
-
-def _number(environment: Mapping[str, str], name: str) -> int | None:
-    value = environment.get(name, "")
-    return int(value) if value.isdecimal() else None
 
 
 def _count_without_writes(view: View, scale: Scale, tools_tokens: int) -> int:

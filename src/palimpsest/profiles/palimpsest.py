@@ -16,6 +16,7 @@ from palimpsest.policies.narrate import Narrate
 from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
+from palimpsest.profiles.numbers import number, said, whole
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.profiles.thrift import NUMBERS, Numbers
 from palimpsest.wire.cards import ModelCard
@@ -78,20 +79,19 @@ def _moved(budget: Budget, level: str) -> Budget:
 def _level(environment: Mapping[str, str]) -> str:
     text = environment.get("PAL_COMPACT_AT", "").strip()
     digits = text.removesuffix("%")
-    if text and not (digits.isascii() and digits.isdecimal() and int(digits) and (digits == text or int(digits) <= 100)):
-        raise BadInput(f"PAL_COMPACT_AT is {text!r}; give a number of tokens, or a share of the window such as 60%", where="profile")
+    found = whole(digits)
+    if text and (found is None or (digits != text and found > 100)):
+        raise BadInput(f"PAL_COMPACT_AT is {said(text)}; give a number of tokens, or a share of the window such as 60%", where="profile")
     return text
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "").strip()
-    if text and not (text.isascii() and text.isdecimal()):
-        raise BadInput(f"{name} is {text!r}; give a number of tokens", where="profile")
-    return int(text) if text else default
+    found = number(environment, name, least=0, wanted="a number of tokens")
+    return default if found is None else found
 
 
 def _one_of(environment: Mapping[str, str], name: str, default: str, known: Mapping[str, object]) -> str:
     text = environment.get(name, "").strip().lower() or default
     if text not in known:
-        raise BadInput(f"{name} is {text!r}; it can be {', '.join(known)}", where="profile")
+        raise BadInput(f"{name} is {said(text)}; it can be {', '.join(known)}", where="profile")
     return text
