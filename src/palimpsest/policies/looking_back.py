@@ -7,8 +7,8 @@ from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied,
 from palimpsest.core.items import ToolCall, ToolResult, Value
 from palimpsest.core.policy import Answer, Span, Want, span
 from palimpsest.policies.fold import rung
+from palimpsest.policies.read_state import KNOWING
 
-_KNOWING = frozenset({"read", "edit", "write"})
 _PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
 _SKILLS = frozenset({"Skill", "skill"})
 _SEARCHES = frozenset({"ToolSearch", "tool_search"})
@@ -95,7 +95,7 @@ class _Tally:
             self.tools = self.tools or result_text(result)
         else:
             action = action_of(call)
-            for touched in action.paths if action.kind in _KNOWING else ():
+            for touched in action.paths if action.kind in KNOWING else ():
                 self.paths.setdefault(touched.path)
 
     def _state(self, session: str, role: str) -> str:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.maskable import spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class MaskOld:
         view = situation.view
         tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
         results = [item for item in view.items if isinstance(item.content, ToolResult)]
-        spared = pinned(view) | view.held
+        stay = spared(view)
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if item.mask is None and item.id not in spared and len(text_of(item.content)) > self.shortest:
+            if item.mask is None and item.id not in stay and len(text_of(item.content)) > self.shortest:
                 content = item.content
                 tool = tools.get(content.call_id, "unknown") if isinstance(content, ToolResult) else "unknown"
                 old.setdefault(tool, []).append(item.id)

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.maskable import CLEARED
+from palimpsest.policies.maskable import CLEARED, spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class PruneResults:
         scale, view = situation.scale, situation.view
         passed = saved = 0
         ids: list[str] = []
-        safe = pinned(view) | view.held
+        safe = spared(view)
         for item in self._walk(view.items):
             if item.id in safe:
                 continue

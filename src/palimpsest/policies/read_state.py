@@ -6,7 +6,8 @@ from palimpsest.audit.tools import action_of
 from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.view import View
 
-_KNOWING = frozenset({"read", "edit", "write"})
+# What a tool does that leaves the model knowing the content of a file.
+KNOWING = frozenset({"read", "edit", "write"})
 
 
 def known_paths(view: View) -> frozenset[str]:
@@ -31,5 +32,5 @@ def _touches(view: View) -> Iterator[tuple[str, str, Item]]:
     for item in view.items:
         if isinstance(item.content, ToolResult) and not item.content.error and (call := calls.get(item.content.call_id)) is not None:
             action = action_of(call)
-            if action.kind in _KNOWING:
+            if action.kind in KNOWING:
                 yield from ((action.kind, touched.path, item) for touched in action.paths)

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from palimpsest.core.budget_rules import codex_effective
 from palimpsest.core.errors import NoModel, PalimpsestError, WireError
 from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Item, Opaque, Text, ToolResult
@@ -61,7 +62,7 @@ class Remote:
         return Proposal((fold,), why, notices=notices(situation, size_after(situation, ground, fold)))
 
     def _question(self, situation: Situation, ground: Ground, card: Card) -> Ask:
-        room = effective(situation) if card is situation.card else card.window * 95 // 100
+        room = effective(situation) if card is situation.card else codex_effective(card.window)
         if self.form == "door":
             return Ask(trimmed(situation, ground.told, room), "", PURPOSE, tools=False, endpoint="compact")
         trigger = Item(f"{situation.view.seq + 1}.2", "assistant", Opaque(card.provider, card.name, TRIGGER))
