@@ -1,11 +1,18 @@
+import re
+from html import unescape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from replay_samples import comparison
 
 from palimpsest.lab.outcome import Probed, Share
+from palimpsest.lab.page_context import context
 from palimpsest.lab.page_curves import probes
+from palimpsest.lab.page_figures import colours_of
 from palimpsest.lab.page_plot import Plane, steps_to, thinned
-from palimpsest.lab.page_treemap import squarified
+from palimpsest.lab.page_treemap import squarified, treemaps
 from palimpsest.lab.page_words import amount, money, percent, times
 
 
@@ -78,8 +85,50 @@ def test_numbers_are_told_in_few_characters() -> None:
         "1.2M",
     ]
     assert [money(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
-    assert [percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "1 %", "50 %", "99 %", "100 %"]
+    assert [percent(share) for share in (0, 0.0001, 0.002, 0.006, 0.014, 0.5, 0.994, 0.996, 0.9999, 1)] == [
+        *("0 %", "&lt;0.1 %", "0.2 %", "0.6 %", "1 %", "50 %", "99 %", "99.6 %", "99.9 %", "100 %")
+    ]
     assert [times(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
+
+
+def test_edits_are_drawn_by_what_is_billed_as_the_line_is() -> None:
+    run = comparison(calls=60).runs[0]
+    replayed = run.sessions[0]
+    edits = {name: tuple(replace(edit, tokens_before=1, tokens_after=1) for edit in one.edits) for name, one in replayed.profiles.items()}
+    miscounted = replace(replayed, profiles={name: replace(one, edits=edits[name]) for name, one in replayed.profiles.items()})
+
+    assert sum(map(len, edits.values())) > 3
+    assert context(run, miscounted, {}) == context(run, replayed, {})
+
+
+def test_an_edit_after_a_call_is_drawn_at_the_next_one() -> None:
+    run = comparison(calls=60).runs[0]
+    codex = run.sessions[0].profiles["codex"]
+    (fold,) = codex.edits
+    later = replace(codex, edits=(replace(fold, moment="turn_ends", step=fold.step - 1),))
+
+    here, there = (context(run, replace(run.sessions[0], profiles={"codex": each}), {}) for each in (codex, later))
+    assert _circles(here) == _circles(there) != []
+
+
+def _circles(drawn: str) -> list[str]:
+    return re.findall(r'<circle class="fold" (cx="[^"]+" cy="[^"]+")', drawn)
+
+
+@pytest.mark.parametrize(("look", "width"), [("roomy", 416), ("tight", 290)])
+def test_labels_of_a_treemap_fit_their_cells_on_the_narrowest_screen_they_are_for(look: str, width: int) -> None:
+    run = comparison().runs[0]
+    drawn = treemaps(run, run.sessions[0], colours_of(tuple(run.sessions[0].profiles)))
+
+    labels = 0
+    for cell in re.findall(r'<svg x="[^"]+" y="[^"]+" width="([\d.]+)%" [^>]+>(.*?)</svg>', drawn):
+        room = float(cell[0]) * width / 100
+        group = re.search(f'<g class="{look}">(.*?)</g>', cell[1])
+        shown = group.group(1) if group else re.sub("<g .*?</g>", "", cell[1])
+        for text in re.findall(r'<text class="name"[^>]*>([^<]*)</text>', shown):
+            labels += 1
+            assert 6 + 7 * len(unescape(text)) <= room
+    assert labels > 4
 
 
 def test_probes_are_drawn_with_how_many_of_the_forced_folds_were_made() -> None:

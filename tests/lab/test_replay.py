@@ -198,6 +198,17 @@ def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() ->
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
 
 
+def test_edits_are_told_with_the_sizes_that_are_billed() -> None:
+    outcome = replay(_reading(80), profile("classroom"), SONNET)
+    turns = {call.step: call.tokens for call in outcome.calls if call.purpose == "turn"}
+    again = {reread.step for reread in outcome.rereads}
+    alone = [edit for edit in outcome.edits if edit.moment == "before_call" and edit.step not in again and edit.kind == "mask"]
+
+    assert len(alone) > 20
+    assert [edit.billed_after for edit in alone] == [turns[edit.step] for edit in alone]
+    assert all(edit.billed_after < edit.billed_before for edit in alone)
+
+
 @pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)

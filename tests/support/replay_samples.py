@@ -88,4 +88,4 @@ def _edited(moment: tuple[int, int], kind: EditKind, by: str, sizes: tuple[int, 
     loss = Loss(("src/a<b>.py", "src/deep/path.py"), ("pytest -q && echo '<done>'",), 41, int(by == "codex"), ("12.0",))
     hides = tuple(range(10, 10 + (20 if kind == "fold" else 4)))
     why = "the view was <full>"
-    return Edited(*moment, moment[0] * 4, kind, by, why, "before_call", *sizes, 0.0512, 0.021, hides, loss, survival)
+    return Edited(*moment, moment[0] * 4, kind, by, why, "before_call", *sizes, 0.0512, 0.021, hides, loss, survival, None, *sizes)

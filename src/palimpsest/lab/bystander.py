@@ -52,9 +52,11 @@ class Bystander:
     def note(self, looked: Looked) -> None:
         """Keep what came of a moment."""
         self.refused += sum(isinstance(event.body, Refused) for event in looked.events)
-        for event in looked.events:
-            if isinstance(event.body, ViewEdited):
-                self._keep(event, event.body)
+        edits = [(event, event.body) for event in looked.events if isinstance(event.body, ViewEdited)]
+        till, views = self._stage.till, (self._stage.before, self._stage.session.log.view)
+        billed = (till.size(views[0]), till.size(views[1])) if edits else (0, 0)
+        for event, body in edits:
+            self._keep(event, body, billed)
 
     def watch(self) -> None:
         """Remember the view if it is the fullest so far."""
@@ -81,7 +83,7 @@ class Bystander:
         """Who filled the window when it was fullest, the largest first."""
         return shares(self._fullest, self._stage.scale.item)
 
-    def _keep(self, event: Event, body: ViewEdited) -> None:
+    def _keep(self, event: Event, body: ViewEdited, billed: tuple[int, int]) -> None:
         kind = _kind(body.edits)
         loss = body.loss or Loss()
         hides = {self._recorded[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded}
@@ -104,6 +106,7 @@ class Bystander:
                 loss,
                 None if survived is None else survival(survived),
                 survived,
+                *billed,
             )
         )
         self._unchecked += 1

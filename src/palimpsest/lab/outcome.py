@@ -49,7 +49,8 @@ class Edited(Value, frozen=True):
     """One edit that was installed before the call of a step.
 
     `event` is its place in the replayed log. `hides` are the recorded events whose items it hid, `loss` what was in them by kind
-    of entity (its ids are items of the replayed log). Folds have a `survival`, and the counts behind it in `survived`.
+    of entity (its ids are items of the replayed log). Folds have a `survival`, and the counts behind it in `survived`. Tokens `before`
+    and `after` are as the profile counts, those `billed` are of the requests before and after all edits of this moment, as calls have them.
     """
 
     step: int
@@ -67,6 +68,8 @@ class Edited(Value, frozen=True):
     loss: Loss = Loss()
     survival: Survival | None = None
     survived: Counted | None = None
+    billed_before: int = 0
+    billed_after: int = 0
 
 
 class Reread(Value, frozen=True):

@@ -9,6 +9,7 @@ from palimpsest.lab.page_words import amount, colour, figure, money, said
 
 _LIVES = {"5m": 300_000, "1h": 3_600_000}
 _MARKED, _CROWDED = 400, 60
+_AFTERWARDS = frozenset({"after_call", "turn_ends"})
 _MARKS = (
     ("fold", "fold"),
     ("mask", "mask or other edit"),
@@ -81,17 +82,22 @@ def _edits(outcome: Outcome, plane: Plane) -> Iterator[str]:
     # Marks that stand side by side all along would hide the line they are on.
     size = _size("mask") if len(masks) <= _CROWDED else 1.4
     for edit in masks[:: max(1, -(-len(masks) // _MARKED))]:
-        yield plane.dot(edit.step, edit.tokens_after, "mask" if len(masks) <= _CROWDED else "mask small", _words(edit), size)
+        yield plane.dot(_place(edit, outcome), edit.billed_after, "mask" if len(masks) <= _CROWDED else "mask small", _words(edit), size)
     for edit in [edit for edit in outcome.edits if edit.kind == "fold"][:_MARKED]:
-        x, title = plane.x(edit.step), _words(edit)
-        ends = f'y1="{plane.y(edit.tokens_before)}" y2="{plane.y(edit.tokens_after)}"'
+        place, title = _place(edit, outcome), _words(edit)
+        x, ends = plane.x(place), f'y1="{plane.y(edit.billed_before)}" y2="{plane.y(edit.billed_after)}"'
         yield f'<line class="fall" x1="{x}" x2="{x}" {ends}/>'
-        yield plane.dot(edit.step, edit.tokens_before, "fold", title, _size("fold"))
+        yield plane.dot(place, edit.billed_before, "fold", title, _size("fold"))
+
+
+def _place(edit: Edited, outcome: Outcome) -> int:
+    """The first call that shows what an edit did."""
+    return min(edit.step + (edit.moment in _AFTERWARDS), outcome.calls[-1].step)
 
 
 def _words(edit: Edited) -> str:
     price = "" if edit.price_usd is None else f", price {money(edit.price_usd)}"
-    sizes = f"{amount(edit.tokens_before)} → {amount(edit.tokens_after)} tokens"
+    sizes = f"{amount(edit.billed_before)} → {amount(edit.billed_after)} tokens"
     return f"call {edit.step + 1}: {edit.kind} by {said(edit.by, 40)}, {sizes}{price}: {said(edit.why)}"
 
 

@@ -67,7 +67,7 @@ def sessions_table(run: CardRun, profiles: Sequence[str], against: str, places: 
     """What each session costs under each profile; `places` are the anchors of those, by number, that have a part of their own."""
     heads = "".join(f"<th>{said(name, 24)}</th>" for name in profiles)
     rows = "".join(_session(session, profiles, against, places.get(number, "")) for number, session in enumerate(run.sessions))
-    return scrolled(f"<thead><tr><th>session</th><th>tokens</th>{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
+    return scrolled(f"<thead><tr><th>session</th><th>tokens</th>{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared each")
 
 
 def cards_table(comparison: Comparison) -> str:

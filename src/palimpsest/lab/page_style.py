@@ -22,6 +22,7 @@ th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:left;ve
 thead th{font-weight:500;color:var(--faint);white-space:nowrap}
 .compared td,.compared thead th:not(:first-child){text-align:right;white-space:nowrap}
 .compared tbody th{font-weight:600;white-space:nowrap;position:sticky;left:0;background:var(--page)}
+.each tbody th{white-space:normal;overflow-wrap:anywhere;min-width:9rem}
 .compared tr:last-child>*{border-bottom:0}
 td small{display:block;color:var(--faint);font-size:.92em;overflow-wrap:anywhere}
 .compared td small{display:inline;margin-left:.35rem}
@@ -60,6 +61,7 @@ svg.mark.mask circle{fill:var(--page);stroke:var(--edit);stroke-width:1.2}
 .map rect{fill-opacity:.28;stroke:var(--page);stroke-width:2}
 .map .free{fill:none;stroke:var(--line);stroke-width:1;stroke-dasharray:4 3}
 .map .name{font-size:12px;font-weight:600;fill:var(--ink)}
+.map .tight{display:none}
 .map .size{font-size:11px;fill:var(--ink);opacity:.8}
 .losses .number{white-space:nowrap;text-align:right;width:1%}
 .losses .number[data-word=event],.losses .number[data-word=call]{text-align:left}
@@ -90,13 +92,15 @@ PAGE_STYLE += "".join(
     f".c{number}{{color:var(--c{number})}}circle.c{number},.key.c{number}{{fill:var(--c{number})}}" for number in range(9)
 )
 PAGE_STYLE += """
-@media (max-width:40rem){.bar{grid-template-columns:1fr auto auto;gap:.1rem .75rem}.bar .drawn{grid-row:2;grid-column:1/-1}
+@media (max-width:40rem){.map .tight{display:inline}.map .roomy{display:none}
+.bar{grid-template-columns:1fr auto auto;gap:.1rem .75rem}.bar .drawn{grid-row:2;grid-column:1/-1}
 .three{grid-template-columns:1fr 1fr;gap:.9rem}
 .losses thead{display:none}.losses tr{display:flex;flex-wrap:wrap;gap:0 .9rem;padding:.5rem 0;border-bottom:1px solid var(--line)}
 .losses td{display:block;border:0;padding:0}.losses td:empty{display:none}.losses td:last-child{flex-basis:100%}
 .losses td small{display:inline;margin-left:.4rem}
 .losses td:last-child small{display:block;margin:0}.losses td[data-word]::before{content:attr(data-word) " ";color:var(--faint)}}
-@media print{.wide{overflow:visible}figure,tr,.bar{break-inside:avoid}h3,h4,figcaption,.legend{break-after:avoid}
+@media print{.map .tight{display:inline}.map .roomy{display:none}.panels{padding-right:6px}
+.wide{overflow:visible}figure,tr,.bar{break-inside:avoid}h3,h4,figcaption,.legend{break-after:avoid}
 .compared tbody th{position:static}
 .panels{grid-template-columns:1fr 1fr}.three{grid-template-columns:1fr 1fr 1fr}table{font-size:7.5pt}th,td{padding:.15rem .3rem}
 details{border:0;padding:0}footer{margin-top:.6rem;font-size:7.5pt}footer p{margin:.2rem 0;max-width:none}

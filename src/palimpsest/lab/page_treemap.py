@@ -34,9 +34,12 @@ _SORTS = {
     "recalled": "context",
     "notes": "context",
 }
-# The shape that labels are laid out for; the drawing itself takes the width it is given.
+# The shape that cells are laid out for; the drawing itself takes the width it is given.
 _NOMINAL = (480.0, 230.0)
-_LETTER, _LINE = 6.4, 15.0
+_LETTER, _LINE = 7.0, 15.0
+_FEWEST = 4
+# The least that a drawing is wide in columns side by side, and on a phone or on paper: labels are cut for both, and one of them shows.
+_WIDTHS = {"roomy": 416.0, "tight": 290.0}
 
 
 class Cell(NamedTuple):
@@ -146,11 +149,23 @@ def _cell(cell: Cell, used: int) -> str:
         f'x="{cell.x * 100 / wide:.2f}%" y="{cell.y * 100 / high:.2f}%" '
         f'width="{cell.width * 100 / wide:.2f}%" height="{cell.height * 100 / high:.2f}%"'
     )
-    lines = []
-    if cell.width > 34 and cell.height > _LINE + 4:
-        most = int((cell.width - 10) / _LETTER)
-        lines.append(f'<text class="name" x="6" y="15">{said(share.name or share.kind, max(2, most))}</text>')
-        if cell.height > 2 * _LINE + 4:
-            lines.append(f'<text class="size" x="6" y="{15 + _LINE:.0f}">{amount(share.tokens)}</text>')
+    labels = {look: _labels(cell, most / wide) for look, most in _WIDTHS.items()}
+    if labels["roomy"] == labels["tight"]:
+        lines = labels["roomy"]
+    else:
+        lines = "".join(f'<g class="{look}">{inner}</g>' for look, inner in labels.items() if inner)
     frame = f'<rect class="kind-{_sort(share)}" width="100%" height="100%"/>'
-    return f"<svg {place}><title>{title}</title>{frame}{''.join(lines)}</svg>\n"
+    return f"<svg {place}><title>{title}</title>{frame}{lines}</svg>\n"
+
+
+def _labels(cell: Cell, narrowed: float) -> str:
+    """Name and size where a cell has room for them in a drawing that is narrowed by so much."""
+    width, share = cell.width * narrowed - 10, cell.share
+    name, size = share.name or share.kind, amount(share.tokens)
+    most = int(width / _LETTER)
+    if most < min(_FEWEST, len(name)) or cell.height <= _LINE + 4:
+        return ""
+    told = f'<text class="name" x="6" y="15">{said(name, most)}</text>'
+    if cell.height > 2 * _LINE + 4 and most >= len(size):
+        told += f'<text class="size" x="6" y="{15 + _LINE:.0f}">{size}</text>'
+    return told

@@ -45,10 +45,12 @@ def money(usd: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one; what is not all is never rounded up to all, and what is something never down to nothing."""
-    if 0.995 <= share < 1:
-        return "99 %"
-    return "1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
+    """A share of one, with a decimal near its ends: what is not all is never told as all, and what is something never as nothing."""
+    if 0 < share < 0.0005:
+        return "&lt;0.1 %"
+    if 0.9995 <= share < 1:
+        return "99.9 %"
+    return f"{share * 100:.1f} %" if 0 < share < 0.0095 or 0.995 <= share < 1 else f"{share * 100:.0f} %"
 
 
 def times(ratio: float | None) -> str:

@@ -53,8 +53,8 @@ def _context(outcome: Outcome, run: CardRun, x: int, y: int, number: int) -> str
     turns = [call for call in outcome.calls if call.purpose == "turn"]
     plane = Plane(turns[-1].step, run.window * 1.02, high, head=8, foot=2)
     points = [(float(call.step), float(call.tokens)) for call in turns]
-    folds = [plane.dot(edit.step, edit.tokens_before, "fold", "fold", 3.5) for edit in outcome.edits if edit.kind == "fold"]
-    masks = [plane.dot(edit.step, edit.tokens_after, "mask", "mask", 2) for edit in outcome.edits if edit.kind == "mask"][:60]
+    folds = [plane.dot(edit.step, edit.billed_before, "fold", "fold", 3.5) for edit in outcome.edits if edit.kind == "fold"]
+    masks = [plane.dot(edit.step, edit.billed_after, "mask", "mask", 2) for edit in outcome.edits if edit.kind == "mask"][:60]
     window = plane.y(run.window)
     pieces = (
         f'<line class="window" x1="0" x2="100%" y1="{window}" y2="{window}"/>',
