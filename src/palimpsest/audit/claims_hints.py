@@ -4,7 +4,8 @@ import re
 from typing import Final
 
 HINT: Final = re.compile(
-    r"\b(?:can|may|could|shall|should|must|need(?:s|ed)?|needn['’]t|unnecessary|necessary|required|optional|mandatory|urgent(?:ly)?|"
+    r"\b(?:can|(?-i:may)|could|shall|should|must|need(?:s|ed)?|needn['’]t|unnecessary|necessary|required|optional|mandatory|"
+    r"urgent(?:ly)?|"
     r"priority|"
     r"enough|fine|okay|ok|acceptable|ordered|rejected|declined|cleared|chosen|selected|picked|signed|granted|accepted|kept|wanted|"
     r"planned|"

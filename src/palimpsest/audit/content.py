@@ -124,8 +124,8 @@ _PHRASE: Final = tuple(
 )
 # None of these phrases is without one of these words.
 _SPACED = re.compile(
-    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r|"
-    "请求"
+    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r"
+    "|请求"
 )
 
 

@@ -18,7 +18,8 @@ _AGAINST = re.compile(
 )
 # Amounts, and what is said of what one has nothing against.
 _NOT_AGAINST = re.compile(
-    r"(?:\b(?:not|never|no|nothing)\b|n['’]t\b)[^.;]*?\bwithout\b|\b(?:no|not) (?:more|less|fewer|later|earlier|longer) than\b|"
+    r"(?:\b(?:not|never|no|nothing)\b|n['’]t\b)[^.;]*?\bwithout\b(?! (?:\w+['’]?\w* ){0,3}(?:word|approval|asking|permission|consent|"
+    r"okay|ok|sign-?off|go-ahead|asked|leave)\b)|\b(?:no|not) (?:more|less|fewer|later|earlier|longer) than\b|"
     r"\b(?:not|never|don['’]t|mustn['’]t|may not) (?:to )?(?:exceed|"
     r"go (?:over|"
     r"above|beyond)|surpass)\b|\bnot only\b|\bwhy not\b|\bno doubt\b|"
