@@ -64,14 +64,21 @@ def test_levels_are_above_zero_and_in_order_in_any_window(window: int, output: i
 
 
 def test_claude_in_a_small_window_keeps_half_of_it_for_the_reply_and_half_of_the_rest_as_margin() -> None:
-    level = Budget(window=8_192, reply=4_096, buffer=6_144, warn_at=1_024, compact_at=2_048)
+    level = Budget(window=8_192, reply=4_096, buffer=6_144, warn_at=1_024, compact_at=2_048, error_at=1_024)
     assert claude_budget(8_192) == structs.replace(level, clear_at=1_024, block_at=6_144)
     assert claude_measured_budget(8_192) == structs.replace(level, block_at=3_072)
 
 
 def test_claude_as_documented() -> None:
     assert claude_budget() == Budget(
-        window=200_000, reply=32_000, buffer=45_000, warn_at=135_000, clear_at=135_000, compact_at=155_000, block_at=197_000
+        window=200_000,
+        reply=32_000,
+        buffer=45_000,
+        warn_at=135_000,
+        clear_at=135_000,
+        compact_at=155_000,
+        block_at=197_000,
+        error_at=135_000,
     )
 
 
@@ -82,7 +89,7 @@ def test_claude_as_documented_reserves_the_whole_reply(output: int, level: int) 
 
 def test_claude_without_automatic_compaction_warns_later_and_never_compacts() -> None:
     budget = claude_budget(auto=False)
-    assert (budget.warn_at, budget.compact_at, budget.block_at) == (148_000, None, 197_000)
+    assert (budget.warn_at, budget.error_at, budget.compact_at, budget.block_at) == (148_000, 148_000, None, 197_000)
 
 
 @pytest.mark.parametrize(("percent", "level"), [(50, 84_000), (100, 155_000), (0, 155_000), (101, 155_000)])
@@ -96,7 +103,7 @@ def test_the_blocking_level_can_be_replaced() -> None:
 
 def test_claude_as_measured() -> None:
     assert claude_measured_budget() == Budget(
-        window=200_000, reply=20_000, buffer=33_000, warn_at=147_000, compact_at=167_000, block_at=177_000
+        window=200_000, reply=20_000, buffer=33_000, warn_at=147_000, compact_at=167_000, block_at=177_000, error_at=147_000
     )
 
 

@@ -41,9 +41,9 @@ def warned(session: Session) -> tuple[str, ...]:
 
 
 def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_with_it_off() -> None:
-    assert (budget().warn_at, budget().clear_at) == (135_000, 135_000)
+    assert (budget().warn_at, budget().error_at, budget().clear_at) == (135_000, 135_000, 135_000)
     off = budget(DISABLE_AUTO_COMPACT="1")
-    assert (off.warn_at, off.compact_at) == (148_000, None)
+    assert (off.warn_at, off.error_at, off.compact_at) == (148_000, 148_000, None)
     assert warned(fill(claude(), 134_999)) == ()
     assert warned(fill(claude(), 135_000)) == ("Context left until auto-compact: 12%",)
     assert warned(fill(claude(), 156_000)) == ("Context left until auto-compact: 0%",)

@@ -13,7 +13,10 @@ CODEX_BASELINE = 12_000
 
 
 class Budget(Value, frozen=True):
-    """Levels of one model under one rule; a level that is `None` is never reached. `buffer` is the room kept free of items."""
+    """Levels of one model under one rule; a level that is `None` is never reached. `buffer` is the room kept free of items.
+
+    From `error_at` on a warning is no longer a matter of course: whoever shows it does so as an error.
+    """
 
     window: int
     reply: int = 0
@@ -23,6 +26,7 @@ class Budget(Value, frozen=True):
     compact_at: int | None = None
     block_at: int | None = None
     bytes_at: int | None = None
+    error_at: int | None = None
 
 
 def decide(used_tokens: int, budget: Budget, used_bytes: int = 0) -> Decision:

@@ -5,6 +5,7 @@ from palimpsest.core.budget import Budget
 CLAUDE_REPLY = 32_000
 CLAUDE_MARGIN = 13_000
 CLAUDE_WARNING = 20_000
+CLAUDE_ERROR = 20_000
 CLAUDE_LAST_ROOM = 3_000
 CLAUDE_REPLY_CAP = 20_000
 OPENCODE_REPLY = 32_000
@@ -46,7 +47,8 @@ def claude_budget(
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
     available = window - reply
     compact_at = _claude_compact_at(available, percent)
-    warn_at = _before(compact_at if auto else available, CLAUDE_WARNING)
+    effective = compact_at if auto else available
+    warn_at = _before(effective, CLAUDE_WARNING)
     return Budget(
         window=window,
         reply=reply,
@@ -56,6 +58,7 @@ def claude_budget(
         compact_at=compact_at if auto else None,
         block_at=block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_LAST_ROOM, 4),
         bytes_at=bytes_at,
+        error_at=_before(effective, CLAUDE_ERROR),
     )
 
 
@@ -76,14 +79,16 @@ def claude_measured_budget(
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
     available = window - reply
     compact_at = _claude_compact_at(available, percent)
+    effective = compact_at if auto else available
     return Budget(
         window=window,
         reply=reply,
         buffer=window - _before(available, CLAUDE_MARGIN),
-        warn_at=_before(compact_at if auto else available, CLAUDE_WARNING),
+        warn_at=_before(effective, CLAUDE_WARNING),
         compact_at=compact_at if auto else None,
         block_at=_before(available, CLAUDE_LAST_ROOM, 4),
         bytes_at=bytes_at,
+        error_at=_before(effective, CLAUDE_ERROR),
     )
 
 
