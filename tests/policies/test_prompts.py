@@ -34,7 +34,8 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
         ),
         ("opencode_request", ("cannot see it", "what we did", "what we are doing", "files", "next")),
         ("opencode_template", ("Every section must be there", "(none)", "carry over", "let the conversation win", "thrown away")),
-        ("opencode_continue", ("carry on", "stop and ask")),
+        ("opencode_continue", ("steps are still open", "carry on")),
+        ("opencode_continue_or_ask", ("steps are still open", "carry on", "stop and ask")),
         ("classroom_summary", ("what was done", "how things stand", "decisions", "still open", "todo item", "id of every task")),
         (
             "handoff",

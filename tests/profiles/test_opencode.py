@@ -235,7 +235,8 @@ def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
 def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
     automatic = filled(at_work(name), 190_000)
     online(automatic, look(automatic, "before_call"), Scripted("short"))
-    assert texts(automatic) == [MARKER, "short", prompt("opencode_continue")]
+    assert texts(automatic) == [MARKER, "short", prompt("opencode_continue" if name == "opencode" else "opencode_continue_or_ask")]
+    assert ("stop and ask" in texts(automatic)[-1]) is (name == "opencode-1.18")
     manual = filled(at_work(name), 190_000)
     online(manual, look(manual, "asked"), Scripted("short"))
     assert texts(manual) == [MARKER, "short"]
@@ -307,7 +308,7 @@ def test_oc_25_media_of_a_repeated_message_become_text_and_an_only_message_is_no
     session = at_work("opencode-1.18")
     say(session, "much too long " * 100)
     online(session, look(session, "overflow"), Scripted("short"))
-    assert texts(session) == [MARKER, "short", prompt("opencode_continue")]
+    assert texts(session) == [MARKER, "short", prompt("opencode_continue_or_ask")]
 
 
 def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a_network_error() -> None:

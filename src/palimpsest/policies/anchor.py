@@ -64,7 +64,8 @@ class Anchor:
         into += tuple(Keep(item.id) for item in told if item.id in stays)
         into += tuple(_again(item) for item in replay)
         if situation.moment != "asked" and not replay:
-            into += (Put("reminder", Text(prompt("opencode_continue"))),)
+            go_on = prompt("opencode_continue_or_ask") if self.told == "text" else prompt("opencode_continue")
+            into += (Put("reminder", Text(go_on)),)
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are used"
         return Proposal((Fold(told[0].id, last.id, into),), why)
 
