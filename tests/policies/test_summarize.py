@@ -1,6 +1,7 @@
 """Full compaction: what is asked, what comes of the reply, and what the view is afterwards."""
 
 import json
+import re
 from dataclasses import replace as with_
 
 import pytest
@@ -118,17 +119,64 @@ SECTIONS = (
 def test_cc_31_our_prompt_names_all_nine_sections_in_order_forbids_tools_first_and_last_and_asks_for_both_tags() -> None:
     text = prompt("nine_sections")
     paragraphs = text.split("\n\n")
-    for block in (paragraphs[0], paragraphs[-1]):
+    for block, forbids in ((paragraphs[0], "Use no tool of any kind"), (paragraphs[-1], "no tool calls")):
         assert "plain text" in block
-        assert "tool" in block
-        assert "<analysis>" in block
-        assert "<summary>" in block
+        assert forbids in block
+        assert "turned down" in block
+        assert 0 < block.index("<analysis>") < block.index("<summary>")
+    assert "all that you need stands above" in paragraphs[0]
+    assert "only turn" in paragraphs[0]
     skeleton = text[text.index("<analysis>\n[") : text.index("</summary>")]
     for part in (text, skeleton):
         places = [part.index(section) for section in SECTIONS]
         assert places == sorted(places)
     assert text.index("## Compact Instructions") < text.index("# Summary instructions")
     assert "Additional Instructions" not in text
+
+
+ASKED = {
+    "task": ("whole conversation", "in detail", "the user asked for", "what you did", "technical detail", "code pattern", "architecture"),
+    "scratchpad": (
+        "in the order in which it happened",
+        *("what the user asked for and meant", "how you went about it", "decisions, concepts and code patterns"),
+        *("file names, whole snippets of code, signatures of functions, edits of files", "the errors that came up, and what fixed"),
+        *("what the user said about your work", "another way", "is true and that nothing is missing"),
+    ),
+}
+HOLDS = {
+    "1. Primary Request and Intent": ("every explicit request", "what it is for", "in detail"),
+    "2. Key Technical Concepts": ("concepts, technologies and frameworks",),
+    "3. Files and Code Sections": ("read, changed or created", "newest", "whole snippets", "why each file matters", "what was changed"),
+    "4. Errors and fixes": ("each error", "how it was fixed", "what the user said about it"),
+    "5. Problem Solving": ("what was solved", "still being looked into"),
+    "6. All user messages": ("every message of the user that is not the result of a tool", "does not drift"),
+    "7. Pending Tasks": ("explicitly asked for and is not done",),
+    "8. Current Work": ("exactly", "just before", "file names and snippets", "newest messages weigh most"),
+    "9. Optional Next Step": (
+        "only if",
+        "newest explicit request",
+        "finished long ago",
+        "without asking",
+        "word for word",
+        "where the work stopped",
+    ),
+}
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_cc_31_our_prompt_says_what_to_sum_up_how_to_think_and_what_each_section_holds() -> None:
+    paragraphs = prompt("nine_sections").split("\n\n")
+    task, scratchpad = flat(paragraphs[1]), flat(paragraphs[2])
+    assert [words for words in ASKED["task"] if words not in task] == []
+    assert [words for words in ASKED["scratchpad"] if words not in scratchpad] == []
+    assert "<analysis>" in scratchpad
+    sections = re.split(r"\n(?=\d\. )", f"\n{paragraphs[4]}")[1:]
+    assert [section.partition(":")[0] for section in sections] == list(HOLDS)
+    for section, words in zip(sections, HOLDS.values(), strict=True):
+        assert [each for each in words if each not in flat(section)] == [], section
 
 
 def test_cc_32_compact_arguments_reach_that_one_prompt_only() -> None:
