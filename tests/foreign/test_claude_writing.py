@@ -5,6 +5,7 @@ import pytest
 from claude_lines import chain_faults, lines_of, log_with, paired
 from claude_session import SESSION, prompt, readable, reply, text, written
 from corpus import corpus, golden
+from generated import generate
 from readings import Home, called, returned, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
@@ -25,7 +26,6 @@ from palimpsest.core.log import Log
 from palimpsest.core.undo import rewind, undo
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_writer import claude_session, write_claude
-from palimpsest.lab.generate import generate
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
 CLAUDE = ClaudeFormat()

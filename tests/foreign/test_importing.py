@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from generated import generate
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -29,7 +30,6 @@ from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.verify import verify
 from palimpsest.foreign.importing import Counts, Foreign, Imported, _Recording, foreign_of, import_session, key_of, put_by, session_id
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
-from palimpsest.lab.generate import generate
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 
 TALK = (

@@ -3,6 +3,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from corpus import CORPUS, WITHOUT, corpus
+from generated import generate
 
 from palimpsest.core.errors import CannotFold, PalimpsestError, TooFull
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
@@ -16,7 +17,6 @@ from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
 from palimpsest.lab.cycles import NOTHING, Asked, Material, ask_after, probed
-from palimpsest.lab.generate import generate
 from palimpsest.lab.imitation import imitating
 from palimpsest.lab.outcome import Kept, Probed, averaged
 from palimpsest.lab.probes_score import Score

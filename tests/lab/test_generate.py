@@ -1,5 +1,7 @@
 from collections import Counter
 
+from generated import FOLD_AT, generate
+
 from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Text
@@ -7,7 +9,6 @@ from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
 from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.lab.generate import FOLD_AT, generate
 from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from click.testing import CliRunner, Result
+from generated import generate
 from msgspec import Raw
 
 from palimpsest.apps.cli.main import cli
@@ -25,7 +26,6 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.lab.generate import generate
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 from palimpsest.wire.cards import card

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpus import CORPUS, GOLDEN
+from generated import generate
 from msgspec.structs import replace
 from readings import CARDS
 
@@ -18,7 +19,6 @@ from palimpsest.engine.session import Session, Surroundings
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
-from palimpsest.lab.generate import generate
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.wire.cards import ModelCard, card

@@ -1,9 +1,10 @@
 """Small recordings whose every word and every second is known."""
 
+from generated import generate
+
 from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.lab.generate import generate
 from palimpsest.lab.recording import Recording, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 

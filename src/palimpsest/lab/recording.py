@@ -16,7 +16,6 @@ from palimpsest.core.events import (
     Titled,
     ToolReturned,
     TurnEnded,
-    Usage,
     UserSaid,
 )
 from palimpsest.core.items import ToolCall, Value
@@ -157,9 +156,3 @@ def _output(reply: ModelReplied, measure: Measure) -> int:
     """What the model wrote: as recorded, but some programs record only the first words of it."""
     recorded = reply.usage.output
     return max(recorded, sum(measure.scaled(palimpsest_size(part)) for part in reply.parts))
-
-
-def recorded_usage(recording: Recording) -> Usage:
-    """What the recorded program was billed for these calls."""
-    usages = [step.reply.usage for step in recording.steps]
-    return Usage(*(sum(getattr(usage, name) for usage in usages) for name in Usage.__struct_fields__))

@@ -1,4 +1,4 @@
-"""Made-up coding sessions: deterministic, of any length, shaped like real ones."""
+"""Made-up coding sessions with folds of their own, for tests: deterministic and of any length."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class _Session:
     """One session in the making: what shows, and how much the model has read."""
 
     def __init__(self, seed: int, first: int, fold_at: int | None) -> None:
-        self._random = Random(seed)  # noqa: S311 - made-up sessions keep no secret
+        self._random = Random(seed)
         self._prose = Prose(seed)
         self._seq = first - 1
         self._fold_at = fold_at
