@@ -21,7 +21,10 @@ from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 
-TOLD = {"palimpsest, told": ("palimpsest", {"PAL_NARRATIVE": "auto"})}
+TOLD = {
+    "palimpsest, told": ("palimpsest", {"PAL_NARRATIVE": "auto"}),
+    "claude-code, proved": ("claude-code", {"PAL_EVIDENCE": "on"}),
+}
 WAYS = [*PROFILES, *TOLD]
 # Policies that no profile of ours has yet must keep to the same.
 LOOSE = "policies of no profile"

@@ -21,12 +21,13 @@ def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = 
     `messages` are those of the user that stay; `tokens` is the room of the proof, which a small window makes smaller.
     """
     whole = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
-    proof = _proof(situation, whole, min(tokens, situation.budget.window // 50))
+    proof = proof_of(situation, whole, min(tokens, situation.budget.window // 50))
     words = f"{prompt('handoff_prefix')}\n{summary}"
     return f"{words}\n\n{TITLE}\n{proof}" if proof else words
 
 
-def _proof(situation: Situation, whole: AbstractSet[str], tokens: int) -> str:
+def proof_of(situation: Situation, whole: AbstractSet[str], tokens: int) -> str:
+    """What the log proves, in so many tokens and half as many for older messages; `whole` are the items of the user that show."""
     if not tokens:
         return ""
     evidence = situation.evidence

@@ -9,6 +9,8 @@ from palimpsest.core.view import View
 from palimpsest.policies.compress import Compress
 from palimpsest.policies.fold import rung
 from palimpsest.policies.mask_old import MaskOld
+from palimpsest.policies.prove import Prove
+from palimpsest.profiles.numbers import is_on
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
 
@@ -20,7 +22,7 @@ def classroom(environment: Mapping[str, str]) -> Profile:
     told_from: Literal["start", "end"] = "end" if environment.get("told_from") == "end" else "start"
     return Profile(
         name="classroom",
-        policies=(MaskOld(), Compress(above=_ABOVE, told_from=told_from)),
+        policies=(MaskOld(), Compress(above=_ABOVE, told_from=told_from), *((Prove(),) if is_on(environment, "PAL_EVIDENCE") else ())),
         rung=rung(),
         budget=_budget,
         size="classroom",

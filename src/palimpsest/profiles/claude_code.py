@@ -16,25 +16,25 @@ from palimpsest.policies.clear_results import ClearResults
 from palimpsest.policies.continued import Continued
 from palimpsest.policies.fold import rung
 from palimpsest.policies.offload_claude import OffloadClaude
+from palimpsest.policies.prove import Prove
 from palimpsest.policies.restore import Restore
 from palimpsest.policies.summarize import Summarize
 from palimpsest.policies.swap_notes import SwapNotes
 from palimpsest.policies.warn import Warn
 from palimpsest.policies.watch_cache import WatchCache
-from palimpsest.profiles.numbers import sensible
+from palimpsest.profiles.numbers import is_on, sensible
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import Params
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
 # The models for which 2.1.325 was seen to compact by itself.
 _PROACTIVE = re.compile(r"-4-6\b")
 
 
 def claude_code(environment: Mapping[str, str]) -> Profile:
     """Masks three ways, swaps in running notes where there are any, and else folds the whole conversation into a summary."""
-    asked = not _on(environment, "DISABLE_COMPACT")
-    auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
+    asked = not is_on(environment, "DISABLE_COMPACT")
+    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
     limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
     percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     block_at = sensible(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
@@ -42,10 +42,11 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     def budget(card: ModelCard) -> Budget:
         return claude_budget(card.window, limit or min(CLAUDE_REPLY, card.reply), auto=auto, percent=percent, block_at=block_at)
 
-    masks = (ClearIdle(), ClearCached(), *(() if _on(environment, "DISABLE_MICROCOMPACT") else (ClearResults(),)))
+    proof = (Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()
+    masks = (ClearIdle(), ClearCached(), *(() if is_on(environment, "DISABLE_MICROCOMPACT") else (ClearResults(),)))
     return Profile(
         name="claude-code",
-        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), Restore(), Warn(), WatchCache()),
+        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), *proof, Restore(), Warn(), WatchCache()),
         budget=budget,
         rung=rung(),
         size="claude-code",
@@ -65,8 +66,8 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
     for a session that is never compacted is of no use to anybody.
     """
     every = environment.get("proactive", "").strip().lower() != "measured"
-    asked = not _on(environment, "DISABLE_COMPACT")
-    auto = asked and not _on(environment, "DISABLE_AUTO_COMPACT")
+    asked = not is_on(environment, "DISABLE_COMPACT")
+    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
     limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
     percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     window = sensible(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
@@ -92,6 +93,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
                 report="Compacted",
                 marks="claude-code-2.1.325-fold",
             ),
+            *((Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()),
             Restore(big="note", lines="tab", place="prompt"),
             Warn(),
         ),
@@ -115,7 +117,3 @@ def clear_now(target: int) -> ClearResults:
 def count(view: View, scale: Scale, tools_tokens: int) -> int:
     """The last total that the provider reported and an estimate of what came since; a third more where nothing was reported."""
     return used(view, scale, tools_tokens, unreported=lambda total: claude_list_size((total,)))
-
-
-def _on(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "").strip().lower() in _TRUE

@@ -1,4 +1,4 @@
-"""Reads the numbers in the settings of a profile, within limits, whatever somebody wrote there."""
+"""Reads the numbers and switches in the settings of a profile, within limits, whatever somebody wrote there."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,6 +8,7 @@ from palimpsest.core.errors import BadInput
 # More digits than any number of tokens, bytes, lines or turns has.
 _DIGITS: Final = 11
 _SHOWN: Final = 40
+_ON: Final = frozenset({"1", "true", "yes", "on"})
 
 
 def whole(text: str, least: int = 1) -> int | None:
@@ -37,3 +38,8 @@ def sensible(settings: Mapping[str, str], name: str, most: int | None = None) ->
 def said(text: str) -> str:
     """What somebody wrote, short enough for an error."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def is_on(settings: Mapping[str, str], name: str) -> bool:
+    """Whether a switch that is off as a rule was set."""
+    return settings.get(name, "").strip().lower() in _ON

@@ -9,8 +9,9 @@ from palimpsest.core.view import View
 from palimpsest.policies.anchor import Anchor
 from palimpsest.policies.fold import rung
 from palimpsest.policies.offload_opencode import Spill
+from palimpsest.policies.prove import Prove
 from palimpsest.policies.prune_results import PruneResults
-from palimpsest.profiles.numbers import number
+from palimpsest.profiles.numbers import is_on, number
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.request import Params
 
@@ -24,7 +25,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
-        policies=(*((PruneResults(),) if prune else ()), anchor),
+        policies=(*((PruneResults(),) if prune else ()), anchor, *_proof(environment)),
         rung=rung(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
         size="opencode",
@@ -52,7 +53,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     lines, size = number(environment, "tool_output.max_lines"), number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor),
+        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *_proof(environment)),
         rung=rung(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
         size="opencode-1.18",
@@ -63,6 +64,10 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         arrival=for_all(Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(mark_rule="opencode"),
     )
+
+
+def _proof(environment: Mapping[str, str]) -> tuple[Prove, ...]:
+    return (Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()
 
 
 def _auto(environment: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ _CLAUDE: Final = (
     "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE",
     "DISABLE_COMPACT",
     "DISABLE_AUTO_COMPACT",
+    "PAL_EVIDENCE",
 )
 _CODEX: Final = (
     "model_context_window",
@@ -20,7 +21,7 @@ _CODEX: Final = (
     "model_reasoning_summary",
     "model_verbosity",
 )
-_OPENCODE: Final = ("compaction.auto", "compaction.prune", "agent.compaction.model")
+_OPENCODE: Final = ("compaction.auto", "compaction.prune", "agent.compaction.model", "PAL_EVIDENCE")
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "palimpsest": (
@@ -46,7 +47,7 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "tool_output.max_lines",
         "tool_output.max_bytes",
     ),
-    "classroom": ("told_from",),
+    "classroom": ("told_from", "PAL_EVIDENCE"),
     "none": (),
 }
 
