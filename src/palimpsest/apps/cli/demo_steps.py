@@ -14,6 +14,7 @@ from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturn
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.core.policy import run_steps
+from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 from palimpsest.core.undo import undo
 from palimpsest.core.view import View
 from palimpsest.engine.flow import answer_without_model
@@ -59,8 +60,8 @@ def free_name(home: Home, name: str) -> str:
 
 
 def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:
-    """A made-up session of some turns, in which the context grows without bound, as it was recorded."""
-    log = made_up(seed, tokens, home.shelf, session)
+    """A made-up session of some turns and at least so many tokens, in which the context grows without bound, as it was recorded."""
+    log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.shelf, session)
     log.append(Titled(f"A made-up day at a shop, seed {seed}", by="demo"))
     log.checkpoint()
     return log

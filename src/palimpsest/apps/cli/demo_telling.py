@@ -47,7 +47,8 @@ def tell(screen: Console, told: Told, home: Home, folder: Path | None, page: tup
     size = home.shelf.path_of(told.log.session).stat().st_size
     _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
     chain = "verified" if all(verdict.ok for verdict in told.verdicts) else "BROKEN"
-    screen.print(f"a made-up session: {told.verdicts[0].events:,} events, {size:,} bytes; chain {chain}")
+    tokens = told.comparison.runs[0].sessions[0].tokens
+    screen.print(f"a made-up session: {told.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
     _tell_replay(screen, told)
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = told.before.view

@@ -1,6 +1,5 @@
 """The page of a replay as a file: where it may go, and how it gets there."""
 
-import os
 import stat
 from pathlib import Path
 from typing import Literal
@@ -19,16 +18,31 @@ def demand_place(path: Path) -> None:
     there = _found(path)
     if there == "folder":
         raise BadInput("this is a folder; name a file for the page", where=str(path))
-    if there != "other" and not os.access(path.parent, os.W_OK):
-        raise BadInput("nothing can be written here; name another place for the page", where=str(path.parent))
+    if there != "other":
+        demand_writable(path, "--html")
     if there == "file" and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_OPENING]:
         raise BadInput("the file is there already and is no page of a replay; name another one", where=str(path))
+
+
+def demand_writable(path: Path, option: str) -> None:
+    """Try it, for what the rights of a folder say is not the whole truth: not to a superuser, and not of a disk that is full."""
+    aside = _aside(path)
+    try:
+        aside.touch()
+        aside.unlink()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadInput(f"nothing can be written here ({why}); name another place with {option}", where=str(path.absolute())) from error
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 def write_report(comparison: Comparison, path: Path) -> int:
     """Write the page of a comparison, whole or not at all; its size in bytes."""
     data = "".join(write_page(comparison)).encode("utf-8", "replace")
-    aside = path.with_name(f".{path.name}.part")
+    aside = _aside(path)
     try:
         # A device or a pipe is written to; a file in its place would be somebody else's trouble.
         if _found(path) == "other":
