@@ -7,6 +7,7 @@ from palimpsest.audit.claims_chinese import CHINESE, CHINESE_SUPPOSED, CHINESE_W
 from palimpsest.audit.claims_chinese_agentless import MACHINE_WILL, OWN_PLAN, QUOTED_WORD, STRONG, TECHNICAL, THIRD_PARTY_WILL, WEAK
 from palimpsest.audit.claims_hints import FACT, HINT
 from palimpsest.audit.claims_words import CLAIM_WORDS, DONE, FEELINGS, LEAVE, LIMITS, NOUNS, SPEECH, THINGS, USES, WHO
+from palimpsest.audit.people import PEOPLE
 
 # A determiner, a conjunction or the beginning of a line, so that `the API client rejects a token` is about nobody's will.
 _THE = r"(?:^\W*|\b(?:the|our|my|this|that|an?|one|and|but|while|because|since|after|before|as|so|by|from|per|to)\s+|[,;:(]\s*)"
@@ -34,6 +35,7 @@ _ENGLISH = re.compile(
         (
             rf"{_THE}{WHO}(?:\s+(?:from|at|in|behind|of)\s+(?:the\s+|our\s+)?[\w-]+)?\s+{_BETWEEN}{SPEECH}\w*",
             rf"\b(?:the|our|my)\s+{WHO}\s[^.;]{{1,60}}\s(?:and|but)\s+(?:wants?|wanted|asked|said|insists?|insisted|approved|agreed)\b",
+            rf"\b(?:the|our|my|an?|some|this|that)\s+(?:[\w'’-]+\s+){{0,3}}(?:{PEOPLE}|council|office)\s+{_BETWEEN}{SPEECH}\w*",
             rf"\b(?:everybody|everyone|nobody|all|somebody)\s+(?:on|at|from|in)\s+the\s+{WHO}",
             rf"\b(?:the|our|my)\s+{WHO}\s+{_HAD}(?!{USES}{{1,2}}\w?ed\b)\w+ed\b",
             rf"\b(?:the|our|my)\s+{WHO}\s+{_ADVERB}(?!(?:{USES}|{THINGS})\w*\b)\w+s\s+{_OBJECT}\b",

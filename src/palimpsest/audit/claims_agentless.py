@@ -229,7 +229,8 @@ _PARTS: Final = (
         r"important) (?:that|to|for)\b"
     ),
     (
-        r"\b(?:is|are|was|were|remains?|stays?|becomes?) (?:not )?(?:an? |the |our |their |his |her )(?:[\w-]+ ){0,2}(?:requirement|must|"
+        r"(?:\b(?:is|are|was|were|remains?|stays?|becomes?)|['’]s) (?:not )?(?:an? |the |our |their |his |"
+        r"her )(?:[\w-]+ ){0,2}(?:requirement|must|"
         r"priority|wish|"
         r"condition|constraint|decision|preference|no-go|taboo|expectation|deal-?breaker|obligation|agreement|request|demand|must-have|"
         r"precondition|stipulation|commitment)\b(?! (?:of|for) the (?:\w+ )?(?:protocol|spec|parser|compiler|api|format|library|plugin))"
@@ -264,6 +265,17 @@ _PARTS: Final = (
     (
         r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) (?:of|"
         r"to|for) (?:the |our )?@WHO@\b"
+    ),
+    (
+        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) "
+        r"(?:of|to|for) (?:the |our )?@WHO@\b"
+    ),
+    # `need not be logged`, `were ordered`
+    r"\b(?:need not|needn['’]t|needs? (?:no|not)|no need (?:to|for))\b(?! (?:a|the) lock)",
+    (
+        r"\b(?:is|are|was|were|been) (?:\w+ly |also |not )*(?:ordered|commissioned|bought|budgeted|paid for|promised|scrapped|called off|"
+        r"turned down|sent back)"
+        r"(?=[.,;:]|$| by (?:the |our )?@WHO@| for (?:the|next|this) (?:release|week|month|year|quarter|festival|summer|winter))"
     ),
     r"\bpreferred (?:way|option|solution|choice|approach|variant|tool)\b",
     (

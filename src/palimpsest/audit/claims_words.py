@@ -115,6 +115,7 @@ CLAIM_WORDS = re.compile(
     r"the)\b|made it|appreciat|"
     r"express|whether|risk of|right\b|sure\b|strict(?:ly)?\b|anyone|somebody|objections?|permission|access to|push(?:ed|es) for|"
     r"appears?\b|constraint|restrict|requirement|reversal|regarding|concerning|judg[e]?ment|discretion|condition|prohibit|limitation|"
-    r"permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted|prescrib)\w*+)(?![/._]\w)",
+    r"permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted|prescrib|curious|puzzl|"
+    r"explanation)\w*+)(?![/._]\w)",
     re.IGNORECASE,
 )

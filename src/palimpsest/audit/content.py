@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from palimpsest.audit.deeds import ANY_CHINESE_DEED, CHINESE_DEEDS, DEED_OF, ENDING, STAYING, keeps
 from palimpsest.audit.entities import SHORTEST_NAME, is_name, is_path, number_in, tokens_of, trimmed
 from palimpsest.audit.manner import asks_first
+from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import AGAINST, finds_bad, is_against
 from palimpsest.audit.synonyms import concept
 from palimpsest.audit.synonyms_chinese import WORDS, unified
@@ -44,10 +45,11 @@ _STOP_WORDS = (
     "mind side case point way time-being present moment currently soon later yet far away order reach reaches next-step purposes "
     "open opened target project code session thing step steps issue respect consequence accordingly namely therefore hence "
     "either whereas though otherwise provided respectively further along regarding concerning total pls ahead against seen call called "
-    "logic hard account agent hand hands care kind type branch branches target worthwhile worth whole handle handled specific certain "
+    "logic hard difficult difficulty easy account agent hand hands care kind type branch branches target "
+    "worthwhile worth whole handle handled specific certain "
     "question sense idea fact level mode basis terms regard given based related respective particular"
 )
-_STOP: Final = frozenset(_STOP_WORDS.split())
+STOP: Final = frozenset(_STOP_WORDS.split())
 _COUNTED = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _TENS = ("ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NUMBER_WORDS: Final = (
@@ -78,9 +80,6 @@ _WIDE = re.compile(
     r"所有(?![，。；权]|$)|任何|随便|随意|任意|一切|什么都|不限|永久",
     re.IGNORECASE,
 )
-_NARROW = re.compile(
-    r"\b(?:only|just|solely|except|for|if|until|unless|as long as|provided|when|within)\b|只|仅|(?<!删)除了|的话|如果", re.IGNORECASE
-)
 
 
 # What happens already, said with a verb for a deed: `the job drops every row`.
@@ -99,43 +98,6 @@ _TO_HAPPEN = re.compile(
 _LOOKS = re.compile(r"看看|看下|看一下|查|排查|定位|是不是|是否|\b(?:whether|look|check|find out|investigate|see if)\b", re.IGNORECASE)
 _IS = re.compile(r"\b(?:is|are|was|were|currently|now)\b|现在|目前|用的是|写的是", re.IGNORECASE)
 _REFERS = re.compile(r"\b(?:it|them|this|that|these|those|they|one|ones|there)\b|[它这那其此]", re.IGNORECASE)
-_PHRASES: Final = (
-    (
-        r"(?:get(?:ting)?|got) rid of|do away with|throw(?:n|ing)? (?:out|away)|tak(?:e|en|ing) out|rip(?:ped)? out|kick(?:ed)? out",
-        "remove",
-    ),
-    (r"pull[- ]requests?", "pr"),
-    (r"(?:合并|拉取)请求", " PR "),
-    (r"hold(?:ing)? off(?: on)?|held off(?: on)?|put(?:ting)? off", "not yet"),
-    (r"(?:may|can|should|must|has to|have to|needs? to|will) go(?= ?[.,;]|$| away| now)|go(?:es)? away", "remove"),
-    (r"in a row|in succession|(?<=times )running", "consecutive"),
-    (r"(?:turn|switch|shut)(?:ed|ing|s)? (?:it )?off", "disable"),
-    (r"(?:turn|switch)(?:ed|ing|s)? on", "enable"),
-    (r"roll(?:ed|ing|s)? back", "revert"),
-    (r"roll(?:ed|ing|s)? out|go(?:es|ing)? live|went live", "deploy"),
-    (r"look(?:ed|ing|s)? into|find(?:ing)? out|found out|track(?:ed|ing)? down|dig(?:ging)? into|get to the bottom of", "investigate"),
-    (r"in advance|ahead of time", "ahead"),
-    (r"around the clock|day and night|24/7", "nonstop"),
-    (r"right away|at once|straight away", "immediately"),
-    (r"from scratch", "rewrite"),
-)
-_PHRASE: Final = tuple(
-    (re.compile(rf"\b(?:{words})\b" if words.isascii() else words, re.IGNORECASE), instead) for words, instead in _PHRASES
-)
-# None of these phrases is without one of these words.
-_SPACED = re.compile(
-    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r"
-    "|请求"
-)
-
-
-def plainly(text: str) -> str:
-    """A text with one word for each phrase that means the same."""
-    if _SPACED.search(text) is not None:
-        for phrase, instead in _PHRASE:
-            text = phrase.sub(instead, text)
-    return text
-
 
 Stance = Literal["yes", "alter", "stay", "end", "no", "ban", "bad"]
 
@@ -155,7 +117,6 @@ class Meaning(Value, frozen=True):
     bad: bool = False
     asks: bool = False
     wide: bool = False
-    narrow: bool = False
     keeps: bool = False
     """Whether it wants something to stay as it is."""
     text: str = ""
@@ -261,7 +222,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     for word in _WORD.findall(bare.lower()):
         if word in _NUMBER_WORDS:
             exact.add(_NUMBER_WORDS[word])
-        elif word in _STOP or word.endswith(("n't", "n’t", "'d", "'ll", "'ve", "'re")):
+        elif word in STOP or word.endswith(("n't", "n’t", "'d", "'ll", "'ve", "'re")):
             continue
         elif (deed := DEED_OF.get(stem(word))) is not None:
             deeds.add(deed)
@@ -286,7 +247,6 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         finds_bad(said) and _LOOKS.search(said) is None,
         asks,
         _WIDE.search(text) is not None,
-        _NARROW.search(text) is not None,
         keeps(said),
         text,
         _HAPPENS.search(text) is not None and _TO_HAPPEN.search(text) is None,
@@ -347,7 +307,6 @@ def together(meanings: Sequence[Meaning]) -> Meaning:
         any(each.bad for each in meanings),
         all(each.asks for each in meanings),
         any(each.wide for each in meanings),
-        any(each.narrow for each in meanings),
         any(each.keeps for each in meanings),
         " ".join(each.text for each in meanings),
         all(each.tells for each in meanings),

@@ -25,8 +25,9 @@ _UNDECIDED = re.compile(
 _TELLS = re.compile(
     r"\b(?:complain|worr|concern|mention|report(?:s|ed)?\b|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
     r"think|"
-    r"thought|feel|felt|found|finds|believ|consider|frustrat|suspect)|"
-    r"抱怨|担心|担忧|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|看法|怀疑|(?:解释|说明)(?:说|了|过|称|[：:，,])",
+    r"thought|feel|felt|found|finds|believ|consider|frustrat|suspect|explanation|why\b|causes?\b|reasons?\b|investigat|find out|"
+    r"found out)|"
+    r"抱怨|担心|担忧|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|看法|怀疑|原因|说法|查明|弄清|(?:解释|说明)(?:说|了|过|称|[：:，,])",
     re.IGNORECASE,
 )
 _PRAISES = re.compile(

@@ -9,7 +9,7 @@ _AGAINST = re.compile(
     r"off[- ]limits|object(?:ed|s|ing)?|objections?|waiv\w*|(?:is|was|are|be|out|am|vot\w+|decid\w+|advis\w+|is|were|"
     r"stands?)(?: \w+ly)? against|oppos\w+|sen[dt] back|turn(?:ed|s)? down|shot down|shoot\w* down|bounced|resist\w*|discourag\w+|"
     r"taboo|rul(?:e|ed|es|ing) out|"
-    r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|keep (?:away|clear|out)|hold off|"
+    r"(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|(?:keep|keeps|kept) (?:away|clear|out)|hold off|"
     r"let(?:s|ting)? go of|g[ai]ve(?:n|s)? up|gave in|back(?:ed|s) (?:off|down|away)|withdr[ae]w\w*|relent\w*|soften\w*|lift(?:ed|s) the|"
     r"waits? until|too (?:early|late|soon|risky)|dispens\w+ with)\b|"
     r"n['’]t\b|\boffline\b|"

@@ -7,9 +7,10 @@ from typing import Final
 from palimpsest.audit.alternatives import chooses_otherwise
 from palimpsest.audit.bounds import bounds_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, may_claim, without_claiming
-from palimpsest.audit.content import Meaning, Stance, meaning_of, plainly, together
+from palimpsest.audit.content import Meaning, Stance, meaning_of, together
 from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE
 from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
+from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.said import Passage, Said
 
@@ -159,7 +160,8 @@ def _found(parts: Sequence[Meaning], text: str, manner: Manner, said: Said) -> b
     claim = together(parts)
     # Little that is said must be said together: not one half here and the other there.
     wide = claim.size > 2 or bool(claim.exact)
-    return any(_matches(claim, parts, text, passage, manner) for passage in said.passages(claim.text, wide=wide))
+    names = [name for name in claim.exact | claim.proper if len(name) > 2 and name[0].isalpha() and name.isascii() and " " not in name]
+    return any(_matches(claim, parts, text, passage, manner) for passage in said.passages(claim.text, wide=wide, names=names))
 
 
 def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passage, manner: Manner) -> bool:

@@ -2,13 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property, lru_cache
 from heapq import nlargest
 from itertools import pairwise
 
 from palimpsest.audit.constraints import binding_of
-from palimpsest.audit.content import Meaning, clause_of, meaning_of, together
+from palimpsest.audit.content import STOP, Meaning, clause_of, meaning_of, together
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.sentences import prose_of, sentences_of
 from palimpsest.audit.synonyms import concept
@@ -17,7 +17,7 @@ _KEY = re.compile(r"[a-z]{2,}|\d+|[\u3400-\u9fff]+")
 _HEAD = 5
 _MOST_LINES, _WINDOW = 8, 4
 # A passage that shares less of the words of a claim is not taken apart.
-_SHARED = 0.12
+_SHARED, _SHARED_SIGNS = 0.25, 0.12
 # With fewer things in common two sentences may be about different matters.
 _ABOUT = 2
 # A question to somebody who shall do something is a request.
@@ -33,6 +33,7 @@ class _Sentence:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.lower = text.lower()
 
     @cached_property
     def keys(self) -> set[str]:
@@ -108,8 +109,8 @@ class Said:
         found = (passage for passage in self.passages(line, wide=False) if binding_of(passage.text) is not None)
         return any(about.shared_with(together(passage.clauses)) >= max(_ABOUT, 0.5 * about.size) for passage in found)
 
-    def passages(self, claim: str, *, wide: bool) -> Iterator[Passage]:
-        """The passages that may say a claim, the likeliest first: single sentences, and up to two lines if `wide`."""
+    def passages(self, claim: str, *, wide: bool, names: Collection[str] = ()) -> Iterator[Passage]:
+        """The passages that have these names and may say a claim, the likeliest first: sentences, and up to two lines if `wide`."""
         lines, keys = self._lines, keys_of(claim)
         scores: defaultdict[int, float] = defaultdict(float)
         for key in keys:
@@ -121,22 +122,26 @@ class Said:
             for place, score in tuple(scores.items()):
                 if place and lines[place - 1].text:
                     scores[place - 1] += score / 2
-        least = _SHARED * len(keys)
+        least = sum(_SHARED if key.isascii() else _SHARED_SIGNS for key in keys)
         for place in nlargest(_MOST_LINES, scores, key=scores.__getitem__):
             sentences = lines[place].sentences
-            yield from (Passage((each,)) for each in sentences if len(each.keys & keys) >= least)
+            yield from (Passage((each,)) for each in sentences if len(each.keys & keys) >= least and _has_all((each,), names))
             if wide and place + 1 < len(lines):
                 sentences = (*sentences, *lines[place + 1].sentences)
                 if len(sentences) > 1:
-                    yield from _windows(sentences, keys, least)
+                    yield from _windows(sentences, keys, least, names)
 
 
-def _windows(sentences: Sequence[_Sentence], keys: set[str], least: float) -> Iterator[Passage]:
+def _windows(sentences: Sequence[_Sentence], keys: set[str], least: float, names: Collection[str]) -> Iterator[Passage]:
     """Some sentences in a row that together share enough with a claim."""
     for start in range(max(1, len(sentences) - _WINDOW + 1)):
         window = sentences[start : start + _WINDOW]
-        if len(keys & set().union(*(each.keys for each in window))) >= least:
+        if _has_all(window, names) and len(keys & set().union(*(each.keys for each in window))) >= least:
             yield Passage(window)
+
+
+def _has_all(sentences: Sequence[_Sentence], names: Collection[str]) -> bool:
+    return all(any(name in sentence.lower for sentence in sentences) for name in names)
 
 
 def keys_of(text: str) -> set[str]:
@@ -145,7 +150,7 @@ def keys_of(text: str) -> set[str]:
     for run in _KEY.findall(text.lower()):
         if run[0] > "z":
             found.update(map("".join, pairwise(run)))
-        else:
+        elif run not in STOP:
             found.add(_key(run))
     return found
 
