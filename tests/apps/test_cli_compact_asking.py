@@ -4,13 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from generated import generate
 from model_server import model_saying
 from pal_runs import BEGAN, LONG, MODEL, Pal, long
 
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log import Log
-from palimpsest.lab.generate import generate
 from palimpsest.stores.ephemeral import FixedClock
 
 TOLD = "## Goal\nFinish the parser.\n## Approach\nStep by step.\n## State\nHalf of it is done.\n## Next step\nThe other half."
