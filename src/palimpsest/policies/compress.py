@@ -1,5 +1,6 @@
 """Above a fixed size the transcript is saved and the whole conversation becomes one short summary."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Item, Text
 from palimpsest.core.pairs import settled
-from palimpsest.core.policy import Ask, Look, Plan, Proposal, Save, Steps, ask, look, save
+from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.responses_shape import shape_of
 from palimpsest.core.scale import shown
 from palimpsest.core.situation import Moment, Situation
@@ -44,8 +45,10 @@ class Compress:
 
     def _steps(self, situation: Situation, items: tuple[Item, ...]) -> Steps:
         view = situation.view
+        name = yield from _free_name(situation)
         lines = [_line(item) for item in items]
-        yield from self._save(situation, b"".join(line + b"\n" for line in lines if line))
+        # The transcript is kept before anything takes its place.
+        yield from save(Save(b"".join(line + b"\n" for line in lines if line), name))
         text = "[" + ",".join(line.decode() for line in lines if line) + "]"
         part = text[: self.told] if self.told_from == "start" else text[-self.told :]
         request = prompt("classroom_summary", focus=situation.asked, conversation=part)
@@ -57,15 +60,15 @@ class Compress:
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"
         return Proposal((Fold(items[0].id, items[-1].id, into),), why)
 
-    def _save(self, situation: Situation, data: bytes) -> Steps:
-        """Write the transcript first, under a name that no other has."""
-        stem = f".transcripts/transcript_{situation.now // 1000}"
-        name, number = f"{stem}.jsonl", 1
-        while (yield from look(Look(name))) is not None:
-            number += 1
-            name = f"{stem}-{number}.jsonl"
-        yield from save(Save(data, name))
-        return ()
+
+def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
+    """A name for the transcript that no other has."""
+    stem = f".transcripts/transcript_{situation.now // 1000}"
+    name, number = f"{stem}.jsonl", 1
+    while (yield from look(Look(name))) is not None:
+        number += 1
+        name = f"{stem}-{number}.jsonl"
+    return name
 
 
 def _line(item: Item) -> bytes:
