@@ -9,10 +9,9 @@ from workplace import first_ask, offline, online, reply, say, use, work
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Document, Image, Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Proposal
 from palimpsest.core.ports import Sendable
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Moment
 from palimpsest.core.sizes import json_size, opencode_size
 from palimpsest.engine.call import call
@@ -21,7 +20,6 @@ from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.prompt import prompt
-from palimpsest.policies.tail import tail_start
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import ModelCard
@@ -171,48 +169,6 @@ def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_d
     places = [text.index(f"## {name}") for name in ("Objective", "Important Details", "Work State", "Next Move", "Relevant Files")]
     assert places == sorted(places)
     assert [name in text for name in ("### Completed", "### Active", "### Blocked")] == [True] * 3
-
-
-@pytest.mark.parametrize(("usable", "budget"), [(168_000, 15_000), (4_000, 2_000), (10_000, 2_500)])
-def test_oc_18_the_tail_may_have_a_quarter_of_the_room_within_bounds(usable: int, budget: int) -> None:
-    session = at_work("opencode-1.18", model(usable + 1_000, 1_000))
-    assert Anchor(told="text").tail_budget(session.situation("asked")) == budget
-
-
-def conversation(*turn_sizes: tuple[int, ...]) -> list[Item]:
-    """Turns of a user item and replies, each of so many characters of JSON text."""
-    items: list[Item] = []
-    for sizes in turn_sizes:
-        for place, size in enumerate(sizes):
-            number = f"{len(items)}.0"
-            content = Text("u" * size) if place == 0 else Text("a" * size, "assistant")
-            items.append(Item(number, "user" if place == 0 else "assistant", content))
-    return items
-
-
-def test_oc_18_the_number_of_turns_can_be_capped_and_none_keeps_no_tail() -> None:
-    items = conversation((40, 40), (40, 40), (40, 40))
-    scale = Scale(opencode_size)
-    assert tail_start(items, 1_000, scale, 0) == 6
-    assert tail_start(items, 1_000, scale, 1) == 4
-    assert tail_start(items, 1_000, scale, 2) == 2
-
-
-def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and_pairs_stay_whole() -> None:
-    scale = Scale(opencode_size)
-    assert tail_start(conversation((40, 40), (40, 400, 40, 40)), 25, scale) == 4
-    items = [
-        *conversation((40, 40)),
-        Item("7.0", "user", Text("go")),
-        Item("8.0", "call", ToolCall("c", "bash", "x" * 400)),
-        Item("9.0", "result", ToolResult("c", (Text("y" * 40),))),
-        Item("10.0", "assistant", Text("z" * 40, "assistant")),
-    ]
-    assert tail_start(items, 25, scale) == 5
-
-
-def test_oc_20_when_the_tail_would_reach_the_first_item_none_is_kept() -> None:
-    assert tail_start(conversation((40, 40), (40, 40)), 1_000, Scale(opencode_size)) == 4
 
 
 def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
