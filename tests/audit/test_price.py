@@ -1,15 +1,27 @@
 """The price of an edit is the difference of two simulated bills for the next request."""
 
+from dataclasses import replace as changed
+
 import pytest
 from msgspec.structs import replace
 from situations import prefix, situation, used, words
+from workplace import offline, say, work
 
+from palimpsest.audit.bill import Billed, Kept, Mark, Prompt, bill, rules_of
 from palimpsest.audit.price import next_bills, price_of
-from palimpsest.core.events import Usage
-from palimpsest.core.items import Cover, Item
+from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.situation import CachedPrefix, Situation
 from palimpsest.core.view import View
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Session
+from palimpsest.profiles.claude_code import clear_now
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.caching import anchored
 from palimpsest.wire.cards import card
+from palimpsest.wire.encode import encode
+from palimpsest.wire.prices import cost
 
 CALL, RESULT = used(2, "Bash", '{"command":"ls"}', 30_020)
 # 40k before the result, 98k up to the last tail, 2k since.
@@ -22,7 +34,7 @@ def cleared(items: tuple[Item, ...]) -> View:
     return View(items=(*items[:2], replace(items[2], mask=Cover("[Bash ls: 30020 tokens, id 3.0]")), *items[3:]))
 
 
-def test_pa_08_the_price_recorded_with_an_edit_equals_the_difference_of_two_simulated_bills() -> None:
+def test_pa_08_the_price_of_an_edit_equals_the_difference_of_two_simulated_bills() -> None:
     now = situation(ITEMS, prefixes=PREFIXES)
     assert now.used == 100_000
     before, after = next_bills(now.view, cleared(ITEMS), now, 30_000)
@@ -66,3 +78,69 @@ def test_an_edit_of_what_nobody_cached_yet_only_saves() -> None:
 def test_no_edit_costs_nothing() -> None:
     now: Situation = situation(ITEMS, prefixes=PREFIXES)
     assert price_of(now.view, now.view, now).usd == 0.0
+
+
+class Till:
+    """A provider's own cache and bills, worked out from the items of a view and the marks of a request; nothing of ours is asked."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.kept = Kept()
+
+    def bill(self, view: View, marks: tuple[str, ...], now: int) -> Billed:
+        scale, items = self.session.scale, (*view.head, *view.items)
+        blocks = [(f"{item.id} {item.mask}", scale.item(item)) for item in items]
+        places = {item.id: place for place, item in enumerate(items)}
+        wanted = [Mark(places[name]) for name in marks if name in places]
+        return bill(Prompt.of(blocks), self.kept, now, rules_of(self.session.card), wanted)
+
+    def next(self) -> Usage:
+        """What the next request would be billed as, with the marks that it would have."""
+        session = self.session
+        now = session.situation("before_call").now
+        params = anchored(session.params, session.witness.cache, now)
+        marks = encode(session.log.view, session.card, (), params).marks
+        return self.bill(session.log.view, marks, now).usage
+
+    def call(self, *parts: Text | ToolCall) -> None:
+        """A call that is made, billed and answered."""
+        session = self.session
+        now = session.situation("before_call").now
+        params = anchored(session.params, session.witness.cache, now)
+        marks = encode(session.log.view, session.card, (), params).marks
+        billed = self.bill(session.log.view, marks, now)
+        self.kept = billed.kept
+        started = session.record(CallStarted(session.card.name, "anthropic", estimate=session.scale.raw(session.log.view), marks=marks))
+        output = sum(session.scale.scaled(session.scale.rule(part)) for part in parts)
+        session.record(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))
+
+
+def at_the_till(one: Profile, model: str) -> Till:
+    """Thirty reads of files that nobody names again, each call billed."""
+    till = Till(work(one, model))
+    say(till.session, "read all of it")
+    for number in range(30):
+        till.call(ToolCall(f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}'))
+        text = f"line {number}\n" * 900
+        till.session.record(ToolReturned(ToolResult(f"c{number}", (Text(text),)), tool="Read"))
+    return till
+
+
+HALF = changed(profile("palimpsest"), policies=(clear_now(60_000),))
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5"])
+@pytest.mark.parametrize("one", [profile("palimpsest"), HALF], ids=["fold", "clear"])
+def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills_more_for_it(one: Profile, model: str) -> None:
+    till = at_the_till(one, model)
+    now = till.next()
+    assert now.cache_read > 70_000
+    (edited,) = offline(till.session, look(till.session, "asked")).edited
+    then = till.next()
+    assert then.prompt < now.prompt
+    prices = till.session.card.prices
+    assert isinstance(edited.body, ViewEdited)
+    # The estimate of a request and the sum of its parts may be rounded differently, by a token each.
+    token = 2 * (prices.cache_write or prices.input) / MILLION
+    assert edited.body.price_usd == pytest.approx(cost(then, prices).total - cost(now, prices).total, rel=1e-9, abs=token)
+    assert abs(edited.body.price_usd or 0.0) > 100 * token
