@@ -107,7 +107,7 @@ def test_pa_26_thrift_changes_only_numbers() -> None:
 def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
     patience = [NUMBERS[name].patience for name in THRIFT]
     kept = [NUMBERS[name].bounds.tail + NUMBERS[name].bounds.results for name in THRIFT]
-    assert patience == sorted(patience, reverse=True) == [1.0, 0.5, 0.25]
+    assert patience == sorted(patience, reverse=True) == [2.0, 1.0, 0.25]
     assert kept == sorted(kept, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
     assert clear == ClearDead(gain=1_000, patience=0.25)
