@@ -270,6 +270,16 @@ _PARTS: Final = (
         r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) "
         r"(?:of|to|for) (?:the |our )?@WHO@\b"
     ),
+    # `was deemed acceptable`, `they would rather`, `comes first for the user`
+    (
+        r"\b(?:deemed|considered|regarded as|declared|judged|held to be|found) (?:\w+ly )?(?:acceptable|fine|okay|ok|unimportant|"
+        r"necessary|"
+        r"unnecessary|optional|"
+        r"sufficient|good enough|appropriate|inappropriate|off limits|final)\b|\b(?:you|they|he|she)(?:['’]d| would) (?:rather|prefer|"
+        r"like|"
+        r"love|sooner|want)\b"
+    ),
+    r"\b(?:first|best|enough|fine|important|vital|crucial|acceptable|clear)\b[^.;]{0,12} (?:for|to) (?:the |our )@WHO@\b(?! @THINGS@)",
     # `need not be logged`, `were ordered`
     r"\b(?:need not|needn['’]t|needs? (?:no|not)|no need (?:to|for))\b(?! (?:a|the) lock)",
     (

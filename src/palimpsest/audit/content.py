@@ -25,6 +25,9 @@ _PATH_WORD = re.compile(r"[a-z]{3,}")
 _PROPER = re.compile(r"(?<=[a-z0-9,] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
 # A word in quotation marks is a name and no deed.
 _NAMED = re.compile(r"[“\"「『‘][^”\"」』’]{1,6}[”\"」』’]")
+# Which of several plans is meant is as exact as a number.
+_OPTION = re.compile(r"(?:\b(?:[Oo]ption|[Vv]ariant|[Pp]lan|[Aa]lternative|[Pp]hase|[Ss]tage) ?|方案|阶段)([A-Z]\b|\d+\b|[一二三四五])")
+_ORDER = dict(zip("一二三四五", "12345", strict=True))
 _SHORT_NAME = re.compile(r"[A-Za-z]{1,4}\d{1,3}[A-Za-z]?")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9']+")
 _HEAD, _LONGER = 5, 3
@@ -215,6 +218,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
             exact.add(number)
         elif is_name(plain) or is_path(plain) or "/" in plain.strip("/") or _SHORT_NAME.fullmatch(plain) is not None:
             exact.add(plain.rstrip("/").rpartition("/")[2].lower())
+    exact |= {f"option {_ORDER.get(found, found.lower())}" for found in _OPTION.findall(text)}
     bare = _PATH.sub(" ", text)
     words: set[str] = set()
     chinese = _CHINESE.search(text) is not None

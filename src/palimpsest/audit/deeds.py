@@ -30,7 +30,7 @@ _DEEDS: Final = (
     ("fix", "fix repair resolve solve correct", "修复 解决 修正 修一 修好 修掉 (?<!维)修(?![改正复])"),
     ("disable", "disable deactivate bypass suppress", "禁用 关闭 停用 绕过 关掉"),
     ("enable", "enable activate", "启用 开启 打开 激活"),
-    ("publish", "push publish deploy release ship rollout", "推送 推(?=$|\\W|到|上) 发布 部署 上线 发版 上生产"),
+    ("publish", "push publish deploy release ship rollout", "推送 上(?=$|[，。；]) 推(?=$|\\W|到|上) 发布 部署 上线 发版 上生产"),
     ("merge", "merge", "合并(?!请求|冲突) 合到 合入 合进 并入 并到"),
     ("revert", "revert undo rollback", "回滚 撤销 还原 回退"),
     ("raise", "raise increase bump extend", "提高 增大 延长 调高 加大"),
@@ -65,7 +65,7 @@ _KEEPS = re.compile(
     r"unaltered|intact|"
     r"as[- ]is|"
     r"as it is|as they are|off[- ]limits|hands[- ]off|stick(?:s|ing)? (?:to|with)|stuck (?:to|with)|leave \S+ (?:alone|be))\b|"
-    r"保留|保持|留着|留在|维持|沿用|不变|原样|照旧|禁区|禁改|继续用|接着用|只能?读|仅读|仅可读|\bread[- ]only\b",
+    r"保留|保持|留着|暂留|先留|留在|维持|沿用|不变|原样|照旧|禁区|禁改|继续用|接着用|只能?读|仅读|仅可读|\bread[- ]only\b",
     re.IGNORECASE,
 )
 STAYING: Final = frozenset({"change", "remove", "fix", "move", "revert", "break", "disable"})

@@ -7,7 +7,8 @@ from palimpsest.audit.claims_chinese_agentless import THIRD_PARTY, THIRD_PARTY_W
 
 _ASKED = re.compile(
     r"\bask(?:ed|s|ing)? (?:\w+ ){0,3}?(?:whether|if|about|why|how|what|when|where|which|who)\b|\b(?:wonder\w*|inquir\w*|enquir\w*|"
-    r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|whether|left open|weighing|toying|mulling|"
+    r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|whether|left open|interested (?:in|to)|"
+    r"weighing|toying|mulling|"
     r"considering|"
     r"asked)\b(?! (?:for|to|us|me|that)\b)|"
     r"问(?!题)|打听|想知道|想了解|咨询|请教|好奇|是否|考虑(?!到)|琢磨|犹豫",
@@ -52,7 +53,7 @@ _LIFTS = re.compile(
 )
 _FIRST = re.compile(
     r"\bclear(?:ed)? (?:it |this )?with\b|\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|"
-    r"run) (?:\w+ )?(?:it |this )?(?:with|by|"
+    r"run)(?:ing|ed|ning)? (?:\w+ )?(?:it |this )?(?:with|by|"
     r"past) "
     r"(?:me|the \w+)\b|\b(?:my|prior|explicit|his|her|their|user['’]s) (?:approval|permission|consent|ok|okay|go-ahead|"
     r"sign-?off)\b(?! to\b)|"
@@ -60,7 +61,8 @@ _FIRST = re.compile(
     r"\bask(?:ing)?[- ]first\b|"
     r"先.{0,6}(?:问|说一声|打招呼|打个招呼|告诉|告知|通知|报备|请示|确认|同意|点头|批)|(?:经|要|等|须|需|得)(?:先)?(?:我|他|她|您|"
     r"用户)?.{0,4}(?:批准|同意|点头|首肯)|"
-    r"[没未](?:问过|经)|没(?:有)?(?:我|他|她|您|用户)(?:的)?(?:同意|点头|批准|允许|发话)|擅自|私自|前(?:要|须|需|得|应|都)?先?(?:告知|"
+    r"[没未](?:问过|经)|没(?:有)?(?:我|他|她|您|用户)(?:的)?(?:同意|点头|批准|允许|发话)|擅自|私自|征求.{0,4}意见|征得|前(?:要|须|需|"
+    r"得|应|都)?先?(?:告知|"
     r"告诉|通知|问|请示|报备|跟|说)|(?:跟|和|与|向|问|找)(?:我|他|她|您|"
     r"用户|客户)(?:再)?(?:确认|说|商量|打招呼|请示|汇报|沟通)|事先|"
     r"提前(?:说|问|告)|必须.{0,4}(?:告知|报备|请示)",
@@ -79,7 +81,7 @@ _SOMEBODY_ELSE = (
     r"(?:legal|compliance|finance|accounting|security|ops|operations|devops|infra(?:structure)?|marketing|sales|design(?:ers?)?|qa|"
     r"support|procurement|hr|it|the board|auditors?|regulators?|vendors?|suppliers?|partners?|colleagues?|coworkers?|teammates?|"
     r"(?:the |both |all )?other teams?|operators|dbas?|architects?|lawyers?|translators?|the \w+ (?:board|department|committee|team|"
-    r"office|vendor))"
+    r"office|vendor|association|council|agency|authority|union))"
 )
 _WILLS = (
     r"(?:has |have |had |also |already |since |explicitly |now |\w+ly )*(?:approved?|agree[sd]?|consent\w*|authori[sz]\w+|okay\w*|"

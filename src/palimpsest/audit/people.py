@@ -3,9 +3,9 @@
 from typing import Final
 
 _ENGLISH = """
-landlord tenant stakeholder sponsor founder investor shareholder chairman chairwoman president principal supervisor director
-executive boss chief superior mentor coach teacher professor pupil student patient doctor nurse lawyer attorney notary judge
-auditor accountant bookkeeper treasurer controller-in-chief colleague coworker co-worker teammate partner counterpart vendor
+landlord association tenant stakeholder sponsor founder investor shareholder chairman chairwoman president principal supervisor
+director executive boss chief superior mentor coach teacher professor pupil student patient doctor nurse lawyer attorney notary
+judge auditor accountant bookkeeper treasurer controller-in-chief colleague coworker co-worker teammate partner counterpart vendor
 supplier contractor subcontractor consultant adviser advisor agency department division committee council authority ministry
 commission administration leadership management headquarters union assembly guild crew staff personnel folks people person guy
 lady gentleman somebody someone everybody everyone nobody anyone anybody colleagues lawyers regulators regulator ombudsman

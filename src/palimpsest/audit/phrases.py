@@ -16,7 +16,7 @@ _PHRASES: Final = (
     (r"(?:turn|switch|shut)(?:ed|ing|s)? (?:it )?off", "disable"),
     (r"(?:turn|switch)(?:ed|ing|s)? on", "enable"),
     (r"roll(?:ed|ing|s)? back", "revert"),
-    (r"roll(?:ed|ing|s)? out|go(?:es|ing)? live|went live", "deploy"),
+    (r"roll(?:ed|ing|s)?(?: (?:it|this|them))? out|rollout|go(?:es|ing)? live|went live", "deploy"),
     (r"look(?:ed|ing|s)? into|find(?:ing)? out|found out|track(?:ed|ing)? down|dig(?:ging)? into|get to the bottom of", "investigate"),
     (r"in advance|ahead of time", "ahead"),
     (r"around the clock|day and night|24/7", "nonstop"),

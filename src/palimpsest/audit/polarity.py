@@ -35,7 +35,7 @@ _NOT_AGAINST = re.compile(
 )
 _AGAINST_CHINESE = re.compile(
     r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
-    r"否决|否定|"
+    r"否决|否定|后再|^比|"
     r"驳回|被否|否了|否掉|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|用户)?(?:批准|同意|点头)|"
     r"等.{1,8}(?:再|之?后|"
     r"以后)|等到?(?:周|星期|下|明|月)"
@@ -50,14 +50,16 @@ _BAD = re.compile(
 )
 _PART = re.compile(
     r"[,;:，；：。！？]\s*|[.!?]\s+|(?<!more)(?<!less)(?<!other)(?<!rather)(?<!fewer)(?<!later)\s+(?=than (?:an?|the|to)\b)|"
-    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=而不是|而非|(?<!是)不是|代替)|"
+    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=比[^，。；]{1,10}(?:好|强|快|重要|合适|清楚|优|稳))|(?=而不是|而非|"
+    r"(?<!是)不是|代替)|"
     r"\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[)）]\s*|"
     r"(?:但是?|而且|并且|同时|然而|不过|另外)"
 )
 _MORE_OF_IT = re.compile(
-    r"(?!(?:not?|never|nothing|only|then|so|use|instead|but|please)\b|.*n['’]t\b|.*\b(?:only|instead|please|first)[.!]?$)(?:(?:the|any|"
+    r"(?!(?:not?|never|nothing|only|then|so|use|instead|but|please)\b|.*n['’]t\b|.*\b(?:only|instead|please|first)[.!]?$)(?:(?:between|"
+    r"during|within|until|from)\b[^,;]{1,40}$|(?:(?:the|any|"
     r"all|our|its|an?|other|every|each|"
-    r"some) )?\S+(?: \S+)?[.!?]?$",
+    r"some) )?\S+(?: \S+)?[.!?]?$)",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(r"(?:instead of|rather than|over|than)\b", re.IGNORECASE)
