@@ -316,6 +316,34 @@ def test_oc_29_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str,
     assert offline(session, session.profile.arrival(session.card)(small)) == small
 
 
+def bounded(session: Session, tool: str, lines: list[str]) -> str:
+    returned = ToolReturned(ToolResult("c1", (Text("\n".join(lines)),)), tool=tool)
+    return text_of(offline(session, session.profile.arrival(session.card)(returned)).result)
+
+
+@pytest.mark.parametrize(("name", "tool"), [("opencode", "read"), ("opencode", "bash"), ("opencode-1.18", "read")])
+def test_oc_29_51_200_bytes_are_kept_from_the_start_and_not_one_more(name: str, tool: str) -> None:
+    session = at_work(name)
+    # 512 lines of 99 bytes and their ends have 51,199 bytes together.
+    lines = [f"{number:099d}" for number in range(512)]
+    fitting = [*lines[:-1], lines[-1] + "."]
+    assert bounded(session, tool, fitting) == "\n".join(fitting)
+    assert bounded(session, tool, [*fitting, "end"]).startswith("\n".join(fitting) + "\n\n...4 bytes truncated...")
+    longer = [*lines[:-1], lines[-1] + ".."]
+    assert bounded(session, tool, longer).startswith("\n".join(lines[:-1]) + "\n\n...102 bytes truncated...")
+
+
+def test_oc_29_as_measured_51_200_bytes_are_kept_from_the_end_of_what_a_shell_printed() -> None:
+    session = at_work("opencode-1.18")
+    lines = [f"{number:099d}" for number in range(512)]
+    fitting = ["." + lines[0], *lines[1:]]
+    assert bounded(session, "bash", fitting) == "\n".join(fitting)
+    shown = bounded(session, "bash", ["start", *fitting])
+    assert shown.startswith("...6 bytes truncated...")
+    assert shown.endswith("\n\n" + "\n".join(fitting))
+    assert bounded(session, "bash", [".." + lines[0], *lines[1:]]).endswith("\n\n" + "\n".join(lines[1:]))
+
+
 def test_oc_29_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
     text = "\n".join(str(number) for number in range(3_000))
     returned = ToolReturned(ToolResult("c1", (Text(text),)), tool="bash")
