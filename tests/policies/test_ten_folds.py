@@ -1,5 +1,6 @@
 """Ten folds in a row on real sessions: nothing that the user said is lost, the work stays known, and all of it can be taken back."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,10 +10,12 @@ from msgspec.structs import replace
 from real_work import CLAUDE, Place, faults, generated, recorded
 from workplace import offline
 
+from palimpsest.audit.block import SHORT
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.events import EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
 from palimpsest.core.project import project
+from palimpsest.core.situation import Ran
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
@@ -21,6 +24,7 @@ from palimpsest.wire.encode import encode
 # Folds are asked for here, and the whole is looked at in the end: a window in which all of it fits.
 ROOMY = replace(CLAUDE, window=3_000_000)
 TIMES = 10
+NUMBER = re.compile(r"^#\S+ ")
 
 
 def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, list[int]]]:
@@ -36,6 +40,14 @@ def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, li
             yield session, folds
 
 
+def tells(ran: Ran, lines: list[str], whole: set[str]) -> bool:
+    """Whether the exit code of a command shows: before the command in the evidence, or with its result."""
+    code = "?" if ran.exit is None else str(ran.exit)
+    opening = ran.command.split("\n")[0][:SHORT]
+    told = any(opening in line and line.startswith((f"- [{code}] ", f"{code} ", f"[{code}] ")) for line in lines)
+    return told or f"{ran.seq}.0" in whole
+
+
 def check(session: Session) -> None:
     """What must be visible after every fold."""
     evidence, view = session.witness.evidence, session.log.view
@@ -47,12 +59,19 @@ def check(session: Session) -> None:
                 assert visible.message(first.text, f"{event.seq}.0"), f"message {event.seq}"
     lost = [path for path in evidence.edited if not visible.path(path)]
     assert lost == []
-    if evidence.tests is not None:
-        assert visible.command(evidence.tests.command)
-    assert all(task[:40] in visible.text for task in evidence.tasks)
+    whole = {item.id for item in view.items if item.mask is None}
+    lines = visible.text.split("\n")
+    tests = evidence.tests
+    if tests is not None:
+        assert visible.command(tests.command)
+        assert tells(tests, lines, whole), tests
+        assert f"{tests.seq}.0" in whole or tests.note[:40] in visible.text, tests
+    # The call that opened a task has no number for it yet.
+    assert [task for task in evidence.tasks if NUMBER.sub("", task)[:40] not in visible.text] == []
     begun = seq_of(evidence.said[-1].id) if evidence.said else 0
     ran = [each for each in evidence.commands if each.seq >= begun]
     assert [each.command for each in ran if not visible.command(each.command)] == []
+    assert [each for each in ran if not tells(each, lines, whole)] == []
 
 
 def take_back(session: Session, folds: list[int]) -> None:
@@ -79,17 +98,18 @@ def test_pa_12_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back
     assert try_on(generated(), "made3") == TIMES
 
 
-def longest(place: Place, most: int) -> list[str]:
-    sizes = {name: len(bodies(place, name)) for name in place.sessions}
-    return sorted(sizes, key=lambda name: -sizes[name])[:most]
-
-
 def test_pa_12_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(GOLDEN)
-    assert [try_on(place, name) <= TIMES for name in longest(place, 8)] == [True] * 8
+    folds = {name: try_on(place, name) for name in place.sessions}
+    assert len(folds) >= 30
+    # Most of them are short: nothing is folded where that would leave nearly as much.
+    assert sum(folds.values()) >= 8
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
 def test_pa_12_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(CORPUS)
-    assert sum(try_on(place, name) for name in longest(place, 6)) >= 6 * (TIMES - 2)
+    folds = sorted(try_on(place, name) for name in place.sessions)
+    # All but the shortest are folded every time.
+    assert folds.count(TIMES) >= len(folds) // 2
+    assert sum(folds) >= 7 * len(folds)
