@@ -4,12 +4,11 @@ import re
 
 _DOWN = (
     r"\b(?:below|under|less than|fewer than|lower than|within|at most|no more than|up to|max(?:imum|\.)?|capped at|caps? (?:it |"
-    r"this )?at)\b"
-    r"(?=\D{0,16}\d)|(?:低于|少于|小于|不足|至多|最多|上限|控制在)(?=\D{0,6}\d)|(?<=\d)\D{0,4}?(?:以内|之内|以下|封顶)"
+    r"this )?at)\b(?=\D{0,16}\d)|(?:低于|少于|小于|不足|至多|最多|上限|控制在)(?=\D{0,6}\d)|(?<=\d)\D{0,4}?(?:以内|之内|以下|封顶)"
 )
 _UP = (
-    r"\b(?:above|over|more than|at least|no less than|min(?:imum|\.)?|exceed\w*)\b(?=\D{0,16}\d)|"
-    r"(?:超过|超出|高于|多于|大于|至少|最少|起码|下限)(?=\D{0,6}\d)|(?<=\d)\D{0,4}?以上"
+    r"\b(?:above|over|more than|at least|no less than|min(?:imum|\.)?|exceed\w*)\b(?=\D{0,16}\d)|(?:超过|超出|高于|多于|大于|至少|最少|"
+    r"起码|下限)(?=\D{0,6}\d)|(?<=\d)\D{0,4}?以上"
 )
 _NOT = (
     r"(?:\b(?:not|never|don['’]t|shouldn['’]t|mustn['’]t|can['’]t|cannot|nothing|won['’]t|refus\w+)\b(?: \w+){0,5}? |"

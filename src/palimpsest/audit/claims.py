@@ -21,14 +21,14 @@ _BETWEEN = (
 )
 _HAD = rf"(?:(?:has|have|had)\s+)?{_ADVERB}"
 _IS = (
-    r"(?:is|was|are|were|seems?|seemed|feels?|felt|remains?|remained|sounds?|sounded|['’]s|['’]re|has been|had been|have been|"
-    r"would be|will be|might be)"
+    r"(?:is|was|are|were|seems?|seemed|feels?|felt|remains?|remained|sounds?|sounded|['’]s|['’]re|has been|had been|have been|would be|"
+    r"will be|might be)"
 )
 _SOMEBODY = rf"(?:the\s+|our\s+|my\s+|this\s+|that\s+|an?\s+)?{WHO}"
 _OBJECT = r"(?:us|me|to|that|not|no|it|the|an?|any|all|our|this|these|more|less|for|on|about|with|against|how|what|if|whether|every)"
 _LEFT = (
-    r"told|asked|instructed|ordered|allowed|permitted|authori[sz]ed|cleared|advised|warned|encouraged|directed|free|entitled|"
-    r"supposed|required|requested|forbidden|entrusted|tasked|commissioned|empowered|urged|invited|trusted|reminded|given"
+    r"told|asked|instructed|ordered|allowed|permitted|authori[sz]ed|cleared|advised|warned|encouraged|directed|free|entitled|supposed|"
+    r"required|requested|forbidden|entrusted|tasked|commissioned|empowered|urged|invited|trusted|reminded|given"
 )
 _ENGLISH = re.compile(
     "|".join(
@@ -67,19 +67,17 @@ _ENGLISH = re.compile(
             rf"\b(?:by|from|according to)\s+(?:the\s+|our\s+|this\s+|my\s+){WHO}\b(?!\s+(?:{THINGS}))|\baccording to {WHO}\b",
             rf"\b(?:fine|ok(?:ay)?|alright|good|acceptable|cool|all right|enough)\s+(?:with|by|for)\s+{_SOMEBODY}\b",
             (
-                r"\b(?:understanding|deal|arrangement|consensus|compromise|"
-                r"cleared|agreed|settled|discussed|arranged|checked|aligned|coordinated|in agreement|"
+                r"\b(?:understanding|deal|arrangement|consensus|compromise|cleared|agreed|settled|discussed|arranged|checked|aligned|"
+                r"coordinated|in agreement|"
                 rf"consult\w+)\s+with\s+{_SOMEBODY}\b"
             ),
             (
                 r"\b(?:nobody|no one|no-one|none)\s+(?:\w+\s+)?(?:object|oppos|complain|mind|protest|disagree|an? (?:problem|issue|"
-                r"objection))\w*|\b(?:no|without|"
-                r"any)\s+objections?\b"
+                r"objection))\w*|\b(?:no|without|any)\s+objections?\b"
             ),
             (
                 rf"{_THE}(?:person|people|one|man|woman|guy|folks)\s+(?:[\w']+\s+){{1,6}}(?:wants?|wanted|asks?|asked|said|says|"
-                r"approve[sd]?|"
-                r"agree[sd]?|decided|told|insist(?:s|ed)|forbade|allow(?:s|ed))\b"
+                r"approve[sd]?|agree[sd]?|decided|told|insist(?:s|ed)|forbade|allow(?:s|ed))\b"
             ),
             rf"{_THE}{WHO}\s+{_HAD}(?:drop|lift|relax|withdr[ae]w|revok|loosen|rescind|remov|scrap)\w*\s+(?:\w+\s+){{0,3}}{LIMITS}\b",
             rf"^\W*(?:{NOUNS}\s+(?:from|by|of)\s+(?:the\s+|our\s+)?{WHO}|{LEAVE})\s*:",
@@ -99,8 +97,8 @@ _ENGLISH = re.compile(
 _AGENTLESS = agentless(WHO, THINGS)
 # How a program treats those who use it is no claim about anybody's will.
 _SUPPOSED = re.compile(
-    rf"\b(?:when|whenever|if|once|until|unless|while|so that|where|lets?|letting|allow(?:s|ing)?|enabl(?:es|ing)|each time|every time)\s+"
-    rf"(?:the\s+|an?\s+|each\s+|every\s+|our\s+)?{WHO}\b(?!['’])[^,.;]*|"
+    rf"\b(?:when|whenever|if|once|until|unless|while|so that|where|lets?|letting|allow(?:s|ing)?|enabl(?:es|ing)|each time|"
+    rf"every time)\s+(?:the\s+|an?\s+|each\s+|every\s+|our\s+)?{WHO}\b(?!['’])[^,.;]*|"
     r"\bclients? \w+s? (?:the |an? |its )?(?:server|broker|api|host|backend|node|peer|proxy|gateway|endpoint|socket|connection|token)\b",
     re.IGNORECASE,
 )

@@ -18,6 +18,7 @@ _WEAK = (
     "intended planned scheduled agreed envisaged foreseen encouraged discouraged confirmed adopted withdrawn rescinded revoked "
     "extended exempt exempted excused dispensable"
 )
+_ANY_WILLED, _ANY_WEAK = "|".join(_WILLED.split()), "|".join(_WEAK.split())
 # What people plan, do and rule over; said of these, a weak word is about somebody's will.
 _WORK = (
     r"\w{2,}ing|(?:re)?moval|deletion|changes?|edits?|modifications?|corrections?|tweaks?|adjustments?|rewrites?|rewording|migrations?|"
@@ -37,8 +38,8 @@ _RULE = (
 )
 _UNRULED = (
     r"(?:lifted|withdrawn|dropped|relaxed|loosened|eased|softened|suspended|waived|rescinded|revoked|repealed|abolished|overturned|"
-    r"cancel?led|removed|scrapped|void|obsolete|moot|extended|moved|pushed back|raised|lowered|tightened|retracted|taken back|set aside|"
-    r"off the table|gone|history|no longer (?:\w+ )?(?:applies|apply|valid|in force|holds?|stands?|binding))"
+    r"cancel?led|removed|scrapped|void|obsolete|moot|extended|moved|pushed back|raised|lowered|tightened|retracted|taken back|"
+    r"set aside|off the table|gone|history|no longer (?:\w+ )?(?:applies|apply|valid|in force|holds?|stands?|binding))"
 )
 _BE = r"(?:is|are|was|were|be|been|being|remains?|stays?|got|gets|becomes?|['’]s|['’]re)"
 _SOFTLY = (
@@ -48,24 +49,24 @@ _SOFTLY = (
 # What can be done with a thing because of how it is made, and what can be seen of it, needs nobody's leave.
 _OBSERVED = (
     r"(?:seen|found|related|caused|linked|reproduced|observed|verified|explained|traced|inferred|computed|derived|called|reached|"
-    r"triggered|measured|parsed|"
-    r"accessed|configured|set|passed|imported|loaded|nested|chained|shared by|represented|expressed|interrupted|blocked|null|reused|"
-    r"simulated|detected|attributed|avoided|compared|lost|delivered twice|cast|converted|shown that|read|invoked|seen|toggled|resolved|"
-    r"applied twice|filtered|garbage|evicted|preempted|reordered|stuck|inlined|restarted|retried|written concurrently)"
+    r"triggered|measured|parsed|accessed|configured|set|passed|imported|loaded|nested|chained|shared by|represented|expressed|"
+    r"interrupted|blocked|null|reused|simulated|detected|attributed|avoided|compared|lost|delivered twice|cast|converted|shown that|"
+    r"read|invoked|seen|toggled|resolved|applied twice|filtered|garbage|evicted|preempted|reordered|stuck|inlined|restarted|retried|"
+    r"written concurrently)"
 )
 # What must be so for a program to work, and what should turn out so, is nobody's rule.
 _NECESSARY = (
     r"(?:be \w+ing\b|be (?:\w+ly )?(?:equivalent|pinned|listed (?:before|after)|in an?|preceded|followed|related)|"
-    r"be (?:\w+ly )?(?:called|invoked|built (?:with|from|against)|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|"
-    r"held|acquired|released|avoided|joined|drained|freed|escaped|"
-    r"quoted|encoded|decoded|parsed|unique|non-?\w+|null|nil|none|set|unset|even|odd|positive|negative|equal|divisible|an? (?:multiple|"
-    r"power|valid|string|list|integer|number|subset|prefix)|present|running|restarted|rebuilt|regenerated|recompiled|flushed|"
-    r"synchroni[sz]ed|loaded|registered|mounted|awaited|passed|given|defined|declared|filtered|wrapped|cast|reachable|valid|true|false|"
-    r"empty|exported|resolved|identical|within|between|greater|less|larger|smaller|at least \d+ (?:bytes|bits)|possible|safe|visible|"
-    r"gone|ready|easy|straightforward|faster|slower|clean|green|enough|sufficient|fine|ok|okay|done|idempotent|monotonic|sorted|"
-    r"\w+ed by the (?:caller|parser|server|kernel|worker|loader|client))\b|match|equal|fit in|differ|exceed|"
-    r"precede|come (?:before|after|first)|point|hold|return|yield|print|pass\b|work\b|fix|help|suffice|take (?:about|around|less|\d)|"
-    r"give|happen|succeed|fail|implement|contain|start with|end with|begin with|wait for|read|carry|resolve|converge|agree|lie)"
+    r"be (?:\w+ly )?(?:called|invoked|built (?:with|from|against)|initiali[sz]ed|allocated|aligned|closed|opened|locked|unlocked|held|"
+    r"acquired|released|avoided|joined|drained|freed|escaped|quoted|encoded|decoded|parsed|unique|non-?\w+|null|nil|none|set|unset|"
+    r"even|odd|positive|negative|equal|divisible|an? (?:multiple|power|valid|string|list|integer|number|subset|prefix)|present|running|"
+    r"restarted|rebuilt|regenerated|recompiled|flushed|synchroni[sz]ed|loaded|registered|mounted|awaited|passed|given|defined|declared|"
+    r"filtered|wrapped|cast|reachable|valid|true|false|empty|exported|resolved|identical|within|between|greater|less|larger|smaller|"
+    r"at least \d+ (?:bytes|bits)|possible|safe|visible|gone|ready|easy|straightforward|faster|slower|clean|green|enough|sufficient|"
+    r"fine|ok|okay|done|idempotent|monotonic|sorted|\w+ed by the (?:caller|parser|server|kernel|worker|loader|client))\b|match|equal|"
+    r"fit in|differ|exceed|precede|come (?:before|after|first)|point|hold|return|yield|print|pass\b|work\b|fix|help|suffice|"
+    r"take (?:about|around|less|\d)|give|happen|succeed|fail|implement|contain|start with|end with|begin with|wait for|read|carry|"
+    r"resolve|converge|agree|lie)"
 )
 _I = r"(?:\b(?:i|we|it|this|that|which|one|there|what|you)(?: \w+ly)?|^\W*(?:next|todo|remaining|still)\b[^.;]*?) "
 _LABEL = (
@@ -79,39 +80,36 @@ _LABEL = (
 )
 _NOT_LABELS = r"(?!\W*(?:next|root|rate|size|file|time|memory|retry|current|known|open|possible|observed|actual|default|build|http|api)\b)"
 _PEOPLE_VERBS = (
-    r"(?:approved|consented|okayed|greenlit|signed off|vetoed|forbade|insisted|waived|blessed|demanded|pledged|promised|vouched|assured|"
-    r"authori[sz]ed|sanctioned|endorsed|overruled|objected|conceded|urged|pleaded|agreed (?:to|that|on|with)|decided (?:to|that|on|"
-    r"against|in)|"
-    r"opted|cleared (?:the|us|me|it|this)|gave (?:us|me|its|their|his|her|the|permission|consent|leave|clearance|in)|"
-    r"has (?:no|nothing) (?:objections?|against)|lifted|loosened|backed down|changed (?:his|her|their) minds?|"
-    r"asked (?:for|us|me|to|that)|told (?:us|me)|ordered (?:us|me|that)|put (?:his|her|their) foot)"
+    r"(?:approved|consented|okayed|greenlit|signed off|vetoed|forbade|insisted|waived|blessed|demanded|pledged|promised|vouched|"
+    r"assured|authori[sz]ed|sanctioned|endorsed|overruled|objected|conceded|urged|pleaded|agreed (?:to|that|on|with)|decided (?:to|"
+    r"that|on|against|in)|opted|cleared (?:the|us|me|it|this)|gave (?:us|me|its|their|his|her|the|permission|consent|leave|clearance|"
+    r"in)|has (?:no|nothing) (?:objections?|against)|lifted|loosened|backed down|changed (?:his|her|their) minds?|asked (?:for|us|me|"
+    r"to|that)|told (?:us|me)|ordered (?:us|me|that)|put (?:his|her|their) foot)"
 )
 # A subject that is a program asks, refuses and agrees without meaning anything by it.
 _MACHINES = (
-    r"(?:bot|server|client|replicas?|nodes?|kernel|parser|compiler|checker|linter|module|driver|worker|process|thread|scheduler|service|"
-    r"pod|peer|proxy|browser|app|agent|function|method|test|tests|suite|script|job|task|loader|handler|hook|action|workflow|pipeline|"
-    r"runner|library|plugin|daemon|shell|cli|api|endpoint|gateway|router|resolver|planner|optimi[sz]er|allocator|ca|chain|policy|form|"
-    r"page|dialog|prompt|device|sensor|board|chip|esp32|container|host|vm|daemon|consumer|producer|broker|leader|follower|i|we|it|"
-    r"model|tool|command|git|npm|sudo|mypy|schema|engine|is|are|was|were|be|been|being|an|returns?)"
+    r"(?:bot|server|client|replicas?|nodes?|kernel|parser|compiler|checker|linter|module|driver|worker|process|thread|scheduler|"
+    r"service|pod|peer|proxy|browser|app|agent|function|method|test|tests|suite|script|job|task|loader|handler|hook|action|workflow|"
+    r"pipeline|runner|library|plugin|daemon|shell|cli|api|endpoint|gateway|router|resolver|planner|optimi[sz]er|allocator|ca|chain|"
+    r"policy|form|page|dialog|prompt|device|sensor|board|chip|esp32|container|host|vm|daemon|consumer|producer|broker|leader|follower|"
+    r"i|we|it|model|tool|command|git|npm|sudo|mypy|schema|engine|is|are|was|were|be|been|being|an|returns?)"
 )
 _PARTS: Final = (
     # `was okayed`, `has been agreed`, `no test is wanted`
     (
-        rf"\b{_BE} {_SOFTLY}(?:{'|'.join(_WILLED.split())})\b(?! by (?!(?:the |our |my |an? )?(?:\w+ )?@WHO@|you\b|them\b|hi[ms]\b|"
+        rf"\b{_BE} {_SOFTLY}(?:{_ANY_WILLED})\b(?! by (?!(?:the |our |my |an? )?(?:\w+ )?@WHO@|you\b|them\b|hi[ms]\b|"
         r"her\b)|"
         rf" (?:\w+ )?(?:from|at the) (?:\w+ )?(?:server|api|cache|kernel|disk|pool))"
     ),
     # `ordered by the hospital board`, `tolerated by them`
     (
-        rf"\b(?:{'|'.join((*_WILLED.split(), *_WEAK.split()))}) (?:by|to|for|with) (?:the |our |my |an? )?(?:[\w-]+ )?(?:@WHO@|you|them|"
-        r"him|her|us)\b"
-        r"(?!\s+@THINGS@)"
+        rf"\b(?:{_ANY_WILLED}|{_ANY_WEAK}) (?:by|to|for|with) (?:the |our |my |an? )?(?:[\w-]+ )?(?:@WHO@|you|them|"
+        r"him|her|us)\b(?!\s+@THINGS@)"
     ),
     # `dropping X is fine`, `any number of new dependencies is allowed`
     (
         rf"(?:^\W*|[,;:—–] ?|\b(?:and|but|that) )(?:[\w./()`'’-]+ ){{0,4}}?(?:{_WORK})\b(?: (?!which\b|that\b|"
-        rf"because\b)[\w./()`'’-]+){{0,7}} "
-        rf"(?:can |may |will |would |should |has |have |had )?{_BE} {_SOFTLY}(?:{'|'.join(_WEAK.split())})\b"
+        rf"because\b)[\w./()`'’-]+){{0,7}} (?:can |may |will |would |should |has |have |had )?{_BE} {_SOFTLY}(?:{_ANY_WEAK})\b"
         r"(?! (?:from|at|after|with an?|because|when|since|due|in this|in the|through|until the|on the|as the) )"
     ),
     # `must be kept`, `has to stay`, `is not to be touched`
@@ -121,24 +119,22 @@ _PARTS: Final = (
         r"have been|(?:then|now|only) )\w"
     ),
     (
-        r"\b(?:is|are|was|were) (?:not |never |only |now |still )*to (?:be|stay|remain|go|keep|use|live|land|have|look|read|work|run)\b"
-        r"(?! \w+ by (?:exactly |only |at most )?(?:one|each|every|an?|the) (?!@WHO@))"
+        r"\b(?:is|are|was|were) (?:not |never |only |now |still )*to (?:be|stay|remain|go|keep|use|live|land|have|look|read|work|"
+        r"run)\b(?! \w+ by (?:exactly |only |at most )?(?:one|each|every|an?|the) (?!@WHO@))"
     ),
     (
-        rf"\b(?:may|can|could|might) (?:not |now |also |only |simply |safely |freely |just |\w+ly |still |go )*(?:be (?:\w+ly )?"
-        rf"(?!{_OBSERVED})\w+(?:ed|en|t|n|wn|ut|de|ne)\b|go\b|stay\b|remain\b|wait\b|skip\b)"
+        rf"\b(?:may|can|could|might) (?:not |now |also |only |simply |safely |freely |just |\w+ly |still |"
+        rf"go )*(?:be (?:\w+ly )?(?!{_OBSERVED})\w+(?:ed|en|t|n|wn|ut|de|ne)\b|go\b|stay\b|remain\b|wait\b|skip\b)"
         r"(?! (?:by (?!@WHO@)|at any time|concurrently|with make|twice|while|when|via|using|if|from|as an?|in \w+\.))"
     ),
     (
         r"\b(?:we|i)(?: are| am|['’]re|['’]m)? (?:may|must not|must never|mustn['’]t|may not|need not|needn['’]t|are not to|shall|"
-        r"shan['’]t|"
-        r"not supposed|allowed|free|entitled|expected|required|supposed|at liberty)\b"
+        r"shan['’]t|not supposed|allowed|free|entitled|expected|required|supposed|at liberty)\b"
     ),
     # `only X needs to be built`, `nothing may be deleted`
     (
         r"\b(?:no|nothing|none|only|any|every|all) (?:\S+ ){0,5}(?:may|must|shall|needs?|is to|are to|is (?:\w+ )?(?:wanted|needed|"
-        r"allowed|"
-        r"permitted|required|acceptable))\b"
+        r"allowed|permitted|required|acceptable))\b"
     ),
     # a label with what follows
     (
@@ -149,25 +145,21 @@ _PARTS: Final = (
     # what is left to oneself
     (
         r"\b(?:at|in|to|within) (?:our|my|the agent['’]s|its) (?:own |sole )?(?:discretion|judg[e]?ment|hands)\b|\b(?:is|are|was|were|"
-        r"left) "
-        r"(?:entirely |all |fully )?up to (?:us|me|the agent)\b|\bwithout (?:any |further |prior |first |another )*(?:asking|approval|"
-        r"permission|"
-        r"consent|sign-?off|confirmation|consultation|being asked|checking (?:back|with)|clearance|consulting)\b"
+        r"left) (?:entirely |all |fully )?up to (?:us|me|the agent)\b|\bwithout (?:any |further |prior |first |another )*(?:asking|"
+        r"approval|permission|consent|sign-?off|confirmation|consultation|being asked|checking (?:back|with)|clearance|consulting)\b"
     ),
     (
-        r"\bno (?:\w+ )?(?:confirmation|approval|permission|sign-?off|consent|clearance|go-ahead|review) (?:\w+ )?(?:is |was )?(?:\w+ )?"
-        r"(?:needed|required|necessary|wanted)\b|\b(?:confirmation|approval|permission|sign-?off|consent) (?:is |was )?(?:\w+ )?"
-        r"(?:needed|required|necessary|mandatory)\b"
+        r"\bno (?:\w+ )?(?:confirmation|approval|permission|sign-?off|consent|clearance|go-ahead|review) (?:\w+ )?(?:is |"
+        r"was )?(?:\w+ )?(?:needed|required|necessary|wanted)\b|\b(?:confirmation|approval|permission|sign-?off|consent) (?:is |"
+        r"was )?(?:\w+ )?(?:needed|required|necessary|mandatory)\b"
     ),
     (
         r"\b(?:off[- ]limits|out of bounds|hands[- ]off|no-go|taboo|non-negotiable|not negotiable|out of the question|ruled out|"
-        r"part of the (?:deal|agreement|contract|package|order|offer|bargain)|"
-        r"off the table|"
-        r"on the table|out of scope|part of the (?:agreed|current) |a must\b|not an option|blanket|carte blanche|free (?:hand|rein)|"
-        r"with impunity|at will|no strings|no hurry|no rush|not urgent|takes? precedence|top priority|(?:agreed|accepted|settled|"
-        r"chosen|approved) "
-        r"(?:choice|option|solution|scope|plan|version|design|format|date|budget|tool|way|value|approach)|red line|deal-?breaker|"
-        r"declared (?:off|acceptable|final|optional|done))"
+        r"part of the (?:deal|agreement|contract|package|order|offer|bargain)|off the table|on the table|out of scope|"
+        r"part of the (?:agreed|current) |a must\b|not an option|blanket|carte blanche|free (?:hand|rein)|with impunity|at will|"
+        r"no strings|no hurry|no rush|not urgent|takes? precedence|top priority|(?:agreed|accepted|settled|chosen|approved) (?:choice|"
+        r"option|solution|scope|plan|version|design|format|date|budget|tool|way|value|approach)|red line|deal-?breaker|declared (?:off|"
+        r"acceptable|final|optional|done))"
     ),
     # `the ban on X was lifted`, `the rule no longer applies`
     rf"\b{_RULE}\b(?: [\w./()`'’-]+){{0,8}} {_SOFTLY}{_UNRULED}\b",
@@ -178,8 +170,8 @@ _PARTS: Final = (
     ),
     # a ban put as an order
     (
-        r"^\W*(?:do not|don['’]t|never(?! (?:\w+ly )?\w+ed\b)|please|no more|under no circumstances|by no means|avoid|refrain|make sure|"
-        r"be sure|always)\b"
+        r"^\W*(?:do not|don['’]t|never(?! (?:\w+ly )?\w+ed\b)|please|no more|under no circumstances|by no means|avoid|refrain|"
+        r"make sure|be sure|always)\b"
     ),
     # words in quotation marks that tell somebody what to do
     (
@@ -187,124 +179,107 @@ _PARTS: Final = (
         r"I want|I['’]d|we want|no need|should)\b[^\"”]*[\"”]"
     ),
     (
-        r"\b(?:in line with|in accordance with|in keeping with|under|against|contrary to|in spite of|despite|pursuant to|by|per) "
-        r"(?:the |an? |explicit |express |earlier |prior |clear |agreed |approved |this |that )*(?:agreement|instructions?|orders?|"
-        r"mandate|"
-        r"decision|"
-        r"request|requirement|directive|arrangement|wish(?:es)?|demand|advice|ban|prohibition|approved|agreed)\b(?! of magnitude)"
+        r"\b(?:in line with|in accordance with|in keeping with|under|against|contrary to|in spite of|despite|pursuant to|by|"
+        r"per) (?:the |an? |explicit |express |earlier |prior |clear |agreed |approved |this |that )*(?:agreement|instructions?|"
+        r"orders?|mandate|decision|request|requirement|directive|arrangement|wish(?:es)?|demand|advice|ban|prohibition|approved|"
+        r"agreed)\b(?! of magnitude)"
     ),
     (
         r"\b(?:is|are|was|were) (?:\w+ly )?(?:cleared|good|clear) to \w|\bha(?:d|s|ve) (?:us|me) \w|\b(?:is|are|was|were|"
-        r"been) asked for(?=[.,;:]|$| by)|"
-        r"\b(?:no|not an?|hardly an?) (?:problems?|issues?|concerns?|obstacles?|priority) (?:for|with|to) (?:the |our )?@WHO@\b"
+        r"been) asked for(?=[.,;:]|$| by)|\b(?:no|not an?|hardly an?) (?:problems?|issues?|concerns?|obstacles?|priority) (?:for|with|"
+        r"to) (?:the |our )?@WHO@\b"
     ),
     # how somebody feels about it, and what somebody has of it
     (
         rf"\b(?:is|are|was|were|be|been|seems?|felt|feels?) {_SOFTLY}(?:fine|happy|okay|ok|comfortable|cool|content|on board|satisfied|"
-        r"relaxed|"
-        r"at ease|in favou?r|opposed|keen|all right|alright|d'accord|in agreement) (?:with|about|to|if|for|on|of)\b(?! (?:the field|each|"
-        r"what the (?:spec|parser)))"
+        r"relaxed|at ease|in favou?r|opposed|keen|all right|alright|d'accord|in agreement) (?:with|about|to|if|for|on|"
+        r"of)\b(?! (?:the field|each|what the (?:spec|parser)))"
     ),
     (
         r"\b(?:has|have|had|having|got|enjoys?|lacks?) (?:\w+ ){0,2}?(?:backing|blessing|objections?|reservations?|no interest|"
-        r"little interest|"
-        r"no wish|no intention|no appetite|no use|no desire|veto|final say|last word|say in|sympathy|sympathies|consent|approval|"
-        r"go-ahead|"
-        r"no plans) "
-        r"(?:of|from|by|to|in|for|against|with|about|on)\b"
+        r"little interest|no wish|no intention|no appetite|no use|no desire|veto|final say|last word|say in|sympathy|sympathies|"
+        r"consent|approval|go-ahead|no plans) (?:of|from|by|to|in|for|against|with|about|on)\b"
     ),
     (
         r"\b(?:said|says|wrote|writes|stated|insisted|confirmed|stressed|added|warned|demanded|assured|explained|claimed) (?:the |"
         r"our )?(?:@WHO@)\b"
     ),
     (
-        r"\b(?:i|we) (?:have |had |already |also |\w+ly )*(?:promised|assured|told|owe|agreed with|negotiated with|cleared|checked with|"
-        r"consulted|"
-        r"confirmed with|settled with|warned|informed|guaranteed) (?:it with |this with )?(?:the |our )?(?:@WHO@|them|him|her|you)\b"
+        r"\b(?:i|we) (?:have |had |already |also |\w+ly )*(?:promised|assured|told|owe|agreed with|negotiated with|cleared|"
+        r"checked with|consulted|confirmed with|settled with|warned|informed|guaranteed) (?:it with |this with )?(?:the |"
+        r"our )?(?:@WHO@|them|him|her|you)\b"
     ),
     (
         rf"\bit (?:is|was|has been|had been) {_SOFTLY}(?:arranged|agreed|settled|understood|established|laid down|made clear|resolved|"
-        r"ruled|"
-        r"announced|communicated|requested|suggested|proposed|stressed|stipulated|specified|ordered|confirmed|vital|essential|imperative|"
-        r"important) (?:that|to|for)\b"
+        r"ruled|announced|communicated|requested|suggested|proposed|stressed|stipulated|specified|ordered|confirmed|vital|essential|"
+        r"imperative|important) (?:that|to|for)\b"
     ),
     (
         r"(?:\b(?:is|are|was|were|remains?|stays?|becomes?)|['’]s) (?:not )?(?:an? |the |our |their |his |"
-        r"her )(?:[\w-]+ ){0,2}(?:requirement|must|"
-        r"priority|wish|"
-        r"condition|constraint|decision|preference|no-go|taboo|expectation|deal-?breaker|obligation|agreement|request|demand|must-have|"
-        r"precondition|stipulation|commitment)\b(?! (?:of|for) the (?:\w+ )?(?:protocol|spec|parser|compiler|api|format|library|plugin))"
+        r"her )(?:[\w-]+ ){0,2}(?:requirement|must|priority|wish|condition|constraint|decision|preference|no-go|taboo|expectation|"
+        r"deal-?breaker|obligation|agreement|request|demand|must-have|precondition|stipulation|commitment)\b(?! (?:of|"
+        r"for) the (?:\w+ )?(?:protocol|spec|parser|compiler|api|format|library|plugin))"
     ),
     (
         rf"\b(?:is|are|was|were|remains?) {_SOFTLY}(?:intended|tolerable|bearable|admissible|permissible|desirable|undesirable|welcome|"
-        r"unwelcome|acceptable|unacceptable|negotiable|urgent|sacrosanct|"
-        r"untouchable|"
-        r"imperative|vital|commissioned|contracted|greenlit|binding|out|in)(?=[.,;:]|$| (?:to|for) (?:the |our )?(?:@WHO@|us|them)\b)"
+        r"unwelcome|acceptable|unacceptable|negotiable|urgent|sacrosanct|untouchable|imperative|vital|commissioned|contracted|greenlit|"
+        r"binding|out|in)(?=[.,;:]|$| (?:to|for) (?:the |our )?(?:@WHO@|us|them)\b)"
     ),
     (
         r"\b(?:budget|deadline|scope|quota|allowance|headcount|price|fees?|schedule|timeline)\b(?: [\w-]+){0,3} (?:was|were|has been|"
-        r"is|got) "
-        r"(?:now |since |\w+ly )?(?:raised|lowered|cut|fixed|set|capped|increased|reduced|extended|doubled|halved|widened|frozen|moved|"
-        r"shortened)\b"
+        r"is|got) (?:now |since |\w+ly )?(?:raised|lowered|cut|fixed|set|capped|increased|reduced|extended|doubled|halved|widened|"
+        r"frozen|moved|shortened)\b"
     ),
     (
         r"^\W*(?:(?:up to|at most|at least|about|around) )?(?:\d+|one|two|three|four|five|six|ten|another|any|"
-        r"\w+ing)\b[^.;:]{3,60} (?:is|"
-        r"are|would be) "
-        r"(?:\w+ly )?(?:okay|ok|fine|acceptable|enough|alright|all right|permissible|sufficient)(?: too| as well| for now)?[.!]?$"
+        r"\w+ing)\b[^.;:]{3,60} (?:is|are|would be) (?:\w+ly )?(?:okay|ok|fine|acceptable|enough|alright|all right|permissible|"
+        r"sufficient)(?: too| as well| for now)?[.!]?$"
     ),
     (
         r"\bthere(?:['’]s|['’]re| is| are| was| were| has been) (?:\w+ ){0,2}?(?:consent|approval|agreement|permission|objections?|"
-        r"understanding|consensus|ban|"
-        r"clearance|a wish|a rule that|a requirement|a decision|a promise|pressure|a demand|an order|no need to|no hurry|no rush)\b"
+        r"understanding|consensus|ban|clearance|a wish|a rule that|a requirement|a decision|a promise|pressure|a demand|an order|"
+        r"no need to|no hurry|no rush)\b"
     ),
     (
         r"^\W*\w+ing\b[^.;:]{3,60} (?:is|are) (?:only |not |no longer |hardly |not really |strictly )*(?:necessary|needed|required|"
         r"mandatory|expected)\b"
     ),
     (
-        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) (?:of|"
-        r"to|for) (?:the |our )?@WHO@\b"
+        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|"
+        r"priority) (?:of|to|for) (?:the |our )?@WHO@\b"
     ),
     (
-        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|priority) "
-        r"(?:of|to|for) (?:the |our )?@WHO@\b"
+        r"\bwhat (?:the |our )?@WHO@\b(?! @THINGS@)|\b(?:concern|interest|matter|business|liking|taste|satisfaction|wish|"
+        r"priority) (?:of|to|for) (?:the |our )?@WHO@\b"
     ),
     # `was deemed acceptable`, `they would rather`, `comes first for the user`
     (
         r"\b(?:deemed|considered|regarded as|declared|judged|held to be|found) (?:\w+ly )?(?:acceptable|fine|okay|ok|unimportant|"
-        r"necessary|"
-        r"unnecessary|optional|"
-        r"sufficient|good enough|appropriate|inappropriate|off limits|final)\b|\b(?:you|they|he|she)(?:['’]d| would) (?:rather|prefer|"
-        r"like|"
-        r"love|sooner|want)\b"
+        r"necessary|unnecessary|optional|sufficient|good enough|appropriate|inappropriate|off limits|final)\b|\b(?:you|they|he|"
+        r"she)(?:['’]d| would) (?:rather|prefer|like|love|sooner|want)\b"
     ),
     r"\b(?:first|best|enough|fine|important|vital|crucial|acceptable|clear)\b[^.;]{0,12} (?:for|to) (?:the |our )@WHO@\b(?! @THINGS@)",
     # `need not be logged`, `were ordered`
     r"\b(?:need not|needn['’]t|needs? (?:no|not)|no need (?:to|for))\b(?! (?:a|the) lock)",
     (
-        r"\b(?:is|are|was|were|been) (?:\w+ly |also |not )*(?:ordered|commissioned|bought|budgeted|paid for|promised|scrapped|called off|"
-        r"turned down|sent back)"
-        r"(?=[.,;:]|$| by (?:the |our )?@WHO@| for (?:the|next|this) (?:release|week|month|year|quarter|festival|summer|winter))"
+        r"\b(?:is|are|was|were|been) (?:\w+ly |also |not )*(?:ordered|accepted|adopted|commissioned|bought|budgeted|paid for|promised|"
+        r"scrapped|called off|turned down|sent back)(?=[.,;:]|$| by (?:the |our )?@WHO@| for (?:the|next|this) (?:release|week|month|"
+        r"year|quarter|festival|summer|winter))"
     ),
     r"\bpreferred (?:way|option|solution|choice|approach|variant|tool)\b",
     (
         r"\b(?:deadline|freeze|launch|go-live|delivery(?! (?:is|was) \w+ed)|hand-?over|milestone|kick-?off|"
-        r"demo)\b(?: [\w-]+){0,4} (?:is|was|starts?|moved?|"
-        r"set|"
-        r"due|"
-        r"fixed|on|by|has|until)\b"
+        r"demo)\b(?: [\w-]+){0,4} (?:is|was|starts?|moved?|set|due|fixed|on|by|has|until)\b"
     ),
     (
-        r"\b(?:wants|wanted|asked|expects?|expected|trusts?|trusted|allowed|forbade|ordered|urged|reminded|instructed|invited|permitted|"
-        r"authori[sz]ed|"
-        r"cleared|begged|warned|advised|encouraged|empowered|entitled|counts on|relies on|leaves it to|left it to) (?:us|me)\b"
+        r"\b(?:wants|wanted|asked|expects?|expected|trusts?|trusted|allowed|forbade|ordered|urged|reminded|instructed|invited|"
+        r"permitted|authori[sz]ed|cleared|begged|warned|advised|encouraged|empowered|entitled|counts on|relies on|leaves it to|"
+        r"left it to) (?:us|me)\b"
     ),
     (
-        r"\b(?:brief|ticket|contract|order|sla|tender|agreement|statement of work|roadmap) (?:calls for|demands|requires|says|specifies|"
-        r"forbids|"
-        r"allows|rules out|mentions|foresees)\b|\b(?:on|upon|at) (?:\w+ )?(?:request|demand|insistence|popular demand)(?=[.,;:]|$| of|"
-        r" from)"
+        r"\b(?:brief|ticket|contract|order|sla|tender|agreement|statement of work|roadmap) (?:calls for|demands|requires|says|"
+        r"specifies|forbids|allows|rules out|mentions|foresees)\b|\b(?:on|upon|at) (?:\w+ )?(?:request|demand|insistence|"
+        r"popular demand)(?=[.,;:]|$| of| from)"
     ),
     r"\b(?:change of (?:plan|heart|mind|course)|changed course|change in requirements?|the (?:final|last) word)\b",
 )

@@ -69,8 +69,8 @@ _CHINESE_DAY = re.compile(r"(?:周|星期|礼拜)([一二三四五六日天])|([
 _CHINESE_LANGUAGE = re.compile(r"([中英日德法韩俄])[文语]")
 _FILLERS = re.compile(
     r"过(?=[大高重慢多])|(?<=\d)\s*[月日号点条次个份台帧]|单位|因为|由于|目前|方面|工作|情况|时候|统一|需求变更|属于|提供|更|于|否|定|"
-    r"属|[写记放存](?=[进到入在])|(?:周|星期|礼拜)[一二三四五六日天]|不[能要准许得可该应想让用必会太再是]|没有|绝对?|千万|务必|必须|应该|"
-    r"需要|可以|使用|采用|希望|一下|一律|所有|全部|任何|直接|随便|什么|这样|这么|"
+    r"属|[写记放存](?=[进到入在])|(?:周|星期|礼拜)[一二三四五六日天]|不[能要准许得可该应想让用必会太再是]|没有|绝对?|千万|务必|必须|"
+    r"应该|需要|可以|使用|采用|希望|一下|一律|所有|全部|任何|直接|随便|什么|这样|这么|"
     r"[因由则套块种遍须以的了在是和与把将对就也都很要会请我你他它这那其之并且该被让给去来到为以及而个些一张还着起选吧呢吗啊能可上下中里用从时先再只最不别勿等成做有得进掉太]"
 )
 _WHOLE_WORDS = "上线 下线 上传 下载 中心 中间 之前 以后 用户 应用 作用 可用 对象 对账 时间 实时 有效 进程 进度 最优 最新 不现实"
@@ -87,9 +87,9 @@ _WIDE = re.compile(
 
 # What happens already, said with a verb for a deed: `the job drops every row`.
 _HAPPENS = re.compile(
-    r"\b\w+ (?:[a-z]{3,}s) (?:every|all|the|an?|any|our|its|my|them|it|too|some|half|two|on|with|when|at|for)\b|"
-    r"\b(?:i|we) (?:tested|tried|saw|see|noticed|got|found|ran|had|suspect|guess)\b|\b(?:was|were|has been|had been|keeps? \w+ing)\b|"
-    r"会|老是|总是|经常|偶尔|有时|昨[天晚日]|一直|怀疑",
+    r"\b\w+ (?:[a-z]{3,}s) (?:every|all|the|an?|any|our|its|my|them|it|too|some|half|two|on|with|when|at|for)\b|\b(?:i|we) (?:tested|"
+    r"tried|saw|see|noticed|got|found|ran|had|suspect|guess)\b|\b(?:was|were|has been|had been|keeps? \w+ing)\b|会|老是|总是|经常|偶尔|"
+    r"有时|昨[天晚日]|一直|怀疑",
     re.IGNORECASE,
 )
 _TO_HAPPEN = re.compile(
