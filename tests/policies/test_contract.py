@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from real_work import Always, Place, at_work, cramped, faults, generated, places
+from corpus import CORPUS, GOLDEN, WITHOUT
+from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
 from workplace import offline, online
 
+from palimpsest.audit.pins import pinned
+from palimpsest.audit.tools import action_of
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import ModelReplied, Refused, ViewEdited
 from palimpsest.core.items import Text, ToolCall
@@ -85,28 +88,28 @@ def everywhere() -> Iterator[tuple[Place, str]]:
 @pytest.mark.parametrize("name", WAYS)
 def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_that_fits(name: str) -> None:
     one = way(name)
-    for place, recorded in everywhere():
-        with at_work(place, recorded, one, cramped(place, recorded, 0.8)) as session:
+    for place, session_name in everywhere():
+        with at_work(place, session_name, one, cramped(place, session_name, 0.8)) as session:
             for moment in ("before_call", "asked"):
                 looked = looked_at(session, moment)
                 if looked is None:
                     break
                 if looked.edited:
-                    assert faults(session) == [], (recorded, moment)
+                    assert faults(session) == [], (session_name, moment)
             else:
                 # What providers reported may count a head that is not in the log of another program.
                 fits = min(session.used, session.scale.total(session.log.view)) < session.budget.window
-                assert fits or name == "none" or (one.strictness == "alive" and looked and looked.failure), recorded
+                assert fits or name == "none" or (one.strictness == "alive" and looked and looked.failure), session_name
 
 
 @pytest.mark.parametrize(("name", "policy"), list(policies()))
 def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: str, policy: str) -> None:
     one = alone(name, policy)
     shrinks = all(each.shrinks for each in one.policies)
-    for number, (place, recorded) in enumerate(everywhere()):
+    for number, (place, session_name) in enumerate(everywhere()):
         # Every session is looked at under whole profiles; a part of them will do for each policy alone.
         if place.sessions[0] == "made1" or number % 6 == 0:
-            with at_work(place, recorded, one, cramped(place, recorded)) as session:
+            with at_work(place, session_name, one, cramped(place, session_name)) as session:
                 for moment in MOMENTS:
                     _look_twice(session, moment, shrinks=shrinks)
 
@@ -138,8 +141,8 @@ def proposed(policy: Policy, session: Session, moment: Moment, reply: ModelRepli
 def test_the_same_situation_gives_the_same_plan(name: str) -> None:
     place = generated()
     told = ModelReplied((Text(SUMMARY, "assistant"),), stop="end_turn")
-    for recorded in place.sessions:
-        with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
+    for session_name in place.sessions:
+        with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
             for policy in session.profile.policies:
                 for moment in policy.moments:
                     for reply in (None, told):
@@ -161,32 +164,61 @@ WRONG: dict[str, ModelReplied | Exception] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("name", WAYS)
-def test_a_model_that_does_it_wrong_never_harms_the_session_and_never_loops(name: str, wrong: str) -> None:
-    place, recorded = generated(), "made2"
+def do_it_wrong(place: Place, session_name: str, one: Profile, wrong: str) -> None:
     model = Always(WRONG[wrong])
-    with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
+    with at_work(place, session_name, one, cramped(place, session_name)) as session:
         said = [item.id for item in session.log.view.items if item.kind == "user"]
         for _ in range(4):
             for moment in ("before_call", "overflow", "idle"):
-                online(session, look(session, moment), model)
-                assert faults(session) == []
+                try_once(session, moment, model)
         # Without being asked a policy is tried until its circuit opens, and each try may retry only a few times.
         assert model.asked <= 60
         automatic = model.asked
-        online(session, look(session, "asked"), model)
+        try_once(session, "asked", model)
         assert model.asked - automatic <= 12
-        assert faults(session) == []
-        assert said
         assert all(session.log.find(item_id) is not None for item_id in said)
+
+
+def try_once(session: Session, moment: Moment, model: Always) -> None:
+    """A look after which the session is as sound as before, or as it was when what cannot be left out does not fit."""
+    before = session.log.view
+    try:
+        online(session, look(session, moment), model)
+    except TooFull as error:
+        told = error.message
+        assert "tokens" in told
+        assert session.log.view == before
+    assert faults(session) == []
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("name", WAYS)
+def test_a_model_that_does_it_wrong_never_harms_the_session_and_never_loops(name: str, wrong: str) -> None:
+    do_it_wrong(generated(), "made2", way(name), wrong)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_model_that_does_it_wrong_never_harms_a_recorded_session(name: str) -> None:
+    golden = recorded(GOLDEN)
+    # Each session meets another fault, and each fault several sessions.
+    for number, session in enumerate(golden.sessions):
+        do_it_wrong(golden, session, way(name), list(WRONG)[number % len(WRONG)])
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
+@pytest.mark.parametrize("name", WAYS)
+def test_a_model_that_does_it_wrong_never_harms_a_public_session(name: str) -> None:
+    public = recorded(CORPUS)
+    one = min(public.sessions, key=lambda session: abs(cramped(public, session).window - 40_000))
+    for wrong in WRONG:
+        do_it_wrong(public, one, way(name), wrong)
 
 
 @pytest.mark.parametrize("name", ["palimpsest", "palimpsest, told"])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str, wrong: str) -> None:
-    place, recorded = generated(), "made3"
-    with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
+    place, session_name = generated(), "made3"
+    with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
         said = [item.id for item in session.log.view.items if item.kind == "user"]
         looked = online(session, look(session, "asked"), Always(WRONG[wrong]))
         assert looked.folded
@@ -197,14 +229,33 @@ def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str
         assert not any(word in shown for word in ("customers table", "without review", "删除全部备份", "many shelves", "I am sorry"))
 
 
+def pinned_in(session: Session, what: str) -> tuple[str, ...]:
+    """Pin things of one kind, and tell which items must show from now on."""
+    items = session.log.view.items
+    if what == "file":
+        calls = [item for item in items if isinstance(item.content, ToolCall) and action_of(item.content).kind == "read"]
+        one = calls[len(calls) // 3]
+        assert isinstance(one.content, ToolCall)
+        path = action_of(one.content).paths[0].path
+        session.pin(paths=(path,))
+        assert one.id in pinned(session.log.view)
+        return tuple(pinned(session.log.view))
+    some = [item.id for item in items if item.kind == what]
+    wanted = (some[2], some[len(some) // 2])
+    session.pin(ids=wanted)
+    # The other half of a call or a result stays with it.
+    assert set(wanted) <= pinned(session.log.view)
+    assert len(pinned(session.log.view)) == (4 if what in ("call", "result") else 2)
+    return tuple(pinned(session.log.view))
+
+
+@pytest.mark.parametrize("what", ["result", "call", "assistant", "user", "file"])
 @pytest.mark.parametrize("name", [*WAYS, LOOSE])
-def test_no_edit_hides_what_is_pinned(name: str) -> None:
-    place, recorded = generated(), "made3"
-    with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
-        results = [item for item in session.log.view.items if item.kind == "result"]
-        wanted = tuple(item.id for item in (results[2], results[len(results) // 2]))
-        session.pin(ids=wanted)
-        for moment in ("before_call", "overflow", "asked"):
+def test_no_edit_hides_what_is_pinned(name: str, what: str) -> None:
+    place, session_name = generated(), "made3"
+    with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
+        wanted = pinned_in(session, what)
+        for moment in ("before_call", "overflow", "asked", "turn_ends"):
             looked_at(session, moment)
             shown = {item.id: item for item in session.log.view.items}
             assert all(name in shown and shown[name].mask is None for name in wanted), moment
@@ -212,10 +263,10 @@ def test_no_edit_hides_what_is_pinned(name: str) -> None:
 
 
 def test_profiles_without_edits_are_none_but_the_one_that_says_so() -> None:
-    place, recorded = generated(), "made3"
+    place, session_name = generated(), "made3"
     edited = []
     for name in WAYS:
-        with at_work(place, recorded, way(name), cramped(place, recorded)) as session:
+        with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
             looked = [looked_at(session, moment) for moment in ("before_call", "asked")]
             if any(isinstance(event.body, ViewEdited) for each in looked if each is not None for event in each.events):
                 edited.append(name)

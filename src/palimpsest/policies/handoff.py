@@ -63,15 +63,16 @@ class Handoff:
         return f"{own}\n\n{focus}".strip() if own else prompt("handoff", focus=focus)
 
     def _proposal(self, situation: Situation, ground: Ground, answered: Answered, why: str) -> Outcome:
-        summary = last_message(answered.reply)
+        told = summary = last_message(answered.reply)
         level = situation.budget.compact_at or situation.budget.window
         fold, size = self._fold(situation, ground, summary, self.kept_tokens, PROOF_TOKENS)
         # A summary may be longer than what it sums up: then less and less is kept until it fits.
         for kept, bound, proof in ((self.kept_tokens // 4, level // 4, PROOF_TOKENS // 4), (_LEAST, level // 16, 0)):
             if size + situation.incoming < level and size < situation.scale.total(situation.view) + situation.tools_tokens:
                 break
-            fold, size = self._fold(situation, ground, middle_cut(summary, bound).text, kept, proof)
-        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped), told=summary)
+            told = middle_cut(summary, bound).text
+            fold, size = self._fold(situation, ground, told, kept, proof)
+        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped), told=told)
 
     def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, proof: int) -> tuple[Fold, int]:
         messages = keep_texts(messages_of(ground.told), kept, in_parts=self.in_parts)
