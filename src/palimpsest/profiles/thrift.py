@@ -22,9 +22,9 @@ class Numbers:
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# Ages are those of the specification for `balanced`; what a fold keeps was chosen by `pal bench --choose` on one half of public sessions.
+# Ages are those of the specification for `balanced`; what its fold keeps was chosen by `pal bench --choose` on one half of public sessions.
 NUMBERS: Final[dict[str, Numbers]] = {
-    "careful": Numbers(patience=2.0),
-    "balanced": Numbers(bounds=Bounds(results=8_000, tail=8_000)),
+    "careful": Numbers(patience=2.0, bounds=Bounds(seen=10_000)),
+    "balanced": Numbers(bounds=Bounds(results=4_000, tail=5_000, seen=10_000)),
     "thrifty": Numbers(gain=1_000, patience=0.25, shrink=1.7, bounds=Bounds(results=4_000, tail=5_000, recent=20)),
 }

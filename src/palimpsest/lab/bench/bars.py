@@ -51,7 +51,7 @@ GOALS: dict[str, Goal] = {
     ),
     "cost_anthropic_1h": Goal("x", None, "the same; marks of one hour", table="cost"),
     "cost_openai": Goal("x", 0.88, "the same; automatic prefix cache", table="cost"),
-    "cost_worst": Goal("x", 1.1, "the dearest session of all; marks of five minutes or automatic", table="cost"),
+    "cost_worst": Goal("x", 1.1, "the dearest session of all, in any of the three ways", table="cost"),
     "rereads": Goal(
         "x",
         1.0,
