@@ -1,6 +1,9 @@
 """What a narrative says of a wish, in words that no rule was written for: matched by meaning, stance, choice and bound (PA-17)."""
 
 import inspect
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -231,3 +234,15 @@ def test_what_may_be_a_claim_is_held_against_what_the_user_had_a_say_in() -> Non
     assert not is_claim(line)
     assert clean(line, ("The lift is slow.",)) == (line, ())
     assert clean(line, ("Night tours in the east wing must start at 20.",)) == ("", (line,))
+
+
+def test_the_same_lines_go_in_every_run() -> None:
+    narrative = "\n".join((*TRUE, *INVENTED, *NEUTRAL))
+    program = f"from palimpsest.audit.provenance import clean\nprint(clean({narrative!r}, {SAID!r})[1] == {INVENTED!r})"
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
+        for seed in ("1", "2", "3")
+    ]
+    assert [run.stdout for run in runs] == ["True\n"] * 3

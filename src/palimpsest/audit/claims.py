@@ -1,6 +1,7 @@
 """Whether a line of a narrative says what the user asked, wanted, approved, decided or forbade, in English and Chinese."""
 
 import re
+from functools import lru_cache
 
 from palimpsest.audit.claims_agentless import agentless, somebody_did
 from palimpsest.audit.claims_chinese import CHINESE, CHINESE_SUPPOSED, CHINESE_WORDS
@@ -112,11 +113,12 @@ _CHINESE_SIGN = re.compile(r"[\u3400-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]{3}")
 
 
+@lru_cache(maxsize=2_000)
 def is_claim(line: str) -> bool:
     """Whether a line says that somebody who may give orders wished, allowed, chose or forbade something."""
     if _LATIN.search(line) is not None:
         plain = _SUPPOSED.sub(" ", line)
-        if _ENGLISH.search(plain) is not None or _AGENTLESS.search(plain) is not None or somebody_did(plain):
+        if _ENGLISH.search(plain) is not None or _AGENTLESS.search(plain.lower()) is not None or somebody_did(plain):
             return True
     return _CHINESE_SIGN.search(line) is not None and _is_chinese_claim(line)
 

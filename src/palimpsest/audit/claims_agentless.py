@@ -176,7 +176,7 @@ _PARTS: Final = (
     # words in quotation marks that tell somebody what to do
     (
         r"[\"“][^\"”]*\b(?:you (?:can|may|must|should|could|have)|don['’]t|do not|never|please|let['’]s|go ahead|just|must|feel free|"
-        r"I want|I['’]d|we want|no need|should)\b[^\"”]*[\"”]"
+        r"i want|i['’]d|we want|no need|should)\b[^\"”]*[\"”]"
     ),
     (
         r"\b(?:in line with|in accordance with|in keeping with|under|against|contrary to|in spite of|despite|pursuant to|by|"
@@ -298,5 +298,5 @@ def somebody_did(line: str) -> bool:
 
 
 def agentless(who: str, things: str) -> "re.Pattern[str]":
-    """The pattern of these lines, given the words for people and for things that are named after them."""
-    return re.compile("|".join(_PARTS).replace("@WHO@", who).replace("@THINGS@", things), re.IGNORECASE)
+    """The pattern of these lines in small letters, given the words for people and for things that are named after them."""
+    return re.compile("|".join(_PARTS).replace("@WHO@", who).replace("@THINGS@", things).replace("The )", "the )"))

@@ -190,16 +190,16 @@ class Meaning(Value, frozen=True):
         words = sum(other.has_word(word) for word in self.words)
         signs = other.signs if self.runs else frozenset()
         chinese = sum(_covered(run, other.grams, signs) for run in self.runs)
-        return words + chinese + len(self.exact & other.exact) + len(self.deeds & other.deeds)
+        return words + chinese / 10 + len(self.exact & other.exact) + len(self.deeds & other.deeds)
 
 
-def _covered(run: str, grams: frozenset[str], signs: frozenset[str]) -> float:
-    """How many words of two signs another has: a sign counts if it stands beside the same one there, and half if it is there at all."""
+def _covered(run: str, grams: frozenset[str], signs: frozenset[str]) -> int:
+    """How many tenths of two-sign words another has: five for a sign that stands beside the same one there, two if it is there at all."""
     if len(run) == 1:
-        return 0.5 * (run in signs)
+        return 5 * (run in signs)
     found = [run[place : place + 2] in grams for place in range(len(run) - 1)]
     beside = [first or second for first, second in zip([False, *found], [*found, False], strict=True)]
-    return sum(0.5 if whole else 0.2 * (sign in signs) for sign, whole in zip(run, beside, strict=True))
+    return sum(5 if whole else 2 * (sign in signs) for sign, whole in zip(run, beside, strict=True))
 
 
 def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:

@@ -113,7 +113,8 @@ class Said:
         """The passages that have these names and may say a claim, the likeliest first: sentences, and up to two lines if `wide`."""
         lines, keys = self._lines, keys_of(claim)
         scores: defaultdict[int, float] = defaultdict(float)
-        for key in keys:
+        # In order, for sums and ties must come out the same in every run.
+        for key in sorted(keys):
             found = self._places.get(key, ())
             for place in found:
                 # What stands everywhere tells nothing of where to look.
@@ -123,7 +124,7 @@ class Said:
                 if place and lines[place - 1].text:
                     scores[place - 1] += score / 2
         least = sum(_SHARED if key.isascii() else _SHARED_SIGNS for key in keys)
-        for place in nlargest(_MOST_LINES, scores, key=scores.__getitem__):
+        for place in nlargest(_MOST_LINES, scores, key=lambda place: (scores[place], place)):
             sentences = lines[place].sentences
             yield from (Passage((each,)) for each in sentences if len(each.keys & keys) >= least and _has_all((each,), names))
             if wide and place + 1 < len(lines):
