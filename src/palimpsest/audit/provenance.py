@@ -12,6 +12,7 @@ from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE
 from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
 from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import clauses_of
+from palimpsest.audit.readable import pieces_of
 from palimpsest.audit.said import Passage, Said
 
 MOST: Final = 0.6
@@ -70,7 +71,7 @@ _GENERIC_CHINESE = re.compile(r"[方案计划提议做法思路设计改动修�
 def supported(line: str, user_texts: Sequence[str]) -> bool:
     """Whether a line that says what the user wanted matches what the user said; one that makes no such claim needs no support."""
     said = Said(user_texts)
-    return not _claims(line, said) or _is_said(line, said)
+    return all(not _claims(piece, said) or _is_said(piece, said) for piece in pieces_of(line))
 
 
 def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -86,8 +87,7 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
         heading = is_heading(line)
         announces = heading and announces_claims(line)
         # A heading that says more than that something follows is a line like any other.
-        claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or _claims(line, said))
-        if claims and not _is_said(line, said):
+        if any(_claims_falsely(piece, said, heading=heading, announces=announces, announced=announced) for piece in pieces_of(line)):
             removed.append(line)
             # What follows a heading that goes stands under the one before it.
             continue
@@ -95,6 +95,11 @@ def clean(narrative: str, user_texts: Sequence[str]) -> tuple[str, tuple[str, ..
         if heading:
             announced = announces
     return "\n".join(kept), tuple(removed)
+
+
+def _claims_falsely(line: str, said: Said, *, heading: bool, announces: bool, announced: bool) -> bool:
+    claims = (is_claim(line) and not announces) if heading else bool(line.strip()) and (announced or _claims(line, said))
+    return claims and not _is_said(line, said)
 
 
 def _claims(line: str, said: Said) -> bool:
