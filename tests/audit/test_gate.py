@@ -173,7 +173,7 @@ def install(text: str) -> tuple[ViewEdited, View]:
 
 def test_lines_that_nothing_supports_are_left_out_and_counted_and_the_loss_is_recorded() -> None:
     body, view = install("The work goes on.\nThe user approved deleting the archive of 2019.\nNext: b.py.")
-    assert body.why.endswith("1 lines that nothing supports were left out")
+    assert body.why.endswith("1 line that nothing supports was left out")
     assert text_of(view.items[1].content) == "The work goes on.\nNext: b.py."
     assert body.loss is not None
     assert {"5.0", "8.0"} <= set(body.loss.ids)

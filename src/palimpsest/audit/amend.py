@@ -89,6 +89,11 @@ def supported(text: str, situation: Situation) -> tuple[str, tuple[str, ...]]:
     return "\n".join(line for line in lines if line not in quoted), (*removed, *(line for line in lines if line in quoted))
 
 
+def left_out(count: int) -> str:
+    """What is told of lines that went."""
+    return "1 line that nothing supports was left out" if count == 1 else f"{count} lines that nothing supports were left out"
+
+
 def _remembered(situation: Situation) -> list[str]:
     """What is known of messages that do not show any more: their openings, and what binds in them."""
     shown = frozenset(situation.view.ids)

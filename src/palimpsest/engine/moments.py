@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
+from palimpsest.audit.amend import left_out
 from palimpsest.audit.gate import judge
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.price import price_of
@@ -147,7 +148,7 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     """The reason of an edit, with what the gate did to it and what it would have minded."""
     parts = [why]
     if removed:
-        parts.append(f"{removed} lines that nothing supports were left out")
+        parts.append(left_out(removed))
     if remarks:
         parts.append(f"the full gate would have minded: {', '.join(remarks)}")
     return "; ".join(parts)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from palimpsest.audit.amend import supported
+from palimpsest.audit.amend import left_out, supported
 from palimpsest.audit.parts import NARRATIVE
 from palimpsest.core.edits import Put
 from palimpsest.core.errors import NoModel, PalimpsestError
@@ -56,7 +56,7 @@ class Narrate:
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
         folding = proposal_of(self.fold.propose(situation, Put("summary", told, NARRATIVE)))
-        lines = f"; {len(removed)} lines that nothing supports were left out" if removed else ""
+        lines = f"; {left_out(len(removed))}" if removed else ""
         return replace(folding, why=f"{folding.why}; with what a model told{lines}")
 
 
