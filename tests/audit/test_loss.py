@@ -2,11 +2,12 @@
 
 import time
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.audit.loss import loss_of
-from palimpsest.core.events import Loss
+from palimpsest.core.events import Loss, Lost
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 
@@ -27,6 +28,9 @@ def test_everything_that_nothing_shows_any_more_is_lost() -> None:
         numbers=3,
         user_messages=1,
         ids=("1.0", "2.0", "3.0"),
+        path_items=("1.0", "2.0", "3.0"),
+        command_items=("2.0",),
+        constraints=(Lost("Please repair src/app/cart.py, the limit is 250.", "1.0"),),
     )
 
 
@@ -39,6 +43,7 @@ def test_what_another_text_still_shows_is_not_lost() -> None:
     assert loss_of(View(items=(USER, CALL, RESULT)), View(items=(told,))) == Loss(
         paths=("/tmp/out/report.xml",),  # noqa: S108 - a path in a text
         ids=("1.0", "2.0", "3.0"),
+        path_items=("3.0",),
     )
 
 
@@ -65,6 +70,87 @@ def test_a_path_in_chinese_is_found_where_it_still_shows() -> None:
     read = Item("2.0", "call", ToolCall("c", "Read", '{"file_path":"文档/使用 说明.md"}'))
     assert loss_of(View(items=(read,)), View(items=(Item("9.0", "summary", Text("读过 文档/使用 说明.md。")),))).paths == ()
     assert loss_of(View(items=(read,)), View()).paths == ("文档/使用 说明.md",)
+
+
+def test_every_kind_of_thing_is_listed_with_the_item_in_which_it_stood() -> None:
+    told = (
+        "Edited src/app/main.py and ./README.md (see https://example.org/a?b=1).\n"
+        "TypeError: cannot read parseConfig of undefined\n"
+        "commit 9f86d081 took 1250 ms, session 123e4567-e89b-12d3-a456-426614174000"
+    )
+    items = (
+        Item("1.0", "user", Text("Never touch the lock file.")),
+        Item("2.0", "call", ToolCall("c", "Bash", '{"command":"pytest tests/test_x.py -k \\"my_test\\"","timeout":30000}')),
+        Item("3.0", "result", ToolResult("c", (Text(told),))),
+    )
+    assert loss_of(View(items=items), View()) == Loss(
+        paths=("tests/test_x.py", "src/app/main.py", "README.md"),
+        commands=('pytest tests/test_x.py -k "my_test"',),
+        numbers=2,
+        user_messages=1,
+        ids=("1.0", "2.0", "3.0"),
+        path_items=("2.0", "3.0", "3.0"),
+        command_items=("2.0",),
+        symbols=(Lost("my_test", "2.0"), Lost("TypeError", "3.0"), Lost("parseConfig", "3.0")),
+        errors=(Lost("TypeError: cannot read parseConfig of undefined", "3.0"),),
+        urls=(Lost("https://example.org/a?b=1", "3.0"),),
+        identifiers=(Lost("9f86d081", "3.0"), Lost("123e4567-e89b-12d3-a456-426614174000", "3.0")),
+        constraints=(Lost("Never touch the lock file.", "1.0"),),
+    )
+
+
+def test_chinese_around_a_name_is_no_part_of_it() -> None:
+    line = "修改src/home/index.vue里的getUserInfo，超时改成30秒，错误：连接失败"
+    assert loss_of(View(items=(Item("1.0", "result", ToolResult("c", (Text(line),))),)), View()) == Loss(
+        paths=("src/home/index.vue",),
+        numbers=1,
+        ids=("1.0",),
+        path_items=("1.0",),
+        symbols=(Lost("getUserInfo", "1.0"),),
+        errors=(Lost(line, "1.0"),),
+    )
+
+
+def test_an_address_is_an_address_and_none_of_its_pieces_a_path() -> None:
+    pages = "https://github.com/owner/repo/blob/main/a.py, http://localhost:3138/runs/smoke"
+    text = f"{pages}, localhost:3138/runs/smoke and \\u003e-lib/deep/x.py"
+    loss = loss_of(View(items=(Item("1.0", "assistant", Text(text)),)), View())
+    assert loss.paths == ("lib/deep/x.py",)
+    assert [lost.text for lost in loss.urls] == ["https://github.com/owner/repo/blob/main/a.py", "http://localhost:3138/runs/smoke"]
+
+
+def test_a_path_on_a_drive_is_lost_as_it_was_written() -> None:
+    item = Item("1.0", "assistant", Text("It is in C:\\Users\\me\\x.txt now."))
+    assert loss_of(View(items=(item,)), View()).paths == ("C:\\Users\\me\\x.txt",)
+    assert loss_of(View(items=(item,)), View(items=(Item("2.0", "summary", Text("see me\\x.txt")),))).paths == ()
+
+
+def test_errors_and_addresses_that_still_show_are_not_lost() -> None:
+    line = "ValueError: the total of the cart is not what the customer was told a moment ago, by far"
+    gone = Item("1.0", "result", ToolResult("c", (Text(f"{line}\nsee https://example.org/x"),)))
+    again = Item("2.0", "result", ToolResult("d", (Text(f"{line}\nmore"),)))
+    told = Item("9.0.0", "summary", Text(f"open error, {line[:60]}… at https://example.org/x"))
+    assert loss_of(View(items=(gone, again)), View(items=(again,))).errors == ()
+    assert loss_of(View(items=(gone,)), View(items=(told,))) == Loss(ids=("1.0",))
+    assert loss_of(View(items=(gone, again)), View(items=(again,))).urls == (Lost("https://example.org/x", "1.0"),)
+
+
+def test_of_many_things_the_newest_are_listed_and_the_rest_counted() -> None:
+    items = tuple(
+        Item(f"{number}.0", "assistant", Text(f"call parse_{number:03} of https://example.org/{number}")) for number in range(100)
+    )
+    loss = loss_of(View(items=items), View())
+    assert [lost.text for lost in loss.symbols] == [f"parse_{number:03}" for number in range(60, 100)]
+    assert loss.urls[-1] == Lost("https://example.org/99", "99.0")
+    assert loss.more == {"symbols": 60, "urls": 60}
+
+
+def test_a_loss_of_an_older_log_is_read_and_a_new_one_is_written_small() -> None:
+    old = b'{"paths":["a.py"],"commands":["make"],"numbers":3,"user_messages":1,"ids":["2.0"]}'
+    assert msgspec.json.decode(old, type=Loss) == Loss(("a.py",), ("make",), 3, 1, ("2.0",))
+    new = Loss(ids=("2.0",), symbols=(Lost("parse_it", "2.0"),), more={"symbols": 7})
+    assert msgspec.json.encode(new) == b'{"ids":["2.0"],"symbols":[["parse_it","2.0"]],"more":{"symbols":7}}'
+    assert msgspec.json.decode(msgspec.json.encode(new), type=Loss) == new
 
 
 def test_the_audit_of_a_fold_of_200k_tokens_takes_at_most_50_ms_of_work() -> None:

@@ -20,7 +20,7 @@ _NAMED: dict[object, str] = {
     items.Content: "Content",
     edits.Edit: "Edit",
 }
-_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, events.Loss)
+_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, events.Loss, events.Lost)
 _PIECES: tuple[type[Struct], ...] = (edits.Keep, edits.Put)
 
 

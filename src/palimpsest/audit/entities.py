@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
 
-from palimpsest.audit.tools import action_of, args_of
-from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult, Value, text_of
+from palimpsest.audit.tools import args_of
+from palimpsest.core.items import Content, Text, ToolCall
 
 SHORTEST_NAME = 6
 _LONGEST_NAME = 200
@@ -16,15 +17,23 @@ _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+
 _PARTED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
 _URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_PORT = re.compile(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
+_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|*?:，。；）]+")
 _NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
 _HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
+_UUID_LENGTH = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_ERROR_WORDS = ("rror", "xception", "FAIL", "panic", "atal", "错误", "失败", "异常")
-_ERROR = re.compile(
-    r"\w(?:Error|Exception)\b|\berror(?:\[\w+\])?(?: TS\d+)?:|\bE(?:RROR|rror)\b|\bException\b|\bFAIL(?:ED|URE)?\b|\bpanic|\b[Ff]atal\b"
-    r"|(?:错误|失败|异常)[:：]"
-)
+# A text is first looked through for plain letters, which is much faster than any pattern.
+_ERRORS = {
+    "rror": re.compile(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
+    "xception": re.compile(r"xception(?<=Exception)\b"),
+    "FAIL": re.compile(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
+    "panic": re.compile(r"panic(?<=\bpanic)"),
+    "atal": re.compile(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
+} | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
+_ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
 _ENDING_WORDS = (
     "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
@@ -37,22 +46,17 @@ _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
 
 
-class Entities(Value, frozen=True):
-    """What was named, by kind; each once, in the order of its first place."""
-
-    paths: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
 
 
 def tokens_of(text: str) -> dict[str, None]:
     """Everything in a text that could be a name, a path or a number, each once and in order; much faster than a pattern."""
-    parted = text.encode("utf-8", "replace").translate(_PARTED).decode("ascii")
-    return dict.fromkeys(parted.split())
+    return dict.fromkeys(parts_of(text))
+
+
+def parts_of(text: str) -> list[str]:
+    """The same, each as often as it is there."""
+    return text.encode("utf-8", "replace").translate(_PARTED).decode("ascii").split()
 
 
 def names_of(text: str) -> list[str]:
@@ -108,13 +112,18 @@ def paths_of(text: str) -> list[str]:
     """The paths of a text, each once."""
     if "/" not in text and "." not in text and "\\" not in text:
         return []
-    drives = _DRIVE.findall(text) if ":\\" in text else []
+    drives = drives_of(text)
     if drives:
         text = _DRIVE.sub(" ", text)
     if "://" in text:
         text = _URL.sub(" ", text)
     found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
     return list(dict.fromkeys([*drives, *found]))
+
+
+def drives_of(text: str) -> list[str]:
+    """The paths of a text that begin with the letter of a drive."""
+    return _DRIVE.findall(text) if ":\\" in text else []
 
 
 def numbers_of(text: str) -> list[str]:
@@ -141,16 +150,28 @@ def number_in(token: str) -> str:
 
 def errors_of(text: str) -> list[str]:
     """The lines of a text that tell of an error, cut to a length, each once."""
-    words = [word for word in _ERROR_WORDS if word in text]
+    words = [word for word in _ERRORS if word in text]
     if not words:
         return []
-    found: dict[str, None] = {}
-    for line in text.split("\n"):
-        if any(word in line for word in words) and _ERROR.search(line[:_LONGEST_SEARCHED]) is not None:
-            found[line.strip()[:_LONGEST_LINE]] = None
-            if len(found) == _MOST_ERRORS:
-                break
-    return list(found)
+    found: dict[int, str] = {}
+    for word in words:
+        found.update(_lines_with(_ERRORS[word], text))
+    if "ERROR" in text:
+        found.update((start, line) for start, line in _lines_with(_ERROR_NAME, text) if any(word in line for word in words))
+    return list(dict.fromkeys(found[start].strip()[:_LONGEST_LINE] for start in sorted(found)))[:_MOST_ERRORS]
+
+
+def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
+    """The first lines in which a pattern is found near the beginning, each with its place."""
+    place, seen = 0, set[str]()
+    while len(seen) < _MOST_ERRORS and (match := pattern.search(text, place)) is not None:
+        start = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.end())
+        line = text[start : end if end >= 0 else len(text)]
+        if match.end() - start <= _LONGEST_SEARCHED:
+            yield start, line
+            seen.add(line.strip()[:_LONGEST_LINE])
+        place = start + len(line)
 
 
 def urls_of(text: str) -> list[str]:
@@ -158,43 +179,29 @@ def urls_of(text: str) -> list[str]:
     return list(dict.fromkeys(url.rstrip(".,;:!?") for url in _URL.findall(text))) if "://" in text else []
 
 
-def entities_of(text: str) -> Entities:
-    """All that a text names."""
-    urls = urls_of(text)
-    drives = _DRIVE.findall(text) if ":\\" in text else []
-    rest = _DRIVE.sub(" ", text) if drives else text
-    rest = _URL.sub(" ", rest) if urls else rest
-    paths, names, numbers, ids = dict.fromkeys(drives), [], [], []
-    for token in tokens_of(_THOUSANDS.sub("", rest) if "," in rest else rest):
-        if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
-            continue
-        if token[0].isdigit() and (number := number_in(token)):
-            numbers.append(number)
-            continue
-        name = trimmed(token)
-        if ("/" in name or "." in name) and is_path(name):
-            paths[name] = None
-        elif len(name) >= 7 and (_HEX.fullmatch(name) or _UUID.fullmatch(name)):
-            ids.append(name)
-        elif is_name(name):
-            names.append(name)
-    once = [tuple(dict.fromkeys(each)) for each in (paths, names, numbers, errors_of(text), urls, ids)]
-    return Entities(*once)
+def token_kind(name: str) -> TokenKind | None:
+    """What a trimmed token that is no number names, if it names something."""
+    # Two slashes begin a comment, or the rest of an address.
+    if name.startswith("//") or (name.isalpha() and (name.islower() or len(name) < SHORTEST_NAME)):
+        return None
+    if ("/" in name or "." in name) and is_path(name):
+        return "path"
+    if name.isalnum() and not name.isalpha() and _HEX.fullmatch(name) is not None:
+        return "id"
+    if len(name) == _UUID_LENGTH and _UUID.fullmatch(name) is not None:
+        return "id"
+    return "name" if is_name(name) else None
 
 
-def entities_in(content: Content) -> Entities:
-    """All that a content names; a call also tells its paths and its command as they are."""
-    match content:
-        case ToolCall():
-            action = action_of(content)
-            told = entities_of("\n".join(words_of(content)))
-            paths = (*(touched.path for touched in action.paths), *told.paths)
-            commands = (action.command,) if action.command else ()
-            return Entities(tuple(dict.fromkeys(paths)), told.names, told.numbers, told.errors, told.urls, told.ids, commands)
-        case Text() | Thinking() | ToolResult():
-            return entities_of(text_of(content))
-        case _:
-            return entities_of(text_of(content))
+def plain_of(text: str) -> str:
+    """A text without addresses, drives and the escapes of JSON, pieces of which would look like paths and names."""
+    if "://" in text:
+        text = _ADDRESS.sub(" ", text)
+    if ":\\" in text:
+        text = _DRIVE.sub(" ", text)
+    if ":" in text:
+        text = _PORT.sub(" ", text)
+    return _ESCAPE.sub(" ", text) if "\\u" in text else text
 
 
 def words_of(call: ToolCall) -> Iterator[str]:

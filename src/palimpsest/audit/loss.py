@@ -1,18 +1,43 @@
-"""What was visible before an edit and is not after it."""
+"""What was visible before an edit and is not after it: paths, commands and all other kinds, with the items in which they stood."""
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import repeat
+from typing import Final, NamedTuple, TypeAlias
 
-from palimpsest.audit.entities import is_path, number_in, tokens_of, trimmed
-from palimpsest.audit.tools import Action, action_of
-from palimpsest.audit.visible import Visible, readable, texts_of
-from palimpsest.core.events import Loss
+from palimpsest.audit.constraints import quotes_of
+from palimpsest.audit.entities import drives_of, number_in, parts_of, plain_of, token_kind, trimmed
+from palimpsest.audit.quoted import Quotable, quotes_in
+from palimpsest.audit.tools import action_of
+from palimpsest.audit.visible import Visible, last_two, readable, texts_of
+from palimpsest.core.events import Loss, Lost
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
 
 MOST_PATHS: Final = 500
 MOST_COMMANDS: Final = 400
 LONGEST_COMMAND: Final = 160
+# Of every other kind the newest are listed, so that an event stays small however much it hides.
+MOST: Final = 40
+LONGEST: Final = 160
+
+Places: TypeAlias = dict[str, str]
+"""What was named, each with the item in which it stood first."""
+
+
+class _Gone(NamedTuple):
+    """An item that no longer shows, and what it said."""
+
+    item: Item
+    text: str
+
+
+class _Named(NamedTuple):
+    """What the tokens of some texts name, by kind."""
+
+    paths: Places
+    symbols: Places
+    identifiers: Places
+    numbers: set[str]
 
 
 def loss_of(before: View, after: View) -> Loss:
@@ -21,47 +46,121 @@ def loss_of(before: View, after: View) -> Loss:
     Paths that were worked on come before those that a text only mentions.
     """
     still = {item.id for item in after.items if item.mask is None}
-    gone = [item for item in before.items if item.mask is None and item.id not in still]
+    gone = [_Gone(item, readable(item.content)) for item in before.items if item.mask is None and item.id not in still]
     if not gone:
         return Loss()
-    visible = Visible([*texts_of(after.head), *texts_of(after.items)])
-    tokens = tokens_of("\n".join([readable(item.content) for item in gone]))
-    actions = [action_of(item.content) for item in gone if isinstance(item.content, ToolCall)]
+    texts = [*texts_of(after.head), *texts_of(after.items)]
+    visible, quotable = Visible(texts), Quotable(texts, lambda: texts_of(_brought(before, after)))
+    named = _named(gone, visible)
+    paths, commands = _worked_on(gone, named, visible)
+    listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
+    errors, urls = (quotable.unsaid(told) for told in _quoted(gone))
+    constraints = _constraints(gone, visible)
+    counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
+    others = {"symbols": named.symbols, "errors": errors, "urls": urls, "identifiers": named.identifiers, "constraints": constraints}
+    counts |= {kind: len(found) - MOST for kind, found in others.items()}
     return Loss(
-        paths=_paths(actions, tokens, visible),
-        commands=_commands(actions, visible),
-        numbers=_numbers(tokens, visible),
+        paths=tuple([path for path, _ in listed]),
+        commands=tuple([command for command, _ in ran]),
+        numbers=len(named.numbers),
         user_messages=_messages(gone, visible),
-        ids=tuple(item.id for item in gone),
+        ids=tuple([each.item.id for each in gone]),
+        path_items=tuple([item for _, item in listed]),
+        command_items=tuple([item for _, item in ran]),
+        symbols=_newest(named.symbols),
+        errors=_newest(errors),
+        urls=_newest(urls),
+        identifiers=_newest(named.identifiers),
+        constraints=_newest(constraints),
+        more={kind: count for kind, count in counts.items() if count > 0},
     )
 
 
-def _paths(actions: Sequence[Action], tokens: dict[str, None], visible: Visible) -> tuple[str, ...]:
-    touched = [each.path for action in actions for each in action.paths if each.how != "search"]
-    mentioned = [trimmed(token) for token in tokens if "/" in token or "." in token]
-    found: dict[str, None] = {}
-    for path in (*touched, *(path for path in mentioned if is_path(path))):
-        if path not in found and not visible.path(path):
-            found[path] = None
-            if len(found) == MOST_PATHS:
-                break
-    return tuple(found)
+def _brought(before: View, after: View) -> list[Item]:
+    """The items that an edit brought or covered."""
+    covers = {item.id: item.mask for item in before.items}
+    return [item for item in after.items if item.id not in covers or item.mask != covers[item.id]]
 
 
-def _commands(actions: Sequence[Action], visible: Visible) -> tuple[str, ...]:
-    lines = [action.command for action in actions]
-    lost = [line[:LONGEST_COMMAND] for line in dict.fromkeys(lines) if line and not visible.command(line)]
-    return tuple(dict.fromkeys(lost))[-MOST_COMMANDS:]
+def _named(gone: Sequence[_Gone], visible: Visible) -> _Named:
+    """The paths, symbols, identifiers and numbers that no longer show; paths may still show by their last two parts."""
+    tokens: Places = {}
+    for each in reversed(gone):
+        tokens.update(zip(parts_of(plain_of(each.text)), repeat(each.item.id)))
+    numbers: set[str] = set()
+    names: Places = {}
+    for token, item in tokens.items():
+        if token[0].isdigit() and (number := number_in(token)):
+            numbers.add(number)
+        # Words of small letters name nothing, and are most of what there is.
+        elif not token.islower() or not token.isalpha():
+            names[trimmed(token)] = item
+    lost = visible.unseen(numbers.union(names))
+    found: dict[str, list[str]] = {"path": [], "name": [], "id": []}
+    for name in filter(lost.__contains__, names):
+        kind = token_kind(name)
+        if kind is not None:
+            found[kind].append(name)
+    order = {each.item.id: place for place, each in enumerate(gone)}
+    drives = {path: each.item.id for each in reversed(gone) for path in drives_of(each.text) if not visible.path(path)}
+    paths, symbols, identifiers = (
+        {name: names[name] for name in sorted(found[kind], key=lambda name: order[names[name]])} for kind in found
+    )
+    return _Named(_without_ends(paths, visible) | drives, symbols, identifiers, numbers & lost)
 
 
-def _numbers(tokens: dict[str, None], visible: Visible) -> int:
-    return len(visible.unseen({number for token in tokens if token[0].isdigit() and (number := number_in(token))}))
+def _without_ends(paths: Places, visible: Visible) -> Places:
+    ends = {path: last_two(path.rstrip("/")) for path in paths}
+    lost = visible.unseen_endings(set(ends.values()))
+    return {path: item for path, item in paths.items() if "/" not in path or ends[path] in lost}
 
 
-def _messages(gone: Sequence[Item], visible: Visible) -> int:
+def _worked_on(gone: Sequence[_Gone], named: _Named, visible: Visible) -> tuple[Places, Places]:
+    """Paths, first those of calls, and the commands that ran."""
+    paths, commands = Places(), Places()
+    for each in gone:
+        if not isinstance(each.item.content, ToolCall):
+            continue
+        action = action_of(each.item.content)
+        for touched in action.paths:
+            if touched.how != "search" and touched.path not in paths and not visible.path(touched.path):
+                paths[touched.path] = each.item.id
+        if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.command(action.command):
+            commands[action.command[:LONGEST_COMMAND]] = each.item.id
+    return paths | {path: item for path, item in named.paths.items() if path not in paths}, commands
+
+
+def _quoted(gone: Sequence[_Gone]) -> tuple[Places, Places]:
+    """The errors and addresses that some items told."""
+    errors, urls = Places(), Places()
+    for each in gone:
+        found = quotes_in(each.text)
+        for texts, places in ((found.errors, errors), (found.urls, urls)):
+            for text in texts:
+                places.setdefault(text, each.item.id)
+    return errors, urls
+
+
+def _by_user(gone: Sequence[_Gone]) -> list[_Gone]:
+    return [each for each in gone if each.item.kind in ("user", "steering") and isinstance(each.item.content, Text)]
+
+
+def _constraints(gone: Sequence[_Gone], visible: Visible) -> Places:
+    found: Places = {}
+    for each in _by_user(gone):
+        for quote in quotes_of(each.text, each.item.id):
+            if quote.text not in found and not visible.sentence(quote.text):
+                found[quote.text] = quote.id
+    return found
+
+
+def _messages(gone: Sequence[_Gone], visible: Visible) -> int:
     """Messages of which nothing shows: one whose first words are told with its id is not among them, however many parts it has."""
-    first: dict[str, Item] = {}
-    for item in gone:
-        if item.kind in ("user", "steering") and isinstance(item.content, Text):
-            first.setdefault(item.id.partition(".")[0], item)
-    return sum(not visible.message(readable(item.content), item.id) for item in first.values())
+    first: dict[str, _Gone] = {}
+    for each in _by_user(gone):
+        first.setdefault(each.item.id.partition(".")[0], each)
+    return sum(not visible.message(each.text, each.item.id) for each in first.values())
+
+
+def _newest(found: Places) -> tuple[Lost, ...]:
+    return tuple([Lost(text[:LONGEST], item) for text, item in list(found.items())[-MOST:]])

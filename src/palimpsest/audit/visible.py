@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from palimpsest.audit.entities import tokens_of, trimmed, words_of
-from palimpsest.core.items import Content, Item, ToolCall, text_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.scale import shown
 
 COMMAND: Final = 60
@@ -64,6 +64,10 @@ class Visible:
     def unseen(self, tokens: set[str]) -> set[str]:
         """Those of some names, paths and numbers, as they are compared, that do not show."""
         return tokens.difference(*[block.tokens for block in self._blocks])
+
+    def unseen_endings(self, endings: set[str]) -> set[str]:
+        """Those of some paths' last two parts that are no path's last two parts here."""
+        return endings.difference(*[block.endings for block in self._blocks])
 
     @cached_property
     def _plain(self) -> str:
@@ -130,7 +134,9 @@ def texts_of(items: Iterable[Item]) -> Iterator[str]:
     """What the model reads of some items."""
     for item in items:
         content = item.content if item.mask is None else shown(item)
-        if content is not None:
+        if isinstance(content, Text):
+            yield content.text
+        elif content is not None:
             yield readable(content)
 
 

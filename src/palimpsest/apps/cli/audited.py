@@ -8,9 +8,11 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
+from palimpsest.apps.cli.lost import codes_in, hides, print_lost, shape_of_loss
 from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
 from palimpsest.audit.loss import loss_of
-from palimpsest.core.events import Loss, ViewEdited
+from palimpsest.audit.tools import exit_of
+from palimpsest.core.events import Loss, ToolReturned, ViewEdited
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.project import Projection
@@ -18,14 +20,13 @@ from palimpsest.core.scale import Scale, shown
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard, Prices
 
-_LISTED = 12
 _RUN = 8
 _PER = 1_000_000
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One edit with the views before and after it."""
+    """One edit with the views before and after it; `codes` are the exit codes of commands, by the items of their calls."""
 
     event: int
     at: int
@@ -38,6 +39,7 @@ class Audited:
     saved_usd_per_call: float | None
     loss: Loss
     undone: bool
+    codes: dict[str, int]
 
 
 def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]:
@@ -45,8 +47,11 @@ def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]
     path = log.path
     skip = log.reader.skip(path)
     projection = Projection(find=log.reader.item)
+    codes: dict[str, int] = {}
     for event in log.events():
         body = event.body
+        if isinstance(body, ToolReturned) and (code := exit_of(body)) is not None:
+            codes[body.result.call_id] = code
         if not isinstance(body, ViewEdited):
             projection.take(event)
             continue
@@ -67,6 +72,7 @@ def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]
             *_prices(body, sizes[0] - sizes[1], model),
             body.loss if body.loss is not None else loss_of(before, after),
             undone,
+            codes_in(before, codes),
         )
 
 
@@ -86,7 +92,6 @@ def _saved(tokens: int, prices: Prices) -> float:
 
 def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
     """An edit as `--json` prints it; one that is not made yet may have no number."""
-    loss = edit.loss
     number = edit.event if numbered else None
     return {
         "edit": number,
@@ -99,13 +104,7 @@ def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
         "tokens_after": edit.tokens_after,
         "price_usd": edit.price_usd,
         "saved_usd_per_call": edit.saved_usd_per_call,
-        "hidden": {
-            "paths": loss.paths,
-            "commands": loss.commands,
-            "numbers": loss.numbers,
-            "user_messages": loss.user_messages,
-            "items": loss.ids,
-        },
+        "hidden": shape_of_loss(edit.loss, edit.codes),
         "undone": edit.undone,
     }
 
@@ -123,34 +122,21 @@ def print_edits(screen: Console, edits: list[Audited], *, numbered: bool = True)
     for edit in edits:
         style = "dim" if edit.undone else ""
         why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why) if word)
-        hides = _hides(edit.loss)
+        hidden = hides(edit.loss)
         head = f"{edit.event}: " if numbered else ""
         if why:
             screen.print(Text(one_line(f"{head}{why}", screen.width), style=style))
-        if hides:
-            screen.print(Text(f"{head}{hides}", style=style))
+        if hidden:
+            screen.print(Text(f"{head}{hidden}", style=style))
 
 
 def _signed(cost: float | None) -> str:
     return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
-def _hides(loss: Loss) -> str:
-    counts = {"path": len(loss.paths), "command": len(loss.commands), "number": loss.numbers, "user message": loss.user_messages}
-    words = [f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
-    return f"no longer shown: {', '.join(words)}" if words else ""
-
-
 def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = False, numbered: bool = True) -> None:
     """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
-    for name, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)):
-        if values:
-            screen.print(Text(f"{name} no longer shown ({len(values)}):", style="bold"))
-            shown_values = values if full else values[:_LISTED]
-            for value in shown_values:
-                screen.print(Text(f"  {one_line(value, screen.width - 2)}"))
-            if len(values) > len(shown_values):
-                screen.print(Text(f"  … and {len(values) - len(shown_values)} more", style="dim"))
+    print_lost(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
     nameless = "" if numbered else f"{edit.event}."
     for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, scale, nameless)), key=lambda line: line[0]):

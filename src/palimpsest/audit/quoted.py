@@ -1,0 +1,63 @@
+"""Lines and addresses that still show: looked for as they are in what was there before, and letter by letter in what an edit brought."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
+
+from palimpsest.audit.entities import errors_of, urls_of
+from palimpsest.audit.visible import SENTENCE
+
+# Longer texts are looked at each time, so that little is kept in memory.
+_REMEMBERED: Final = 400_000
+_BLOCK: Final = 32
+
+
+class Quotes(NamedTuple):
+    """The errors and the addresses of a text."""
+
+    errors: tuple[str, ...]
+    urls: tuple[str, ...]
+
+
+def _quotes_now(text: str) -> Quotes:
+    return Quotes(tuple(errors_of(text)), tuple(urls_of(text)))
+
+
+# A view is looked at again after each of its edits, and most of its texts are the same.
+_quotes = lru_cache(maxsize=2_048)(_quotes_now)
+
+
+def quotes_in(text: str) -> Quotes:
+    """What a text tells that somebody may quote."""
+    return _quotes(text) if len(text) <= _REMEMBERED else _quotes_now(text)
+
+
+def _block_of(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset([quote for text in texts for some in quotes_in(text) for quote in some])
+
+
+_known_block = lru_cache(maxsize=64)(_block_of)
+
+
+class Quotable:
+    """The errors and addresses of all texts that show, and the few texts that an edit brought, which may tell them in part."""
+
+    def __init__(self, texts: Sequence[str], brought: Callable[[], Iterable[str]]) -> None:
+        self._texts = tuple(texts)
+        self._brought = brought
+
+    @cached_property
+    def _fresh(self) -> str:
+        return "\n".join(self._brought())
+
+    @cached_property
+    def _shown(self) -> list[frozenset[str]]:
+        parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
+        return [_known_block(part) if sum(map(len, part)) <= _REMEMBERED else _block_of(part) for part in parts]
+
+    def unsaid(self, found: dict[str, str]) -> dict[str, str]:
+        """Those of some lines or addresses that do not show any more."""
+        if not found:
+            return {}
+        lost = set(found).difference(*self._shown)
+        return {text: item for text, item in found.items() if text in lost and text[:SENTENCE] not in self._fresh}
