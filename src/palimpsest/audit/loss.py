@@ -5,7 +5,7 @@ from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from palimpsest.audit.constraints import quotes_of
-from palimpsest.audit.entities import drives_of, number_in, parts_of, plain_of, token_kind, trimmed
+from palimpsest.audit.entities import number_in, parts_of, plain_of, token_kind, trimmed
 from palimpsest.audit.quoted import Quotable, quotes_in
 from palimpsest.audit.tools import action_of
 from palimpsest.audit.visible import Visible, last_two, readable, texts_of
@@ -40,6 +40,14 @@ class _Named(NamedTuple):
     numbers: set[str]
 
 
+class _Quoted(NamedTuple):
+    """The errors, addresses and paths on drives that some items told."""
+
+    errors: Places
+    urls: Places
+    drives: Places
+
+
 def loss_of(before: View, after: View) -> Loss:
     """What an edit hides: something counts as lost only if nothing that still shows names it.
 
@@ -52,9 +60,10 @@ def loss_of(before: View, after: View) -> Loss:
     texts = [*texts_of(after.head), *texts_of(after.items)]
     visible, quotable = Visible(texts), Quotable(texts, lambda: texts_of(_brought(before, after)))
     named = _named(gone, visible)
-    paths, commands = _worked_on(gone, named, visible)
+    told = _quoted(gone)
+    errors, urls = quotable.unsaid(told.errors), quotable.unsaid(told.urls)
+    paths, commands = _worked_on(gone, named.paths | quotable.unsaid(told.drives, last_two), visible)
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
-    errors, urls = (quotable.unsaid(told) for told in _quoted(gone))
     constraints = _constraints(gone, visible)
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
     others = {"symbols": named.symbols, "errors": errors, "urls": urls, "identifiers": named.identifiers, "constraints": constraints}
@@ -102,11 +111,10 @@ def _named(gone: Sequence[_Gone], visible: Visible) -> _Named:
         if kind is not None:
             found[kind].append(name)
     order = {each.item.id: place for place, each in enumerate(gone)}
-    drives = {path: each.item.id for each in reversed(gone) for path in drives_of(each.text) if not visible.path(path)}
     paths, symbols, identifiers = (
         {name: names[name] for name in sorted(found[kind], key=lambda name: order[names[name]])} for kind in found
     )
-    return _Named(_without_ends(paths, visible) | drives, symbols, identifiers, numbers & lost)
+    return _Named(_without_ends(paths, visible), symbols, identifiers, numbers & lost)
 
 
 def _without_ends(paths: Places, visible: Visible) -> Places:
@@ -115,7 +123,7 @@ def _without_ends(paths: Places, visible: Visible) -> Places:
     return {path: item for path, item in paths.items() if "/" not in path or ends[path] in lost}
 
 
-def _worked_on(gone: Sequence[_Gone], named: _Named, visible: Visible) -> tuple[Places, Places]:
+def _worked_on(gone: Sequence[_Gone], mentioned: Places, visible: Visible) -> tuple[Places, Places]:
     """Paths, first those of calls, and the commands that ran."""
     paths, commands = Places(), Places()
     for each in gone:
@@ -127,18 +135,16 @@ def _worked_on(gone: Sequence[_Gone], named: _Named, visible: Visible) -> tuple[
                 paths[touched.path] = each.item.id
         if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.command(action.command):
             commands[action.command[:LONGEST_COMMAND]] = each.item.id
-    return paths | {path: item for path, item in named.paths.items() if path not in paths}, commands
+    return paths | {path: item for path, item in mentioned.items() if path not in paths}, commands
 
 
-def _quoted(gone: Sequence[_Gone]) -> tuple[Places, Places]:
-    """The errors and addresses that some items told."""
-    errors, urls = Places(), Places()
+def _quoted(gone: Sequence[_Gone]) -> _Quoted:
+    found = _Quoted({}, {}, {})
     for each in gone:
-        found = quotes_in(each.text)
-        for texts, places in ((found.errors, errors), (found.urls, urls)):
+        for texts, places in zip(quotes_in(each.text), found, strict=True):
             for text in texts:
                 places.setdefault(text, each.item.id)
-    return errors, urls
+    return found
 
 
 def _by_user(gone: Sequence[_Gone]) -> list[_Gone]:

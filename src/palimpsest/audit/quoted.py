@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from palimpsest.audit.entities import errors_of, urls_of
+from palimpsest.audit.entities import drives_of, errors_of, urls_of
 from palimpsest.audit.visible import SENTENCE
 
 # Longer texts are looked at each time, so that little is kept in memory.
@@ -13,14 +13,15 @@ _BLOCK: Final = 32
 
 
 class Quotes(NamedTuple):
-    """The errors and the addresses of a text."""
+    """The errors, the addresses and the paths on drives of a text."""
 
     errors: tuple[str, ...]
     urls: tuple[str, ...]
+    drives: tuple[str, ...]
 
 
 def _quotes_now(text: str) -> Quotes:
-    return Quotes(tuple(errors_of(text)), tuple(urls_of(text)))
+    return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
 
 
 # A view is looked at again after each of its edits, and most of its texts are the same.
@@ -39,8 +40,13 @@ def _block_of(texts: tuple[str, ...]) -> frozenset[str]:
 _known_block = lru_cache(maxsize=64)(_block_of)
 
 
+def opening(text: str) -> str:
+    """As much of a text as counts for all of it."""
+    return text[:SENTENCE]
+
+
 class Quotable:
-    """The errors and addresses of all texts that show, and the few texts that an edit brought, which may tell them in part."""
+    """The errors, addresses and drives of all texts that show, and the few texts that an edit brought, which may tell them in part."""
 
     def __init__(self, texts: Sequence[str], brought: Callable[[], Iterable[str]]) -> None:
         self._texts = tuple(texts)
@@ -55,9 +61,9 @@ class Quotable:
         parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
         return [_known_block(part) if sum(map(len, part)) <= _REMEMBERED else _block_of(part) for part in parts]
 
-    def unsaid(self, found: dict[str, str]) -> dict[str, str]:
-        """Those of some lines or addresses that do not show any more."""
+    def unsaid(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
+        """Those of some lines, addresses or paths that do not show any more; what an edit brought may tell them in brief."""
         if not found:
             return {}
         lost = set(found).difference(*self._shown)
-        return {text: item for text, item in found.items() if text in lost and text[:SENTENCE] not in self._fresh}
+        return {text: item for text, item in found.items() if text in lost and brief(text) not in self._fresh}

@@ -17,7 +17,8 @@ SENTENCE: Final = 60
 
 # Longer texts are looked at each time, so that little is kept in memory.
 _REMEMBERED: Final = 400_000
-_LONGEST_CALL: Final = 4_000
+_LONG_CALL: Final = 4_000
+_LONGEST_CALL: Final = 100_000
 _BLOCK: Final = 32
 
 
@@ -119,7 +120,8 @@ def readable(content: Content) -> str:
     """What a content says, without the quoting of JSON."""
     if not isinstance(content, ToolCall):
         return text_of(content)
-    return _told(content) if len(content.args) <= _LONGEST_CALL else _told_now(content)
+    size = len(content.args)
+    return _told(content) if size <= _LONG_CALL else _told_at_length(content) if size <= _LONGEST_CALL else _told_now(content)
 
 
 def _told_now(call: ToolCall) -> str:
@@ -128,6 +130,7 @@ def _told_now(call: ToolCall) -> str:
 
 # Whoever looks at a view after each of its edits reads the same calls again and again.
 _told = lru_cache(maxsize=4_096)(_told_now)
+_told_at_length = lru_cache(maxsize=128)(_told_now)
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
