@@ -108,12 +108,11 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
     values = {each.name: each.value for each in report.bars}
 
     assert list(values) == list(GOALS)
-    # So short a session is never folded, so that there is nothing to read again and nothing to ask about.
-    unknown = ["rereads", "invalid", "probes_1", "probes_2", "probes_5", "probes_10"]
-    assert [name for name, value in values.items() if value is None or value <= 0] == unknown
+    # So short a session is folded only where that is forced, so that there is nothing to read again.
+    assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "invalid"]
     assert all(each.ok is True for each in report.bars if each.limit is None and each.value is not None)
     folded = {each.name: each.detail for each in report.bars}["probes_10"]
-    assert (folded["folds"], folded["sessions"]) == (0, 0)
+    assert (folded["folds"] > 0, folded["sessions"]) == (True, 1)
     assert [row.profile for row in report.profiles] == ["palimpsest", "claude-code-2.1.325"]
     assert [(row.session, row.format) for row in report.sessions] == [("made-up-2", "made up")]
     assert report.quick

@@ -155,17 +155,17 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
 
 
 def _left(session: Session, after: View, situation: Situation, *, folds: bool) -> int:
-    """What is used after edits: what was reported, less what the profile counts as saved.
+    """What is used after edits: what was reported, less what they save; where nothing was reported, what the profile counts.
 
     A report knows of more than the log does, such as tools and the head of a program that does not record its own. Where after a fold
     as much would stay that one were due again at once, the report is left behind, and the profile's own count stands until the next.
     """
-    count, scale, tools = session.profile.count, session.scale, situation.tools_tokens
-    before, then = (count(structs.replace(view, reported=None), scale, tools) for view in (situation.view, after))
-    left = situation.used - situation.incoming + then - before
-    level = situation.budget.compact_at
+    scale, level = session.scale, situation.budget.compact_at
+    left = situation.used - situation.incoming + scale.total(after) - scale.total(situation.view)
     anew = folds and (session.profile.recounts or (level is not None and left >= level))
-    return max(1, then if anew else left)
+    if anew or situation.view.reported is None:
+        left = session.profile.count(structs.replace(after, reported=None), scale, situation.tools_tokens)
+    return max(1, left)
 
 
 def _refuse(session: Session, policy: Policy, edits: Edits, why: str) -> Event:
