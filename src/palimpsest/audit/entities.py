@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from palimpsest.audit.tools import args_of
@@ -44,6 +45,8 @@ _ENDINGS = frozenset(_ENDING_WORDS.split())
 _MARK = re.compile(r"[_./0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
+# Longer texts are looked at anew each time.
+_REMEMBERED = 50_000
 
 
 TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
@@ -61,14 +64,19 @@ def parts_of(text: str) -> list[str]:
 
 def names_of(text: str) -> list[str]:
     """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
+    return list(_names(text) if len(text) <= _REMEMBERED else _names_now(text))
+
+
+def _names_now(text: str) -> tuple[str, ...]:
     if "://" in text:
         text = _URL.sub(" ", text)
-    found = []
-    for token in tokens_of(text):
-        name = trimmed(token)
-        if len(name) >= SHORTEST_NAME and is_name(name):
-            found.append(name)
-    return list(dict.fromkeys(found))
+    # Words of small letters name nothing, and are most of what there is.
+    telling = (trimmed(token) for token in tokens_of(text) if not (token.isalpha() and token.islower()))
+    return tuple(dict.fromkeys(name for name in telling if len(name) >= SHORTEST_NAME and is_name(name)))
+
+
+# A result is looked at when it arrives, and again when a fold hides it.
+_names = lru_cache(maxsize=1_024)(_names_now)
 
 
 def names_told(part: Content) -> list[str]:
