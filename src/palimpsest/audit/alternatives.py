@@ -106,6 +106,16 @@ def _chosen(text: str) -> dict[tuple[bool, int], frozenset[int]]:
     return {kind: frozenset(choices) for kind, choices in named.items()}
 
 
+def choices_of(text: str) -> dict[tuple[bool, int], frozenset[int]]:
+    """Of each kind of choice that a text names those that it names."""
+    return _chosen(text)
+
+
+def without_choices(text: str) -> str:
+    """A text without the words that are one of several choices."""
+    return _SIGN.sub(" ", _WORD.sub(lambda found: " " if found[0] in _LATIN else found[0], text.lower()))
+
+
 def chooses_otherwise(claim: str, said: str) -> bool:
     """Whether a claim names one of several choices where what was said names only another."""
     chosen = _chosen(claim)

@@ -78,7 +78,8 @@ THINGS = (
 # Words that claim, whatever form they have; what is claimed is what is left without them.
 CLAIM_WORDS = re.compile(
     rf"(?<![\w/.])(?:(?:\b(?:the|our|my|this|an?)\s+)?\b{WHO}(?:['’]s?)?(?=\W|$)(?!\s+{THINGS})|"
-    r"\b(?:ask|request|demand|requir|instruct|told|tell|insist|prefer|wish|hope|expect|said|say|stated?|mention|approv|agree|accept|"
+    r"\b(?:ask(?:ed|ing|s)?(?: \w+)? first\b|"
+    r"ask|request|demand|requir|instruct|told|tell|insist|prefer|wish|hope|expect|said|say|stated?|mention|approv|agree|accept|"
     r"allow|permi|authori[sz]|confirm|consent|okay|green[- ]?li|bless|sanction|endors|decid|decision|cho(?:os|se|ice)|pick|opt(?:ed|"
     r"s)?\b|settl|forb[ia]d|prohibit|bann|refus|reject|deni|declin|veto|object|warn|remind|suggest|propos|recommend|clarif|specif|"
     r"emphasi|stress|direct(?:ed|s|ive)|mandat|urg(?:e|ed|es)\b|desir|g[ai]ven?\b|grant|vouch|ratif|concur|acknowledg|stipulat|dictat|"
@@ -93,6 +94,6 @@ CLAIM_WORDS = re.compile(
     r"es) (?:an?|no|the)\b|made it|appreciat|express|whether|risk of|right\b|sure\b|strict(?:ly)?\b|anyone|somebody|objections?|"
     r"permission|access to|push(?:ed|es) for|appears?\b|constraint|restrict|requirement|reversal|regarding|concerning|judg[e]?ment|"
     r"discretion|condition|prohibit|limitation|permission|forbidden|mandatory|stipulat|deadline|tolerat|conced|insist|wanted|unwanted|"
-    r"prescrib|curious|puzzl|explanation)\w*+)(?![/._]\w)",
+    r"prescrib|curious|puzzl|explanation)\w*+)(?!/|[._]\w)",
     re.IGNORECASE,
 )

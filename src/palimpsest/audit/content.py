@@ -22,7 +22,7 @@ _CHINESE = re.compile(r"[\u3400-\u9fff]+")
 _PATH = re.compile(r"[\w.~@+-]*(?:/[\w.~@+-]+)+/?|\b[\w-]+\.[a-zA-Z]\w{0,5}\b|\b[A-Za-z]\w*_\w+\b")
 _PATH_WORD = re.compile(r"[a-z]{3,}")
 # A capital inside a sentence names one thing and no other.
-_PROPER = re.compile(r"(?<=[a-z0-9,] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
+_PROPER = re.compile(r"(?<=[a-z0-9,:] )[A-Z][\w']+|\b[A-Z]{2,}s?\b|\b[A-Z]?[a-z]+[A-Z]\w*|\b[A-Z]\w*(?=\d)")
 # A word in quotation marks is a name and no deed.
 _NAMED = re.compile(r"[“\"「『‘][^”\"」』’]{1,6}[”\"」』’]")
 # Which of several plans is meant is as exact as a number.
@@ -55,14 +55,14 @@ _STOP_WORDS = (
 STOP: Final = frozenset(_STOP_WORDS.split())
 _COUNTED = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _TENS = ("ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_NUMBER_WORDS: Final = (
+NUMBER_WORDS: Final = (
     dict(zip(_COUNTED, map(str, range(2, 13)), strict=True))
     | dict(zip(_TENS, map(str, range(10, 100, 10)), strict=True))
     | {"twice": "2", "hundred": "100", "thousand": "1000"}
 )
 _CHINESE_NUMBERS: Final = dict(zip("一两二三四五六七八九", "1223456789", strict=True))
 _CHINESE_NUMBER = re.compile(
-    r"[两二三四五六七八九十](?=\s?[个次行条秒分天版层位种项步名台遍小页份周月年倍人张件批轮组级块元万千百])|一(?=[年页周月天份倍]|小时|"
+    r"[两二三四五六七八九十](?=\s?[个次行条秒分天版层位种项步名台遍小页份周月年倍人张件批轮组级块元万千百])|一(?=[年页周月天倍]|小时|"
     r"分钟|星期)"
 )
 _CHINESE_DAY = re.compile(r"(?:周|星期|礼拜)([一二三四五六日天])|([今明昨])[天晚]")
@@ -76,7 +76,7 @@ _FILLERS = re.compile(
 _WHOLE_WORDS = "上线 下线 上传 下载 中心 中间 之前 以后 用户 应用 作用 可用 对象 对账 时间 实时 有效 进程 进度 最优 最新 不现实"
 # A sign inside a word is no filler.
 _WHOLE = "|".join(sorted((*WORDS, *_WHOLE_WORDS.split()), key=len, reverse=True))
-_FILLER = re.compile(f"({_WHOLE})|{_FILLERS.pattern}")
+FILLER: Final = re.compile(f"({_WHOLE})|{_FILLERS.pattern}")
 _WIDE = re.compile(
     r"\b(?:all|every(?:thing|where|one|body)?(?! (?:\d|second|minute|hour|day|night|week|month|time|other|two|three|five|ten|quarter))|"
     r"each|any(?:thing|where|one|body)?|always|freely|unlimited|unrestricted|blanket|indefinitely|permanently|for good)\b|"
@@ -132,6 +132,8 @@ class Meaning(Value, frozen=True):
     refers: bool = False
     """Whether a word in it stands for something that was named before."""
     about: "Meaning | None" = None
+    paths: frozenset[str] = frozenset()
+    """Files and folders as they are written; `exact` has only the last part of each."""
 
     @property
     def topic(self) -> "Meaning":
@@ -206,6 +208,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     """What a clause is about; `claimed` is the clause with the words that claim it, which say whether it is meant negatively."""
     text, said = plainly(text), plainly(claimed or text)
     exact: set[str] = set()
+    paths: set[str] = set()
     for token in tokens_of(text):
         if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
             continue
@@ -217,22 +220,25 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         if number:
             exact.add(number)
         elif is_name(plain) or is_path(plain) or "/" in plain.strip("/") or _SHORT_NAME.fullmatch(plain) is not None:
-            exact.add(plain.rstrip("/").rpartition("/")[2].lower())
+            path = plain.rstrip("/").lower()
+            exact.add(path.rpartition("/")[2])
+            paths.add(path)
     exact |= {f"option {_ORDER.get(found, found.lower())}" for found in _OPTION.findall(text)}
     bare = _PATH.sub(" ", text)
     words: set[str] = set()
     chinese = _CHINESE.search(text) is not None
     deeds = chinese_deeds(_NAMED.sub(" ", text)) if chinese else set()
     for word in _WORD.findall(bare.lower()):
-        if word in _NUMBER_WORDS:
-            exact.add(_NUMBER_WORDS[word])
+        if word in NUMBER_WORDS:
+            exact.add(NUMBER_WORDS[word])
         elif word in STOP or word.endswith(("n't", "n’t", "'d", "'ll", "'ve", "'re")):
             continue
         elif (deed := DEED_OF.get(stem(word))) is not None:
             deeds.add(deed)
         elif len(word) > 2 or word == "ci":
             words.add(concept(word))
-    names = (_LATIN if chinese else _PROPER).findall(bare)
+    # A name may follow a word that claims, and begin what is left without it.
+    names = (_LATIN if chinese else _PROPER).findall(bare) + ([] if chinese or not claimed else _PROPER.findall(_PATH.sub(" ", claimed)))
     runs = _runs(unified(text)) if chinese else frozenset()
     words.update(name.lower() for name in names if len(name) == 2 and name.isupper())
     words -= {stem(name) for name in exact}
@@ -256,6 +262,7 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         _HAPPENS.search(text) is not None and _TO_HAPPEN.search(text) is None,
         asks_first(said),
         _REFERS.search(text) is not None,
+        paths=frozenset(path for path in paths if "/" in path),
     )
 
 
@@ -289,7 +296,7 @@ def _amount(token: str) -> str:
 
 def _runs(text: str) -> frozenset[str]:
     """Signs in a row, without those for a deed and without fillers."""
-    bare = _FILLER.sub(lambda filler: filler[1] or " ", ANY_CHINESE_DEED.sub(" ", text))
+    bare = FILLER.sub(lambda filler: filler[1] or " ", ANY_CHINESE_DEED.sub(" ", text))
     return frozenset(_CHINESE.findall(bare))
 
 
@@ -316,4 +323,5 @@ def together(meanings: Sequence[Meaning]) -> Meaning:
         all(each.tells for each in meanings),
         any(each.first for each in meanings),
         any(each.refers for each in meanings),
+        paths=frozenset().union(*(each.paths for each in meanings)),
     )

@@ -4,11 +4,12 @@ import re
 from typing import Final, NamedTuple
 
 from palimpsest.audit.claims_chinese_agentless import THIRD_PARTY, THIRD_PARTY_WILL
+from palimpsest.audit.polarity import is_against
 
 _ASKED = re.compile(
     r"\bask(?:ed|s|ing)? (?:\w+ ){0,3}?(?:whether|if|about|why|how|what|when|where|which|who)\b|\b(?:wonder\w*|inquir\w*|enquir\w*|"
     r"questions?|quer(?:y|ied)|want(?:s|ed)? to know|curious|unsure (?:whether|if)|ponder\w*|whether|left open|interested (?:in|to)|"
-    r"weighing|toying|mulling|considering|asked)\b(?! (?:for|to|us|me|that)\b)|问(?!题)|打听|想知道|想了解|咨询|请教|好奇|是否|"
+    r"weighing|toying|mulling|considering|(?<!be )asked)\b(?! (?:for|to|us|me|that)\b)|问(?!题)|打听|想知道|想了解|咨询|请教|好奇|是否|"
     r"考虑(?!到)|琢磨|犹豫",
     re.IGNORECASE,
 )
@@ -31,7 +32,7 @@ _PRAISES = re.compile(
 )
 _APPROVAL = re.compile(
     r"\b(?:approv|agree|accept|confirm|consent|sign(?:ed|s)?[ -]off|ok(?:ay)?e?d?\b|green|go[- ]ahead|bless|happy|fine|allow|permi|"
-    r"authori|object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e|intended|signed)|同意|批准|认可|确认|"
+    r"authori|object|grant|clear(?:ed|ance)|free|mind|let\b|waiv|may\b|can\b|trust|licen[cs]e to|intended|signed)|同意|批准|认可|确认|"
     r"通过|拍板|首肯|许可|授权|允许|准许|点头|可以|不反对|不介意|没意见|放行|没有意见|接受|理解|满意",
     re.IGNORECASE,
 )
@@ -45,7 +46,8 @@ _LIFTS = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(
-    r"\bclear(?:ed)? (?:it |this )?with\b|\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|"
+    r"\bclear(?:ed)? (?:it |this )?with\b|\bbe(?:ing)? (?:asked|consulted|informed|told|notified)\b|"
+    r"\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|"
     r"run)(?:ing|ed|ning)? (?:\w+ )?(?:it |this )?(?:with|by|past) (?:me|the \w+)\b|\b(?:my|prior|explicit|his|her|their|"
     r"user['’]s) (?:approval|permission|consent|ok|okay|go-ahead|sign-?off)\b(?! to\b)|\b(?:needs?|require\w*|without|"
     r"pending) (?:\w+ ){0,3}(?:approval|permission|consent|sign-?off|question|asking|okay)\b|\bask(?:ing)?[- ]first\b|先.{0,6}(?:问|"
@@ -57,9 +59,16 @@ _FIRST = re.compile(
 )
 _UNASKED = re.compile(
     r"\b(?:discretion|own judg\w+|decide (?:\w+ )*(?:ourselves|yourself|on our own|freely)|up to (?:us|me|you|the agent)|free(?:ly)?|"
-    r"your call|as (?:we|you) (?:like|please|see fit)|without (?:\w+ )?(?:asking|approval|confirmation)|no (?:\w+ )?(?:approval|"
+    r"your call|as (?:we|you) (?:like|please|see fit)|no (?:\w+ )?(?:approval|"
     r"confirmation|permission|sign-?off) (?:\w+ )?needed|blanket|carte blanche|at will)\b|自行|自己|自主|看着办|随便|随意|(?:无须|无需|"
-    r"不用|不必)再?(?:问|报备|请示|确认|打招呼)",
+    r"不用|不必)再?先?(?:问|报备|请示|确认|打招呼)|\b(?:not|need|never|n['’]t)(?: (?:want|need|have|like|to|be))* ask(?:ed|ing)?\b",
+    re.IGNORECASE,
+)
+# Nothing may be done without asking, or something may: that depends on what else is said.
+_WITHOUT = re.compile(
+    r"\bwithout (?:[\w'’]+ ){0,3}?(?:asking|approval|confirm(?:ation|ing)|permission|consent|sign-?off|okay|go-ahead|being asked|"
+    r"checking|consulting|consultation|clearance|word)\b|[未不没][有]?(?:事先|先)?(?:经过?|问过?|征得|得到|取得)(?:[我他她您]|用户)?(?:的)?(?:确认|"
+    r"同意|批准|许可|允许)?|没有?(?:[我他她您]|用户)的?(?:确认|同意|点头|批准|允许|许可|发话)|擅自|私自",
     re.IGNORECASE,
 )
 _SOMEBODY_ELSE = (
@@ -126,13 +135,14 @@ class Manner(NamedTuple):
     first: bool
     third: str
     approves: bool
+    free: bool
 
 
 def manner_of(line: str) -> Manner:
     """In what manner a line claims something."""
     asks = _ASKED.search(line) is not None or is_undecided(line)
     tells = _TELLS.search(line) is not None and _PRAISES.search(line) is None
-    return Manner(asks, tells, lifts(line), asks_first(line), third_party(line), approves(line))
+    return Manner(asks, tells, lifts(line), asks_first(line), third_party(line), approves(line), leaves_free(line))
 
 
 def approves(text: str) -> bool:
@@ -152,12 +162,14 @@ def lifts(text: str) -> bool:
 
 def asks_first(text: str) -> bool:
     """Whether a text wants somebody to be asked before something is done."""
-    return _FIRST.search(text) is not None and _UNASKED.search(text) is None
+    return _FIRST.search(text) is not None and not leaves_free(text)
 
 
 def leaves_free(text: str) -> bool:
     """Whether a text leaves something to somebody's own judgement."""
-    return _UNASKED.search(text) is not None
+    if _UNASKED.search(text) is not None:
+        return True
+    return _WITHOUT.search(text) is not None and not is_against(_WITHOUT.sub(" ", text))
 
 
 def third_party(text: str) -> str:

@@ -9,6 +9,7 @@ _PHRASES: Final = (
         "remove",
     ),
     (r"pull[- ]requests?", "pr"),
+    (r"back(?:ed|ing|s)?[- ]up", "backup"),
     (r"(?:合并|拉取)请求", " PR "),
     (r"hold(?:ing)? off(?: on)?|held off(?: on)?|put(?:ting)? off", "not yet"),
     (r"(?:may|can|should|must|has to|have to|needs? to|will) go(?= ?[.,;]|$| away| now)|go(?:es)? away", "remove"),
@@ -28,8 +29,8 @@ _PHRASE: Final = tuple(
 )
 # None of these phrases is without one of these words.
 _SPACED = re.compile(
-    " (?:of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|pull-r"
-    "|请求"
+    " (?:up|of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|"
+    "pull-r|请求"
 )
 
 

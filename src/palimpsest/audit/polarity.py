@@ -9,7 +9,8 @@ _AGAINST = re.compile(
     r"unwelcome|off[- ]limits|object(?:ed|s|ing)?|objections?|waiv\w*|(?:is|was|are|be|out|am|vot\w+|decid\w+|advis\w+|is|were|"
     r"stands?)(?: \w+ly)? against|oppos\w+|sen[dt] back|turn(?:ed|s)? down|shot down|shoot\w* down|bounced|resist\w*|discourag\w+|"
     r"taboo|rul(?:e|ed|es|ing) out|(?:leave|left) .{1,40}?(?:alone|as|be)|dont|hands off|(?:keep|keeps|kept) (?:away|clear|out)|"
-    r"hold off|let(?:s|ting)? go of|g[ai]ve(?:n|s)? up|gave in|back(?:ed|s) (?:off|down|away)|withdr[ae]w\w*|relent\w*|soften\w*|"
+    r"hold off|let(?:s|ting)? go of|g[ai]ve(?:n|s)? up|gave in|except(?:ing)?|apart from|"
+    r"back(?:ed|s) (?:off|down|away)|withdr[ae]w\w*|relent\w*|soften\w*|"
     r"lift(?:ed|s) the|waits? until|too (?:early|late|soon|risky)|dispens\w+ with)\b|n['’]t\b|\boffline\b|"
     r"\bneeds? (?:\w+ )?(?:approval|permission|consent|sign-?off|okay)\b|^(?:instead of|rather than|over|than)\b",
     re.IGNORECASE,
@@ -23,12 +24,12 @@ _NOT_AGAINST = re.compile(
     r"against|with))?\b|\b(?:do|does|did|would|has|had)(?:n['’]t| not) (?:mind|object|oppose|have (?:any )?(?:objection|problem|issue|"
     r"concern)\w*)(?: to| against)?\b|\bnothing against\b|\bwithout (?:objections?|complaints?)\b|[不别][^，。；\d]{0,8}?(?:超过|超出|"
     r"超|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|[不没](?:有?人)?(?:反对|"
-    r"介意|排斥)|([会能要可是行有该])不\1|不错|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
+    r"介意|排斥)|([会能要可是行有该])不\1|不错|不跑|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
     re.IGNORECASE,
 )
 _AGAINST_CHINESE = re.compile(
     r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
-    r"否决|否定|后再|^比|驳回|被否|否了|否掉|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|"
+    r"除外|否决|否定|后再|^比|驳回|被否|否了|否掉|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|"
     r"用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|以后)|等到?(?:周|星期|下|明|月)"
 )
 _BAD = re.compile(
@@ -40,8 +41,9 @@ _BAD = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(
-    r"[,;:，；：。！？]\s*|[.!?]\s+|(?<!more)(?<!less)(?<!other)(?<!rather)(?<!fewer)(?<!later)\s+(?=than (?:an?|the|to)\b)|"
-    r"\s+(?=(?:instead of|rather than)\b|(?:over|not) [A-Z`\d])|(?=比[^，。；]{1,10}(?:好|强|快|重要|合适|清楚|优|稳))|(?=而不是|而非|"
+    r"[,;:，；：。！？]\s*|[.!?]\s+|(?<!more)(?<!less)(?<!other)(?<!rather)(?<!fewer)(?<!later)\s+(?=than (?:an?|the|to|[A-Z]\w*)\b)|"
+    r"\s+(?=(?:instead of|rather than|except|excluding|apart from|other than)\b|"
+    r"(?:over|not) [A-Z`\d])|(?=比[^，。；]{1,10}(?:好|强|快|重要|合适|清楚|优|稳))|(?=而不[是用选要]|而非|"
     r"(?<!是)不是|代替)|\s+(and|&)\s+|\s+(?:but|while|whereas|although|though|yet|unless)\s+|\s+[—–-]+\s+|\s*[)）]\s*|(?:但是?|而且|"
     r"并且|同时|然而|不过|另外)"
 )
@@ -51,6 +53,10 @@ _MORE_OF_IT = re.compile(
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(r"(?:instead of|rather than|over|than)\b", re.IGNORECASE)
+# What is to be there without something is to be there.
+_WITHOUT = re.compile(r"(?<=\w) (?=without\b)|(?<=\w)(?=不(?:[带含附]|包[含括])\s*\w)", re.IGNORECASE)
+_PREFERS = re.compile(r"\b(?:prefer|favou?r|cho(?:se|ose|ice)|pick)", re.IGNORECASE)
+_OVER = re.compile(r"\bover\b", re.IGNORECASE)
 _AFTER_CONTRAST = re.compile(r"\s+(?=(?:for|in|on|at|when|if|under|because|so|to|from)\b)")
 
 
@@ -70,6 +76,8 @@ def finds_bad(text: str) -> bool:
 
 def clauses_of(text: str) -> list[str]:
     """The clauses of a sentence; a thing more in a list belongs to the clause before."""
+    if _PREFERS.search(text) is not None:
+        text = _OVER.sub("rather than", text)
     return list(_joined(_pieces(text)))
 
 
@@ -88,7 +96,12 @@ def _contrasted(piece: str, *, listed: bool) -> Iterator[tuple[str, bool]]:
         yield first, listed
         yield from ((part, False) for part in rest)
     elif piece:
-        yield piece, listed
+        found = _WITHOUT.search(piece)
+        if found is None or is_against(piece[: found.start()]):
+            yield piece, listed
+        else:
+            yield piece[: found.start()], listed
+            yield piece[found.end() :], False
 
 
 def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from palimpsest.audit.alternatives import chooses_otherwise
+from palimpsest.audit.alternatives import choices_of, chooses_otherwise, without_choices
 from palimpsest.audit.bounds import bounds_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, may_claim, without_claiming
 from palimpsest.audit.content import Meaning, Stance, meaning_of, together
@@ -14,6 +14,8 @@ from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import clauses_of
 from palimpsest.audit.readable import pieces_of
 from palimpsest.audit.said import Passage, Said
+from palimpsest.audit.sequence import ordered_otherwise, waits_alike
+from palimpsest.audit.swaps import swaps
 
 MOST: Final = 0.6
 MOST_ALLOWED: Final = 0.65
@@ -34,6 +36,7 @@ _ALIKE: Final[dict[Stance, frozenset[Stance]]] = {
 }
 
 
+_ABOUT: Final = 2
 _WANTED: Final = frozenset({"yes", "alter", "stay"})
 _UNWANTED: Final = frozenset({"no", "ban", "bad"})
 _APPROVES = re.compile(
@@ -175,22 +178,55 @@ def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passa
     if not clauses:
         return False
     whole = together(clauses)
-    if not claim.exact <= whole.exact or any(not _has(whole, name) for name in claim.proper):
+    if not claim.exact <= whole.exact or any(not _has(whole, name) for name in claim.proper) or _lies_elsewhere(claim, whole):
         return False
-    if claim.covered_by(whole) < _most(claim, manner) or any(name not in passage.text for name in _QUOTED.findall(text)):
+    covered = claim.covered_by(whole)
+    if covered < _most(claim, manner) or any(name not in passage.text for name in _QUOTED.findall(text)):
         return False
     if (manner.lifts and not lifts(passage.text)) or (manner.third and third_party(passage.text) != manner.third):
         return False
     if chooses_otherwise(text, passage.text) or (claim.exact and bounds_otherwise(text, passage.text)):
         return False
-    return all(_is_meant(side, clauses, manner) for side in _sides(parts))
+    if (manner.free and not leaves_free(passage.text)) or any(_chooses_elsewhere(part, clauses) for part in parts):
+        return False
+    return (
+        all(_is_meant(side, clauses, manner) for side in _sides(parts))
+        and not ordered_otherwise(text, passage.text)
+        and (covered == 1 or not swaps(claim.text, passage.text))
+    )
+
+
+def _chooses_elsewhere(part: Meaning, clauses: Sequence[Meaning]) -> bool:
+    """Whether a claim names one of several choices of a thing of which another was said, and that one of something else."""
+    for kind, choices in choices_of(part.text).items():
+        naming = [(choices <= named, clause) for clause in clauses if (named := choices_of(clause.text).get(kind)) is not None]
+        others = [clause for fits, clause in naming if not fits and (clause.stance in _WANTED) == (part.stance in _WANTED)]
+        if others:
+            bare = meaning_of(without_choices(part.text))
+            if any(map(bare.shared_with, others)) and not any(bare.shared_with(clause) for fits, clause in naming if fits):
+                return True
+    return False
+
+
+def _lies_elsewhere(claim: Meaning, said: Meaning) -> bool:
+    """Whether a claim names a file or folder of that name in another folder than was said."""
+    for path in claim.paths:
+        same = [each for each in said.paths if each.rpartition("/")[2] == path.rpartition("/")[2]]
+        if same and not any(_is_end(path, each) or _is_end(each, path) for each in same):
+            return True
+    return False
+
+
+def _is_end(path: str, longer: str) -> bool:
+    return f"/{longer}".endswith(f"/{path.lstrip('./~')}")
 
 
 def _sides(parts: Sequence[Meaning]) -> list[Meaning]:
-    """What a claim is for, and what it is against."""
+    """What a claim is for, what it wants to end, and what it is against."""
     wanted = [part for part in parts if part.stance in _WANTED]
-    unwanted = [part for part in parts if part.stance not in _WANTED]
-    return [together(side) for side in (wanted, unwanted) if side]
+    ended = [part for part in parts if part.stance == "end"]
+    unwanted = [part for part in parts if part.stance in _UNWANTED]
+    return [together(side) for side in (wanted, ended, unwanted) if side]
 
 
 def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool:
@@ -204,7 +240,7 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
     for clause in clauses:
         if _is_meant_alike(side, clause, manner):
             alike.append(clause)
-            topics += before if clause.refers else [topic.topic for topic in before]
+            topics += [_topic(topic, clause, side) for topic in before]
         before.append(clause)
     if not alike:
         return False
@@ -216,6 +252,8 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
         or (side.wide and not fitting.wide and (manner.approves or manner.first or side.negative))
     ):
         return False
+    if not manner.tells and side.stance in _WANTED and _is_unwanted(side, [*alike, *topics], clauses):
+        return False
     names = side.exact | side.proper
     if not manner.tells:
         if any(not _has(fitting, name) for name in names) or chooses_otherwise(side.text, said.text):
@@ -226,14 +264,48 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
     return _does_alike(side, alike, clauses if side.negative or names else [*alike, *topics])
 
 
+def _is_unwanted(side: Meaning, fitting: Sequence[Meaning], clauses: Sequence[Meaning]) -> bool:
+    """Whether something that is said to be wanted was named only where it is not."""
+    said = together(fitting)
+    last = max((place for place, clause in enumerate(clauses) if clause in fitting), default=0)
+    # What was named before may be what the next clause is about, if more was said of it than no.
+    against = together(
+        [
+            clause
+            for place, clause in enumerate(clauses)
+            if clause.stance in _UNWANTED and clause not in fitting and (place > last or clause.size <= _ABOUT)
+        ]
+    )
+    if any(against.has_word(word) and not said.has_word(word) for word in side.words):
+        return True
+    return any(
+        len(run) > 1 and Meaning(runs=frozenset((run,))).covered_by(against) == 1 and not Meaning(runs=frozenset((run,))).shared_with(said)
+        for run in side.runs
+    )
+
+
+def _topic(before: Meaning, clause: Meaning, side: Meaning) -> Meaning:
+    """What a clause takes over from one before it: of one that is meant otherwise no more than the deed, if it names none itself."""
+    if _contradicts(side, before):
+        return Meaning() if clause.deeds else Meaning(deeds=before.deeds)
+    return before if clause.refers else before.topic
+
+
 def _is_meant_alike(side: Meaning, clause: Meaning, manner: Manner) -> bool:
-    if manner.tells and not side.negative:
+    if (manner.tells and not side.negative) or (manner.first and clause.first) or (manner.asks and clause.asks):
+        return True
+    if not side.negative and clause.negative and waits_alike(side.text, clause.text):
         return True
     if (leaves_free(clause.text) if manner.first else clause.first) or (
         clause.tells and not manner.asks and (manner.approves or side.deeds & clause.deeds)
     ):
         return False
-    return clause.stance in _ALIKE[side.stance]
+    return clause.stance in _ALIKE[side.stance] and not _contradicts(side, clause)
+
+
+def _contradicts(side: Meaning, clause: Meaning) -> bool:
+    """Whether one of them wants a deed that the other forbids."""
+    return side.negative != clause.negative and bool(side.deeds & clause.deeds)
 
 
 def _has(said: Meaning, name: str) -> bool:
@@ -245,7 +317,7 @@ def _does_alike(side: Meaning, alike: Sequence[Meaning], clauses: Sequence[Meani
     names, wanted = _names(side), side.stance in _WANTED
     for deed in side.deeds:
         doing = [clause for clause in clauses if deed in clause.deeds]
-        meant = [clause for clause in doing if not wanted or clause.stance not in _UNWANTED]
+        meant = [clause for clause in doing if not wanted or clause.stance not in _UNWANTED or clause in alike]
         if meant:
             if names and not any(names & clause.exact or not _names(clause) for clause in meant):
                 return False

@@ -96,8 +96,7 @@ table tables
 column columns field fields
 row rows record records line lines
 value values
-amount number count quantity
-count counts counted counting increment incremented tally
+amount number count quantity counts counted counting increment incremented tally
 store stores stored storing save saves saved saving persist persisted
 send sends sent sending transmit deliver dispatch emit
 receive receives received receiving
