@@ -43,7 +43,7 @@ small/smaller/short/shorter/tiny big/bigger/large/larger/long/longer/huge
 fast/faster slow/slower
 public private/internal
 sync/synchronous async/asynchronous
-top/above bottom
+top/above bottom/below
 minimum/min/least maximum/max/most
 patch minor major
 optional mandatory/required/compulsory
@@ -51,6 +51,32 @@ daytime/day nighttime/night
 frontend/front-end backend/back-end
 uppercase lowercase
 tls ssl plaintext
+open/reopen close/shut
+show/display/reveal hide/conceal
+double halve
+start/launch/resume stop/halt/abort
+encrypt/encrypted decrypt/unencrypted
+compress decompress/uncompressed
+lock unlock
+attach detach
+connect disconnect
+subscribe unsubscribe
+upload download
+import/importer export/exporter
+push pull
+expand collapse
+automatic/automatically/auto manual/manually
+online offline
+horizontal/horizontally vertical/vertically
+eager/eagerly lazy/lazily
+full partial incremental
+permanent/permanently temporary/temporarily
+inbound/incoming outbound/outgoing
+kb mb gb tb
+cent euro dollar
+left-side right-side
+up-ward down-ward
+early-time late-time
 """
 _CHINESE = """
 秒 分钟 小时 天/每日/每天 周/星期/每周 月/每月 季度 年
@@ -74,6 +100,25 @@ _CHINESE = """
 可选 必填/必选
 前三位 后四位 前四位 后三位
 上限/最多 下限/至少
+加密 解密
+压缩 解压
+上传 下载
+导入 导出
+显示/展示 隐藏
+上面/上方 下面/下方
+自动 手动/人工
+翻倍/加倍 减半
+启动 停止/停掉
+锁定 解锁
+连接 断开
+展开 折叠/收起
+横向/水平 纵向/垂直/竖向
+全量 增量
+永久 临时
+在线 离线
+订阅 退订
+周末 工作日
+向上 向下
 """
 
 
@@ -87,9 +132,28 @@ def _choices(text: str) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-_LATIN: Final = _choices(_ENGLISH)
+def _with_forms(table: dict[str, list[tuple[int, int]]]) -> dict[str, list[tuple[int, int]]]:
+    """The table with the forms of its words: `hides`, `opened`, `hiding`."""
+    for word in tuple(table):
+        for form in (f"{word}s", f"{word}ed", f"{word}ing", f"{word}d", f"{word[:-1]}ing", f"{word}{word[-1]}ed", f"{word}{word[-1]}ing"):
+            table.setdefault(form, table[word])
+    return table
+
+
+_LATIN: Final = _with_forms(_choices(_ENGLISH))
 _SIGNS: Final = _choices(_CHINESE)
 _WORD = re.compile(r"(?<![\d.] )[a-z][a-z0-9-]+|(?<=\d )(?!second\b)[a-z][a-z-]+|\b[123](?:st|nd|rd)\b")
+# Only here does such a word say where, which way or when.
+_PLACED = re.compile(
+    r"\b(?:(?:on|to|at) the (?P<left>left|right)\b(?! of)|(?P<side>left|right)(?:-hand)? (?:side|corner|edge|half|column)\b|"
+    r"(?:round|scal|roll|shift|scroll)(?:e|ed|ing)? (?P<way>up|down)\b|"
+    r"(?P<early>before (?:\w+ ){0,3}(?:begin|start)|at the (?:start|beginning)\b|up[- ]front\b)|"
+    r"(?P<late>when (?:\w+ ){0,3}(?:done|finished|complete)\b|(?:at|in) the end\b|afterwards\b))"
+)
+_PLACED_CHINESE = re.compile(
+    r"(?P<early>(?:开工|开始|动手|动工)(?:之前|以前|前))|(?P<late>[做干搞弄]完|(?:完成|结束|完工)(?:之后|以后|后))"
+)
+_PLACES: Final = {"left": "{}-side", "side": "{}-side", "way": "{}-ward", "early": "early-time", "late": "late-time"}
 # The longest first: 北京时间 is one word.
 _SIGN = re.compile("|".join(re.escape(word) for word in sorted(_SIGNS, key=len, reverse=True)))
 
@@ -98,8 +162,18 @@ _SIGN = re.compile("|".join(re.escape(word) for word in sorted(_SIGNS, key=len, 
 def _chosen(text: str) -> dict[tuple[bool, int], frozenset[int]]:
     """Of each kind the choices that a text names."""
     lower = text.lower()
+    latin_only = lower.isascii()
+    placed = [
+        _PLACES[found.lastgroup].format(found[found.lastgroup])
+        for pattern in ((_PLACED,) if latin_only else (_PLACED, _PLACED_CHINESE))
+        for found in pattern.finditer(lower)
+        if found.lastgroup is not None
+    ]
     named: defaultdict[tuple[bool, int], set[int]] = defaultdict(set)
-    for latin, words, table in ((True, _WORD.findall(lower), _LATIN), (False, _SIGN.findall(lower), _SIGNS)):
+    for latin, words, table in (
+        (True, [*_WORD.findall(lower), *placed], _LATIN),
+        (False, () if latin_only else _SIGN.findall(lower), _SIGNS),
+    ):
         for word in words:
             for kind, choice in table.get(word, ()):
                 named[latin, kind].add(choice)

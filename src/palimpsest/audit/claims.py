@@ -100,6 +100,7 @@ _AGENTLESS = agentless(WHO, THINGS)
 _SUPPOSED = re.compile(
     rf"\b(?:when|whenever|if|once|until|unless|while|so that|where|lets?|letting|allow(?:s|ing)?|enabl(?:es|ing)|each time|"
     rf"every time)\s+(?:the\s+|an?\s+|each\s+|every\s+|our\s+)?{WHO}\b(?!['’])[^,.;]*|"
+    r"\b(?:states|status(?:es)?|values|steps|phases|types|roles|columns|fields|labels)(?: are)?:\s*[\w-]+(?:,\s*(?:and |or )?[\w-]+)+|"
     r"\bclients? \w+s? (?:the |an? |its )?(?:server|broker|api|host|backend|node|peer|proxy|gateway|endpoint|socket|connection|token)\b",
     re.IGNORECASE,
 )

@@ -42,7 +42,7 @@ _STOP_WORDS = (
     "user users client customer owner uses available become became set leave left alone untouched unchanged intact nothing straight "
     "none neither nobody avoid hmm okay yes yeah sure well far ever even much many lot come came comes since however therefore "
     "everywhere everything anything freely always whole entire anyone anywhere directly simply actually currently already longer "
-    "include including included especially particular especially explicitly clearly kept keep keeps keeping too perhaps maybe "
+    "including especially particular especially explicitly clearly kept keep keeps keeping too perhaps maybe "
     "work works part parts scope see sees seen stay stays remain remains land lands through agent matter matters rest free feel "
     "between during provided provide good fine ready plan plans approach entirely altogether completely fully totally else course "
     "mind side case point way time-being present moment currently soon later yet far away order reach reaches next-step purposes "
@@ -66,6 +66,11 @@ _CHINESE_NUMBER = re.compile(
     r"分钟|星期)"
 )
 _CHINESE_DAY = re.compile(r"(?:周|星期|礼拜)([一二三四五六日天])|([今明昨])[天晚]")
+_CHINESE_PERSON = re.compile(
+    r"[老小阿][王李张刘陈杨赵黄吴徐孙胡朱林何郭罗梁宋郑谢韩唐冯邓曹彭曾蔡潘袁蒋董沈吕苏卢丁魏薛叶]|"
+    r"[王李张刘陈杨赵黄吴徐孙胡朱林何郭罗梁宋郑谢韩唐冯邓曹彭曾蔡潘袁蒋董沈吕苏卢丁魏薛叶周马](?:总(?!是|共|计|数|量|线|体|之)|"
+    r"工(?!作|程|具|艺|厂|单|位)|哥|姐|经理|主任|老师)"
+)
 _CHINESE_LANGUAGE = re.compile(r"([中英日德法韩俄])[文语]")
 _FILLERS = re.compile(
     r"过(?=[大高重慢多])|(?<=\d)\s*[月日号点条次个份台帧]|单位|因为|由于|目前|方面|工作|情况|时候|统一|需求变更|属于|提供|更|于|否|定|"
@@ -88,7 +93,7 @@ _WIDE = re.compile(
 # What happens already, said with a verb for a deed: `the job drops every row`.
 _HAPPENS = re.compile(
     r"\b\w+ (?:[a-z]{3,}s) (?:every|all|the|an?|any|our|its|my|them|it|too|some|half|two|on|with|when|at|for)\b|\b(?:i|we) (?:tested|"
-    r"tried|saw|see|noticed|got|found|ran|had|suspect|guess)\b|\b(?:was|were|has been|had been|keeps? \w+ing)\b|会|老是|总是|经常|偶尔|"
+    r"tried|saw|see|noticed|got|found|ran|had|suspect|guess)\b|\b(?:was|were|has been|had been|keeps? \w+ing)\b|(?<!社)会(?![话员议计])|老是|总是|经常|偶尔|"
     r"有时|昨[天晚日]|一直|怀疑",
     re.IGNORECASE,
 )
@@ -207,22 +212,7 @@ def _covered(run: str, grams: frozenset[str], signs: frozenset[str]) -> int:
 def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
     """What a clause is about; `claimed` is the clause with the words that claim it, which say whether it is meant negatively."""
     text, said = plainly(text), plainly(claimed or text)
-    exact: set[str] = set()
-    paths: set[str] = set()
-    for token in tokens_of(text):
-        if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
-            continue
-        if len(token) > 1 and token.endswith("/") and token.count("/") == 1:
-            exact.add(token[:-1].lower())
-            continue
-        plain = trimmed(token)
-        number = number_in(token) or _amount(plain)
-        if number:
-            exact.add(number)
-        elif is_name(plain) or is_path(plain) or "/" in plain.strip("/") or _SHORT_NAME.fullmatch(plain) is not None:
-            path = plain.rstrip("/").lower()
-            exact.add(path.rpartition("/")[2])
-            paths.add(path)
+    exact, paths = _exact_in(text)
     exact |= {f"option {_ORDER.get(found, found.lower())}" for found in _OPTION.findall(text)}
     bare = _PATH.sub(" ", text)
     words: set[str] = set()
@@ -238,13 +228,14 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         elif len(word) > 2 or word == "ci":
             words.add(concept(word))
     # A name may follow a word that claims, and begin what is left without it.
-    names = (_LATIN if chinese else _PROPER).findall(bare) + ([] if chinese or not claimed else _PROPER.findall(_PATH.sub(" ", claimed)))
+    plain = bare if chinese or not claimed else " ".join(("a" if bare[0:1].isspace() else "", *bare.split()))
+    names = (_LATIN if chinese else _PROPER).findall(plain)
     runs = _runs(unified(text)) if chinese else frozenset()
     words.update(name.lower() for name in names if len(name) == 2 and name.isupper())
     words -= {stem(name) for name in exact}
     if chinese:
         exact |= {_CHINESE_NUMBERS.get(found, "10") for found in _CHINESE_NUMBER.findall(text)}
-        exact |= set(_CHINESE_LANGUAGE.findall(text))
+        exact |= set(_CHINESE_LANGUAGE.findall(text)) | set(_CHINESE_PERSON.findall(text))
         exact |= {f"day {found[0] or found[1]}" for found in _CHINESE_DAY.findall(text)}
     return Meaning(
         frozenset(words),
@@ -264,6 +255,27 @@ def meaning_of(text: str, *, asks: bool = False, claimed: str = "") -> Meaning:
         _REFERS.search(text) is not None,
         paths=frozenset(path for path in paths if "/" in path),
     )
+
+
+def _exact_in(text: str) -> tuple[set[str], set[str]]:
+    """The numbers, names and last parts of paths in a text, and the paths as they are written."""
+    exact: set[str] = set()
+    paths: set[str] = set()
+    for token in tokens_of(text):
+        if token.isalpha() and (token.islower() or len(token) < SHORTEST_NAME):
+            continue
+        if len(token) > 1 and token.endswith("/") and token.count("/") == 1:
+            exact.add(token[:-1].lower())
+            continue
+        plain = trimmed(token)
+        number = number_in(token) or _amount(plain)
+        if number:
+            exact.add(number)
+        elif is_name(plain) or is_path(plain) or "/" in plain.strip("/") or _SHORT_NAME.fullmatch(plain) is not None:
+            path = plain.rstrip("/").lower()
+            exact.add(path.rpartition("/")[2])
+            paths.add(path)
+    return exact, paths
 
 
 def clause_of(text: str, *, asks: bool, overtaken: bool) -> Meaning:

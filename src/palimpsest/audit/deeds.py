@@ -10,7 +10,7 @@ _DEEDS: Final = (
         "remove",
         (
             "remove delete drop cancel erase eliminate purge wipe scrap discard uninstall destroy abandon nuke prune trash removal "
-            "deletion ditch axe"
+            "deletion ditch axe gone"
         ),
         "删 移除 去掉 去除 清除 清空 卸载 丢弃 干掉 取消 砍掉 放弃 扔 拿掉 下线 撤掉 弃用",
     ),
@@ -34,15 +34,16 @@ _DEEDS: Final = (
     ("merge", "merge", "合并(?!请求|冲突) 合到 合入 合进 并入 并到"),
     ("revert", "revert undo rollback", "回滚 撤销 还原 回退"),
     ("raise", "raise increase bump extend", "提高 增大 延长 调高 加大"),
-    ("lower", "lower reduce decrease shrink", "降低 减少 缩短 调低"),
+    ("lower", "lower reduce decrease shrink shorten", "降低 减少 缩短 调低"),
     ("move", "move relocate migrate port transfer", "搬 迁到 挪 迁移 移到 移动到"),
     ("skip", "skip omit ignore exclude bypass", "跳过 省略 忽略 不跑 略过"),
     ("check", "verify check validate", "验证 检查 校验"),
     (
         "postpone",
         "postpone defer delay shelve later",
-        "推迟 暂缓 延后 延期 搁置 放一放 放着 放放 缓一缓 缓缓 顺延 再说 再议 再谈 再定 另议 往后放 下期",
+        "推迟 暂缓 延后 延期 搁置 放一放 等等 等一等 放着 放放 缓一缓 缓缓 顺延 再说 再议 再谈 再定 另议 往后放 下期",
     ),
+    ("include", "include contain", "包含"),
     ("break", "break broke broken", "破坏"),
 )
 DEED_OF: Final = {stem(word): deed for deed, words, _ in _DEEDS for word in words.split()}
@@ -50,7 +51,7 @@ CHINESE_DEEDS: Final = tuple((deed, re.compile("|".join(words.split()))) for dee
 ANY_CHINESE_DEED: Final = re.compile("|".join(f"(?:{word})[除了掉]?" for _, _, words in _DEEDS for word in words.split()))
 
 # Deeds that a wish for the thing itself implies, so that they need not have been said.
-IMPLIED: Final = frozenset({"add", "check", "enable", "change", "raise", "lower", "postpone"})
+IMPLIED: Final = frozenset({"add", "check", "enable", "change", "raise", "lower", "postpone", "include"})
 OPPOSITE: Final = {
     "add": frozenset({"remove", "disable"}),
     "enable": frozenset({"disable", "remove", "skip"}),
@@ -59,7 +60,11 @@ OPPOSITE: Final = {
     "check": frozenset({"skip", "disable"}),
     "change": frozenset({"remove", "revert"}),
     "postpone": frozenset({"publish"}),
+    "include": frozenset({"skip"}),
 }
+_PAIRS = (("add", "remove"), ("enable", "disable"), ("raise", "lower"), ("include", "skip"))
+REVERSED: Final = {one: frozenset((other,)) for pair in _PAIRS for one, other in (pair, pair[::-1])}
+"""Of each deed that one which undoes it: who wants one does not want the other."""
 _KEEPS = re.compile(
     r"\b(?:keep|keeps|kept|keeping|retain\w*|preserv\w*|maintain(?:s|ed|ing)?|stay\w*|remain\w*|surviv\w*|untouched|unchanged|"
     r"unaltered|intact|"

@@ -21,7 +21,8 @@ _UNDECIDED = re.compile(
     re.IGNORECASE,
 )
 _TELLS = re.compile(
-    r"\b(?:complain|worr|concern|mention|report(?:s|ed)?\b|note[ds]?\b|observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
+    r"\b(?:complain|worr|concern|mention|report(?:s|ed)?\b|noted\b|notes? that\b|"
+    r"observ|explain|point|dislik|annoy|unhappy|critici|words|opinion|"
     r"think|thought|feel|felt|found|finds|believ|consider|frustrat|suspect|explanation|why\b|causes?\b|reasons?\b|investigat|find out|"
     r"found out)|抱怨|担心|担忧|提到|反映|反馈|指出|觉得|认为|不满|嫌|吐槽|看法|怀疑|原因|说法|查明|弄清|(?:解释|说明)(?:说|了|过|称|"
     r"[：:，,])",
@@ -46,7 +47,8 @@ _LIFTS = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(
-    r"\bclear(?:ed)? (?:it |this )?with\b|\bbe(?:ing)? (?:asked|consulted|informed|told|notified)\b|"
+    r"\bclear(?:ed)? (?:it |this )?with\b|\b(?:tell|inform|notify|warn|consult|ping) (?:me|us)\b(?=.{0,20}\b(?:before|first)\b)|"
+    r"\bbe(?:ing)? (?:asked|consulted|informed|told|notified)\b|"
     r"\bask(?:s|ing)? (?:me|us|him|her|them|the \w+|first|before)\b|\b(?:check|clear|confirm|"
     r"run)(?:ing|ed|ning)? (?:\w+ )?(?:it |this )?(?:with|by|past) (?:me|the \w+)\b|\b(?:my|prior|explicit|his|her|their|"
     r"user['’]s) (?:approval|permission|consent|ok|okay|go-ahead|sign-?off)\b(?! to\b)|\b(?:needs?|require\w*|without|"

@@ -9,6 +9,8 @@ _PHRASES: Final = (
         "remove",
     ),
     (r"pull[- ]requests?", "pr"),
+    (r"(?:leav(?:e|es|ing)|left) out(?: of)?", "omit from"),
+    (r"(?:has to|have to|can|must|should|will) wait", "postpone"),
     (r"back(?:ed|ing|s)?[- ]up", "backup"),
     (r"(?:合并|拉取)请求", " PR "),
     (r"hold(?:ing)? off(?: on)?|held off(?: on)?|put(?:ting)? off", "not yet"),
@@ -29,8 +31,8 @@ _PHRASE: Final = tuple(
 )
 # None of these phrases is without one of these words.
 _SPACED = re.compile(
-    " (?:up|of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|goes|"
-    "pull-r|请求"
+    " (?:up|wait|of|off|out|away|on|back|live|into|down|row|succession|running|advance|time|clock|night|24/7|once|scratch|requests?|go)|"
+    "goes|pull-r|请求"
 )
 
 

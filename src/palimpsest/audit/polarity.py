@@ -24,13 +24,13 @@ _NOT_AGAINST = re.compile(
     r"against|with))?\b|\b(?:do|does|did|would|has|had)(?:n['’]t| not) (?:mind|object|oppose|have (?:any )?(?:objection|problem|issue|"
     r"concern)\w*)(?: to| against)?\b|\bnothing against\b|\bwithout (?:objections?|complaints?)\b|[不别][^，。；\d]{0,8}?(?:超过|超出|"
     r"超|多于|少于|低于|高于|大于|小于)|没什?么?有?(?:任何)?(?:意见|问题|异议)|无(?:人)?(?:异议|意见|反对)|[不没](?:有?人)?(?:反对|"
-    r"介意|排斥)|([会能要可是行有该])不\1|不错|不跑|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
+    r"介意|排斥)|([会能要可是行有该])不\1|不错|不跑|(?:不用|不必|无需|无须)再?等[^，。；]{0,8}|不仅|不但|不过|不管|不论|不同(?!意)|不然|不稳定|不足|不够|不兼容",
     re.IGNORECASE,
 )
 _AGAINST_CHINESE = re.compile(
-    r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停止|杜绝|"
+    r"[不甭勿毋莫](?![用]户)|唔好|(?<![分特区级类识个判性差告辨])别(?![的人处名])|禁|没(?!问题|意见)|无需|无须|拒|反对|避免|停[止掉下]|杜绝|"
     r"除外|否决|否定|后再|^比|驳回|被否|否了|否掉|打回|退回|毙掉|枪毙|叫停|而非|作罢|免了|排除|免去|要(?:先|经)?(?:我|他|她|您|"
-    r"用户)?(?:批准|同意|点头)|等.{1,8}(?:再|之?后|以后)|等到?(?:周|星期|下|明|月)"
+    r"用户)?(?:批准|同意|点头)|等.{1,8}(?:再|才|之?后|以后)|等到?(?:周|星期|下|明|月)"
 )
 _BAD = re.compile(
     r"\b(?:overkill|unnecessary|pointless|useless|ugly|awful|terribl\w+|horribl\w+|annoy\w+|hat(?:e|es|ed|ing)|dislik\w*|disgust\w+|"
@@ -57,6 +57,7 @@ _CONTRAST = re.compile(r"(?:instead of|rather than|over|than)\b", re.IGNORECASE)
 _WITHOUT = re.compile(r"(?<=\w) (?=without\b)|(?<=\w)(?=不(?:[带含附]|包[含括])\s*\w)", re.IGNORECASE)
 _PREFERS = re.compile(r"\b(?:prefer|favou?r|cho(?:se|ose|ice)|pick)", re.IGNORECASE)
 _OVER = re.compile(r"\bover\b", re.IGNORECASE)
+_BUT = re.compile(r"除了?([^，。；]{1,20}?)(?:以外|之外|外)?[，,]?(?=其他|其余|其它|别的|所有|全部|全都|都|一律)")
 _AFTER_CONTRAST = re.compile(r"\s+(?=(?:for|in|on|at|when|if|under|because|so|to|from)\b)")
 
 
@@ -78,6 +79,8 @@ def clauses_of(text: str) -> list[str]:
     """The clauses of a sentence; a thing more in a list belongs to the clause before."""
     if _PREFERS.search(text) is not None:
         text = _OVER.sub("rather than", text)
+    if "除" in text:
+        text = _BUT.sub(r"不含\1，", text)
     return list(_joined(_pieces(text)))
 
 

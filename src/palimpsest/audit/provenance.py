@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.audit.alternatives import choices_of, chooses_otherwise, without_choices
-from palimpsest.audit.bounds import bounds_otherwise
+from palimpsest.audit.bounds import bounds_otherwise, limits_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, may_claim, without_claiming
 from palimpsest.audit.content import Meaning, Stance, meaning_of, together
-from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE
+from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE, REVERSED, STAYING
 from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
 from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import clauses_of
@@ -37,8 +37,10 @@ _ALIKE: Final[dict[Stance, frozenset[Stance]]] = {
 
 
 _ABOUT: Final = 2
+_NOTHING: Final[frozenset[str]] = frozenset()
 _WANTED: Final = frozenset({"yes", "alter", "stay"})
 _UNWANTED: Final = frozenset({"no", "ban", "bad"})
+_AGAINST: Final = _UNWANTED | {"end"}
 _APPROVES = re.compile(
     r"(?:yes|yep|yeah|sure|ok(?:ay)?|fine|go ahead|do it|lgtm|agreed|approved|perfect|sounds good|looks good|ship it|great|please do)\b|"
     r"(?:that['’]?s |it['’]?s )?(?:fine|ok(?:ay)?|good) (?:by|with|for) me|works for me|"
@@ -123,7 +125,21 @@ def _is_said(line: str, said: Said) -> bool:
     manner = manner_of(line)
     if not parts:
         return False
-    return _found(parts, line, manner, said) or (len(parts) > 1 and all(_found([part], part.text, manner, said) for part in parts))
+    if _found(parts, line, manner, said):
+        return True
+    groups = _apart(parts)
+    return len(groups) > 1 and all(_found(group, " ".join(part.text for part in group), manner, said) for group in groups)
+
+
+def _apart(parts: Sequence[Meaning]) -> list[list[Meaning]]:
+    """The parts of a claim that may have been said in different places; a short no belongs to what stands before it."""
+    groups: list[list[Meaning]] = []
+    for part in parts:
+        if groups and part.negative and part.size < _ABOUT and not part.exact:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
 
 
 def _with_more(clauses: Sequence[str]) -> list[str]:
@@ -181,6 +197,9 @@ def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passa
     if not claim.exact <= whole.exact or any(not _has(whole, name) for name in claim.proper) or _lies_elsewhere(claim, whole):
         return False
     covered = claim.covered_by(whole)
+    if claim.negative and whole.keeps:
+        # What is to stay as it is is not to be changed.
+        covered += len((claim.deeds & STAYING) - whole.deeds) / claim.size
     if covered < _most(claim, manner) or any(name not in passage.text for name in _QUOTED.findall(text)):
         return False
     if (manner.lifts and not lifts(passage.text)) or (manner.third and third_party(passage.text) != manner.third):
@@ -192,6 +211,7 @@ def _matches(claim: Meaning, parts: Sequence[Meaning], text: str, passage: Passa
     return (
         all(_is_meant(side, clauses, manner) for side in _sides(parts))
         and not ordered_otherwise(text, passage.text)
+        and not limits_otherwise(text, passage.text)
         and (covered == 1 or not swaps(claim.text, passage.text))
     )
 
@@ -267,13 +287,13 @@ def _is_meant(side: Meaning, clauses: Sequence[Meaning], manner: Manner) -> bool
 def _is_unwanted(side: Meaning, fitting: Sequence[Meaning], clauses: Sequence[Meaning]) -> bool:
     """Whether something that is said to be wanted was named only where it is not."""
     said = together(fitting)
-    last = max((place for place, clause in enumerate(clauses) if clause in fitting), default=0)
+    last = max((place for place, clause in enumerate(clauses) if any(clause is each for each in fitting)), default=0)
     # What was named before may be what the next clause is about, if more was said of it than no.
     against = together(
         [
             clause
             for place, clause in enumerate(clauses)
-            if clause.stance in _UNWANTED and clause not in fitting and (place > last or clause.size <= _ABOUT)
+            if clause.stance in _AGAINST and clause not in fitting and (place > last or clause.size <= _ABOUT)
         ]
     )
     if any(against.has_word(word) and not said.has_word(word) for word in side.words):
@@ -286,7 +306,7 @@ def _is_unwanted(side: Meaning, fitting: Sequence[Meaning], clauses: Sequence[Me
 
 def _topic(before: Meaning, clause: Meaning, side: Meaning) -> Meaning:
     """What a clause takes over from one before it: of one that is meant otherwise no more than the deed, if it names none itself."""
-    if _contradicts(side, before):
+    if _contradicts(side, before) and not (clause.deeds & side.deeds and _is_about(clause, before, side)):
         return Meaning() if clause.deeds else Meaning(deeds=before.deeds)
     return before if clause.refers else before.topic
 
@@ -305,7 +325,20 @@ def _is_meant_alike(side: Meaning, clause: Meaning, manner: Manner) -> bool:
 
 def _contradicts(side: Meaning, clause: Meaning) -> bool:
     """Whether one of them wants a deed that the other forbids."""
-    return side.negative != clause.negative and bool(side.deeds & clause.deeds)
+    if side.negative != clause.negative:
+        return bool(side.deeds & clause.deeds)
+    return any((side.deeds - clause.deeds) & REVERSED.get(deed, _NOTHING) for deed in clause.deeds - side.deeds)
+
+
+def _is_about(clause: Meaning, before: Meaning, side: Meaning) -> bool:
+    """Whether a clause names what a claim is about rather than the clause before it does."""
+    things = _things(side, clause)
+    return things >= 1 and (things >= _things(side, before) or clause.shared_with(side) >= clause.size)
+
+
+def _things(side: Meaning, clause: Meaning) -> float:
+    """How many of the things that a claim is about a clause names."""
+    return side.shared_with(clause) - len(side.deeds & clause.deeds)
 
 
 def _has(said: Meaning, name: str) -> bool:
@@ -317,7 +350,7 @@ def _does_alike(side: Meaning, alike: Sequence[Meaning], clauses: Sequence[Meani
     names, wanted = _names(side), side.stance in _WANTED
     for deed in side.deeds:
         doing = [clause for clause in clauses if deed in clause.deeds]
-        meant = [clause for clause in doing if not wanted or clause.stance not in _UNWANTED or clause in alike]
+        meant = [clause for clause in doing if not wanted or clause.stance not in _UNWANTED or any(clause is each for each in alike)]
         if meant:
             if names and not any(names & clause.exact or not _names(clause) for clause in meant):
                 return False

@@ -18,7 +18,7 @@ _KEY = re.compile(r"[a-z]{2,}|\d+|[\u3400-\u9fff]+")
 _HEAD = 5
 _MOST_LINES, _WINDOW = 8, 4
 # A passage that shares less of the words of a claim is not taken apart.
-_SHARED, _SHARED_SIGNS = 0.25, 0.12
+_SHARED, _SHARED_SIGNS = 0.25, 0.09
 # With fewer things in common two sentences may be about different matters.
 _ABOUT = 2
 # A question to somebody who shall do something is a request.

@@ -22,9 +22,12 @@ _CHANGE = re.compile(
     r"\b(?:replac\w+|swap\w*)\s+(?:the )?(\S+)\s+(?:with|by|for)\s+(\S+)|"
     r"(\S+)\s+(?:\w+ )?(?:be )?replaced\s+(?:with|by)\s+(\S+)|"
     r"从\s*([^，。；]{1,20}?)\s*(?:换|改|迁|移|升|降|调|切|变)?[高低大小]?[成为到]\s*([^，。；]{1,20})|"
-    r"[把将]\s*([^，。；]{1,20}?)\s*(?:换|改名?|替换|重命名)[成为]\s*([^，。；]{1,20})",
+    r"([^\s，。；把将]{1,24})\s?(?:换|改名?|替换|重命名)[成为]\s?([^\s，。；]{1,24})",
     re.IGNORECASE,
 )
+
+# None of these is without one of these words.
+_MAY_CHANGE = re.compile(r"\bfrom\b|renam|conver|switch|migrat|chang|turn|replac|swap|从|[换改名][成为]", re.IGNORECASE)
 
 
 class _Pair(NamedTuple):
@@ -48,12 +51,15 @@ def _times(text: str) -> tuple[_Pair, ...]:
 
 
 def _timed(text: str) -> Iterator[_Pair]:
+    if _BETWEEN.search(text) is None and (text.isascii() or _CHINESE_BETWEEN.search(text) is None):
+        return
     for sentence in _END.split(text):
         if (found := _BETWEEN.search(sentence)) is not None:
             yield from _english(sentence, found)
         if (found := _CHINESE_BETWEEN.search(sentence)) is not None:
             early, late = things_of(sentence[: found.start()]), things_of(sentence[found.end() :])
-            yield _Pair(late, early) if found[1] else _Pair(early, late)
+            waits = found[0][0] in "再才" or sentence[found.end() :].startswith(("再", "才"))
+            yield _Pair(late, early) if found[1] else _Pair(early, late, until=waits)
 
 
 def _english(sentence: str, found: "re.Match[str]") -> Iterator[_Pair]:
@@ -73,7 +79,9 @@ def _english(sentence: str, found: "re.Match[str]") -> Iterator[_Pair]:
 @lru_cache(maxsize=2_000)
 def _changes(text: str) -> tuple[_Pair, ...]:
     """Of what becomes something else, what it was and what it will be."""
-    found = ([part.rstrip(".,;") for part in groups if part] for groups in _CHANGE.findall(text))
+    if _MAY_CHANGE.search(text) is None:
+        return ()
+    found = ([part.rstrip(".,;，。；") for part in groups if part] for groups in _CHANGE.findall(text))
     return tuple(_Pair(frozenset((was.lower(),)), frozenset((becomes.lower(),))) for was, becomes in found)
 
 
@@ -89,7 +97,7 @@ def _is_reversed(claimed: tuple[_Pair, ...], meant: tuple[_Pair, ...]) -> bool:
 def waits_alike(claim: str, said: str) -> bool:
     """Whether a claim wants to come first what was to be waited for: `review before merging`, `do not merge until reviewed`."""
     return any(
-        other.until and pair.first & other.first and pair.second & other.second and pair.straight(other) > pair.crossed(other)
+        other.until and pair.first & other.first and pair.second & other.second and pair.straight(other) >= pair.crossed(other)
         for pair in _times(claim)
         for other in _times(said)
     )

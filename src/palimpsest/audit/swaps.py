@@ -31,14 +31,16 @@ _LEADS: Final = frozenset(_LEAD_WORDS.split())
 _MARKERS: Final = frozenset(("without", "than", "from", "into", "except"))
 _VERB_WORDS = "to is are was were be been being do does did have has had will would can could should shall may might must if when which who"
 _VERBS: Final = frozenset(_VERB_WORDS.split())
-_GENERAL_WORDS = (
-    "file folder module function method class feature component element item entry system service application "
-    "app program tool content existing current future exact actual latest something anything happen become"
+_GENERAL: Final = frozenset(
+    map(concept, ("file", "folder", "function", "method", "class", "feature", "component", "element", "item", "system", "tool"))
 )
-_GENERAL: Final = frozenset(map(concept, _GENERAL_WORDS.split()))
-"""Words that may stand for any thing of the kind, and words that are no things."""
-_GENERAL_CHINESE: Final = re.compile(
-    r"(?:文件夹?|目录|功能|代码|内容|部分|东西|相关|问题|方式|方法|进行|处理|操作|必要|收到|具体|方案|计划|限定|露出|出现|所有|次性)+"
+"""Words that may stand for any thing of the kind."""
+_NO_THINGS: Final = frozenset(
+    map(concept, ("content", "existing", "current", "future", "exact", "actual", "latest", "something", "anything", "happen", "become"))
+)
+_GENERAL_CHINESE: Final = re.compile(r"(?:文件夹?|目录|功能|代码|部分|东西)+")
+_NO_THING_CHINESE: Final = re.compile(
+    r"(?:内容|相关|问题|方式|方法|进行|处理|操作|必要|收到|具体|方案|计划|限定|露出|出现|所有|次性|东西)+"
 )
 _LIGHT_CHINESE = re.compile(r"因为|由于|以后|之后|后应|[后应说想但几面之过没前]")
 
@@ -153,7 +155,8 @@ def _nearest(names: list[str], known: list[bool], place: int, step: int) -> list
         if names[place] != _BLANK:
             if not known[place]:
                 break
-            found.append(names[place])
+            # Forms of one word begin alike.
+            found.append(names[place] if names[place][0] in "=!~" else names[place][:_HEAD])
             if _CHINESE.match(names[place]) is None and names[place][0] != "~":
                 break
         elif found:
@@ -165,8 +168,13 @@ def _nearest(names: list[str], known: list[bool], place: int, step: int) -> list
 def _is_thing(held: tuple[_Token, ...]) -> bool:
     """Whether words name a thing of its own."""
     if _CHINESE.match(held[0].name) is not None:
-        return len(held) > 1 and _GENERAL_CHINESE.fullmatch("".join(each.name for each in held)) is None
-    return held[0].leads and any(each.name not in _GENERAL and not each.name.endswith("ly") for each in held)
+        return len(held) > 1 and _NO_THING_CHINESE.fullmatch("".join(each.name for each in held)) is None
+    return held[0].leads and any(each.name not in _NO_THINGS and not each.name.endswith("ly") for each in held)
+
+
+def _is_general(words: tuple[str, ...]) -> bool:
+    """Whether words may stand for any thing of the kind."""
+    return all(word in _GENERAL for word in words) or _GENERAL_CHINESE.fullmatch("".join(words)) is not None
 
 
 def things_of(text: str) -> frozenset[str]:
@@ -177,7 +185,8 @@ def things_of(text: str) -> frozenset[str]:
 def swaps(claim: str, said: str) -> bool:
     """Whether a thing that was not said stands in a claim, without the words that claim it, where another stands in what was said."""
     claimed, meant = _tokens(claim), _tokens(without_claiming(said))
-    others = _stretches(claimed, meant)
+    # A claim may be more general than what was said, and not the other way round.
+    others = [other for other in _stretches(claimed, meant) if not _is_general(other.words)]
     return bool(others) and any(_stands_for(one, other) for one in others for other in _stretches(meant, claimed))
 
 
