@@ -22,6 +22,12 @@ REFUSALS = (
 SUMMARIES = (
     "The login page is fixed. I cannot run the tests, because the runner is missing.",
     "I must still rename the module; everything else is done.",
+    "I need to finish the parser; the tests run against Postgres 14.",
+    "Unfortunately the build cannot find libfoo; I changed the path.",
+    "I don't have failing tests left. The server won't start on port 80.",
+    "I cannot reproduce the crash on Linux.",
+    "无法编译 foo.c，已修复头文件。",
+    "我无法复现第二个问题，其余都已完成。",
     "Sorry page: the text was wrong and is right now.",
     "登录已修好；第二个问题无法复现。",
     "I can't find the cause yet. " + "The log shows another failure in the parser. " * 30,
