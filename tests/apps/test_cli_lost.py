@@ -3,9 +3,10 @@
 from pal_runs import BEGAN, MODEL, SMALL, Pal
 
 from palimpsest.core.edits import Fold, Put
-from palimpsest.core.events import Loss, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.loss import Loss
 from palimpsest.stores.ephemeral import FixedClock
 
 _OUTPUT = "TypeError: parse_total of cart.py is None\nsee https://example.org/cart, commit 9f86d081"

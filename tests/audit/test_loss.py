@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.audit.loss import loss_of
-from palimpsest.core.events import Loss, Lost
+from palimpsest.audit.visible import Visible
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
+from palimpsest.core.loss import Loss, Lost
 from palimpsest.core.view import View
 
 USER = Item("1.0", "user", Text("Please repair src/app/cart.py, the limit is 250."))
@@ -59,6 +60,37 @@ def test_a_path_counts_as_shown_by_its_last_two_parts() -> None:
     read = Item("2.0", "call", ToolCall("c", "Read", '{"file_path":"/home/me/repo/src/app.py"}'))
     told = Item("9.0.0", "summary", Text("- /home/me/repo/: src/app.py"))
     assert loss_of(View(items=(read,)), View(items=(told,))).paths == ()
+
+
+def test_a_folder_shows_with_a_slash_at_its_end_or_without() -> None:
+    visible = Visible(["see src/app/ and docs/."])
+    assert [visible.path(path) for path in ("src/app", "src/app/", "/repo/src/app", "docs", "/repo/docs")] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+    gone, told = Item("1.0", "assistant", Text("In /repo/src/app and my_parts/")), Item("2.0", "summary", Text("src/app/ and my_parts"))
+    assert loss_of(View(items=(gone,)), View(items=(told,))) == Loss(ids=("1.0",))
+
+
+def test_a_name_is_credited_to_the_first_item_however_later_ones_write_it() -> None:
+    items = (Item("1.0", "assistant", Text("call parse_it now")), Item("2.0", "assistant", Text("parse_it is parse_it.")))
+    assert loss_of(View(items=items), View()).symbols == (Lost("parse_it", "1.0"),)
+
+
+def test_numbers_count_without_signs_and_separators_in_what_is_lost_and_in_what_shows() -> None:
+    gone = Item("1.0", "assistant", Text("It is -50 or .75, of 1,234"))
+    assert loss_of(View(items=(gone,)), View()) == Loss(numbers=3, ids=("1.0",))
+    for told in ("50, 75, 1234", "+50 .75 -1,234", "-50 0 75 1,234."):
+        assert loss_of(View(items=(gone,)), View(items=(Item("2.0", "summary", Text(told)),))).numbers == 0
+    assert loss_of(View(items=(gone,)), View(items=(Item("2.0", "summary", Text("1 and 234")),))).numbers == 3
+
+
+def test_a_path_on_a_drive_still_shows_where_a_comma_follows_it() -> None:
+    gone, told = Item("1.0", "assistant", Text("In C:\\a\\b.py, as said")), Item("2.0", "user", Text("Open C:\\a\\b.py"))
+    assert loss_of(View(items=(gone, told)), View(items=(told,))) == Loss(ids=("1.0",))
 
 
 def test_the_cover_of_a_masked_item_still_shows() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import FieldInfo, fields
 
-from palimpsest.core import codec, edits, events, items
+from palimpsest.core import codec, edits, events, items, loss
 
 _FORMAT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 _PLAIN: dict[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", Raw: "JSON", type(None): "null"}
@@ -20,7 +20,7 @@ _NAMED: dict[object, str] = {
     items.Content: "Content",
     edits.Edit: "Edit",
 }
-_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, events.Loss, events.Lost)
+_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, loss.Loss, loss.Lost)
 _PIECES: tuple[type[Struct], ...] = (edits.Keep, edits.Put)
 
 

@@ -1,6 +1,7 @@
 """What a replay might have found, made up: sawtooths of context with folds, masks and re-reads, whose every number follows from a few."""
 
-from palimpsest.core.events import Loss, Usage
+from palimpsest.core.events import Usage
+from palimpsest.core.loss import Loss
 from palimpsest.lab.outcome import (
     Called,
     CardRun,

@@ -5,12 +5,12 @@ from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from palimpsest.audit.constraints import quotes_of
-from palimpsest.audit.entities import number_in, parts_of, plain_of, token_kind, trimmed
+from palimpsest.audit.entities import COUNTED, counted_parts_of, number_in, plain_of, token_kind, trimmed
 from palimpsest.audit.quoted import Quotable, quotes_in
 from palimpsest.audit.tools import action_of
 from palimpsest.audit.visible import Visible, last_two, readable, texts_of
-from palimpsest.core.events import Loss, Lost
 from palimpsest.core.items import Item, Text, ToolCall
+from palimpsest.core.loss import Loss, Lost
 from palimpsest.core.view import View
 
 MOST_PATHS: Final = 500
@@ -93,28 +93,30 @@ def _brought(before: View, after: View) -> list[Item]:
 
 def _named(gone: Sequence[_Gone], visible: Visible) -> _Named:
     """The paths, symbols, identifiers and numbers that no longer show; paths may still show by their last two parts."""
-    tokens: Places = {}
-    for each in reversed(gone):
-        tokens.update(zip(parts_of(plain_of(each.text)), repeat(each.item.id)))
+    tokens: dict[str, int] = {}
+    for place in range(len(gone) - 1, -1, -1):
+        tokens.update(zip(counted_parts_of(plain_of(gone[place].text)), repeat(place)))
     numbers: set[str] = set()
-    names: Places = {}
-    for token, item in tokens.items():
-        if token[0].isdigit() and (number := number_in(token)):
+    names: dict[str, int] = {}
+    for token, place in tokens.items():
+        if token[0] in COUNTED and (number := number_in(token)):
             numbers.add(number)
         # Words of small letters name nothing, and are most of what there is.
         elif not token.islower() or not token.isalpha():
-            names[trimmed(token)] = item
-    lost = visible.unseen(numbers.union(names))
+            name = trimmed(token)
+            # The same name may stand in one item as it is, and in another at the end of a sentence.
+            if names.get(name, place) >= place:
+                names[name] = place
+    lost = visible.unseen(set(names))
     found: dict[str, list[str]] = {"path": [], "name": [], "id": []}
     for name in filter(lost.__contains__, names):
         kind = token_kind(name)
-        if kind is not None:
+        if kind is not None and not (name[-1] == "/" and visible.path(name)):
             found[kind].append(name)
-    order = {each.item.id: place for place, each in enumerate(gone)}
     paths, symbols, identifiers = (
-        {name: names[name] for name in sorted(found[kind], key=lambda name: order[names[name]])} for kind in found
+        {name: gone[names[name]].item.id for name in sorted(found[kind], key=names.__getitem__)} for kind in found
     )
-    return _Named(_without_ends(paths, visible), symbols, identifiers, numbers & lost)
+    return _Named(_without_ends(paths, visible), symbols, identifiers, visible.uncounted(numbers))
 
 
 def _without_ends(paths: Places, visible: Visible) -> Places:

@@ -7,8 +7,9 @@ from palimpsest.audit.survival import survival_of
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Mask
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Event, Loss, Refused, ViewEdited
+from palimpsest.core.events import Event, Refused, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
+from palimpsest.core.loss import Loss
 from palimpsest.core.view import View
 from palimpsest.engine.moments import Looked
 from palimpsest.lab.needs import Names

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from palimpsest.audit.survival import Survival as Counted
-from palimpsest.core.events import Loss, Usage
+from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
+from palimpsest.core.loss import Loss
 from palimpsest.wire.prices import FREE, Cost
 
 Purpose: TypeAlias = Literal["turn", "summary", "reread"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from palimpsest.core.events import Loss
+from palimpsest.core.loss import Loss
 from palimpsest.foreign.showing import counted
 from palimpsest.lab.outcome import Edited, Outcome, Replayed, Reread
 from palimpsest.lab.page_words import amount, legend, mean_of, money, percent, said, scrolled

@@ -12,9 +12,9 @@ _LONGEST: Final = 800
 _SORRY: Final = (
     r"(?:i['’]?m |i am )?(?:very |so |really |afraid )?sorry\b",
     r"(?:my apologies|apologies|i apologi[sz]e|unfortunately|regrettably|no|nope|but)\b",
-    r"as an? (?:ai|large language model|language model)\b[^,，.]{0,60}",
+    r"as an? (?:ai|large language model|language model)\b(?: model| assistant)?",
     r"(?:非常|很|实在|真)?(?:抱歉|对不起|不好意思|遗憾)",
-    r"作为(?:一个|一名)?(?:AI|人工智能|语言模型)[^，,]{0,30}",
+    r"作为(?:一个|一名)?(?:AI|人工智能|语言模型)(?:助手|模型)?",
 )
 _UNABLE: Final = (
     r"i(?:['’]m| am) (?:afraid i (?:can['’]?t|cannot)|unable|not able|not permitted|not allowed|not comfortable)\b",

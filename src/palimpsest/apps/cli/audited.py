@@ -12,9 +12,10 @@ from palimpsest.apps.cli.lost import codes_in, hides, print_lost, shape_of_loss
 from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.tools import exit_of
-from palimpsest.core.events import Loss, ToolReturned, ViewEdited
+from palimpsest.core.events import ToolReturned, ViewEdited
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log import Log
+from palimpsest.core.loss import Loss
 from palimpsest.core.project import Projection
 from palimpsest.core.scale import Scale, shown
 from palimpsest.core.view import View

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output import one_line
-from palimpsest.core.events import Loss
 from palimpsest.core.items import ToolCall, seq_of
+from palimpsest.core.loss import Loss
 from palimpsest.core.view import View
 
 _LISTED = 12
