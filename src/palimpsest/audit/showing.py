@@ -38,6 +38,8 @@ class Showing:
             shown = self._names.get(name)
             if shown and item_id in shown:
                 shown.remove(item_id)
+                if not shown:
+                    del self._names[name]
 
     def restarted(self, names: Iterable[str]) -> set[str]:
         """The newest and the first result that showed each of some names."""
@@ -120,7 +122,11 @@ def open_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
 
 
 def showing_of(
-    items: Iterable[Item], uses: Mapping[str, Use], known: dict[str, tuple[str, ...]], declared: Mapping[str, ToolClass] | None = None
+    items: Iterable[Item],
+    uses: Mapping[str, Use],
+    known: dict[str, tuple[str, ...]],
+    declared: Mapping[str, ToolClass] | None = None,
+    names_of_result: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown,
 ) -> Showing:
     """What the results of a view show; `known` remembers the names of each, so that no text is looked at twice."""
     items = tuple(items)
@@ -133,8 +139,9 @@ def showing_of(
         action = action_of(call, declared) if call is not None else None
         names: tuple[str, ...] = ()
         if is_readable(item):
-            names = known.get(item.id) or names_shown(result, action)
-            known[item.id] = names
+            if item.id not in known:
+                known[item.id] = names_of_result(result, action)
+            names = known[item.id]
         showing.add(item.id, use, call, names, action)
     return showing
 

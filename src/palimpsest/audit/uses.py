@@ -119,7 +119,7 @@ class UsesTally:
 
     def _shown(self) -> Showing:
         if self._showing is None:
-            self._showing = showing_of(self._view.items, self._uses, self._names, self.declared)
+            self._showing = showing_of(self._view.items, self._uses, self._names, self.declared, self.names_shown)
         return self._showing
 
     def _arrive(self, item_id: str, returned: ToolReturned) -> None:
