@@ -15,7 +15,7 @@ from palimpsest.audit.tools import action_of
 from palimpsest.audit.uses import ages_for, dies_at
 from palimpsest.audit.warm import warm_of
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Situation, Use
 from palimpsest.core.sizes import palimpsest_size
@@ -109,6 +109,19 @@ def test_what_is_cached_before_some_places_is_what_is_cached_before_them_among_a
     some, every = warm_of(now, places), warm_of(now)
     assert [some.before(place) for place in places] == [every.before(place) for place in places]
     assert some.all == every.all
+
+
+def test_items_are_not_walked_for_what_ends_within_the_head() -> None:
+    class Unwalked(tuple[Item, ...]):
+        __slots__ = ()
+
+        def __getitem__(self, place: object) -> Item:  # type: ignore[override]  # no item may be asked for
+            raise AssertionError(place)
+
+    head = (words("head:0", 10), words("head:1", 10))
+    view = View(head=head, items=Unwalked((words("1.0", 5), words("2.0", 5))))
+    now = replace(situation((), head=head, prefixes=[prefix("head:0", 10), prefix("head:1", 20)]), view=view)
+    assert (warm_of(now).head, warm_of(now).all) == (20, 20)
 
 
 @settings(max_examples=60)

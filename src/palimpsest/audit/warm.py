@@ -47,7 +47,10 @@ def places_of(view: View) -> dict[str, int]:
 def _places_of(view: View, wanted: set[str]) -> dict[str, int]:
     """Where some items stand, looked for from the end, for there most of them are."""
     places = {item.id: -1 for item in view.head}
+    wanted = wanted.difference(places)
     items, missing = view.items, len(wanted)
+    if not missing:
+        return places
     for place in range(len(items) - 1, -1, -1):
         name = items[place].id
         if name in wanted:
@@ -64,7 +67,7 @@ def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
         return Warm()
-    places = _places_of(view, {prefix.last for prefix in live})
+    places = _places_of(view, {prefix.last for prefix in live if not prefix.last.startswith(HEAD)})
     total = situation.used
     found: dict[int, int] = {}
     for prefix in live:
