@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.entities import errors_of, names_of, numbers_of, parts_of, paths_of, plain_of, token_kind, trimmed
+from palimpsest.audit.entities import drives_of, errors_of, names_of, numbers_of, parts_of, paths_of, plain_of, token_kind, trimmed
 
 
 def test_a_name_has_six_characters_and_a_mark_a_digit_or_an_inner_capital() -> None:
@@ -14,6 +14,15 @@ def test_a_name_has_six_characters_and_a_mark_a_digit_or_an_inner_capital() -> N
 def test_a_path_has_an_ending_or_begins_like_one() -> None:
     words = "and/or n/a 1/2 origin/main /usr/lib/x ~/notes ../up a/b/c main.rs foo.bar Makefile C:\\Users\\me\\x.txt application/json"
     assert paths_of(words) == ["C:\\Users\\me\\x.txt", "/usr/lib/x", "~/notes", "../up", "a/b/c", "main.rs"]
+
+
+def test_what_a_sentence_puts_after_a_path_on_a_drive_is_no_part_of_it() -> None:
+    assert drives_of("C:\\a\\b.py, (D:\\c\\d.txt). `E:\\f.md`!") == ["C:\\a\\b.py", "D:\\c\\d.txt", "E:\\f.md"]
+
+
+def test_a_line_that_begins_with_error_and_a_colon_tells_of_one() -> None:
+    lines = ["ERROR: disk full", "ERROR without more", "MY_ERROR: a setting", "12:00 ERROR: late"]
+    assert errors_of("\n".join(lines)) == ["ERROR: disk full", "12:00 ERROR: late"]
 
 
 def test_numbers_lose_their_separators_and_keep_their_dots() -> None:

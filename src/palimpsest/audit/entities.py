@@ -33,6 +33,7 @@ _ERRORS = {
     "FAIL": re.compile(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
     "panic": re.compile(r"panic(?<=\bpanic)"),
     "atal": re.compile(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
+    "ERROR:": re.compile(r"ERROR:(?<=\bERROR:)"),
 } | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
 _ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
@@ -45,8 +46,8 @@ _ENDINGS = frozenset(_ENDING_WORDS.split())
 _MARK = re.compile(r"[_./0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
-# Longer texts are looked at anew each time.
-_REMEMBERED = 50_000
+# Longer texts are looked at anew each time, so that little is kept in memory.
+REMEMBERED = 20_000
 
 
 TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
@@ -64,7 +65,7 @@ def parts_of(text: str) -> list[str]:
 
 def names_of(text: str) -> list[str]:
     """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
-    return list(_names(text) if len(text) <= _REMEMBERED else _names_now(text))
+    return list(_names(text) if len(text) <= REMEMBERED else _names_now(text))
 
 
 def _names_now(text: str) -> tuple[str, ...]:
@@ -131,27 +132,38 @@ def paths_of(text: str) -> list[str]:
 
 def drives_of(text: str) -> list[str]:
     """The paths of a text that begin with the letter of a drive."""
-    return _DRIVE.findall(text) if ":\\" in text else []
+    return [path.rstrip(".,;:!)]}`") for path in _DRIVE.findall(text)] if ":\\" in text else []
 
 
 def numbers_of(text: str) -> list[str]:
     """The numbers of a text, each once, without signs and separators."""
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    found = []
-    for token in tokens_of(text):
-        if token[0] in "+-." or token[0].isdigit():
-            number = number_in(token)
-            if number:
-                found.append(number)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([number for token in tokens_of(text) if token[0] in COUNTED and (number := number_in(token))]))
 
 
+# The first signs of tokens that may be numbers.
+COUNTED = "+-.0123456789"
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+
+
+def is_grouped(text: str) -> bool:
+    """Whether a number with separators may be in a text."""
+    return "," in text and _THOUSANDS.search(text) is not None
+
+
+def counted_parts_of(text: str) -> list[str]:
+    """The parts of a text in which a number with separators is one part, without them, as it is counted."""
+    parts = parts_of(text)
+    if not is_grouped(text):
+        return parts
+    return [part for part in parts if part[0] not in COUNTED or not number_in(part)] + numbers_of(text)
 
 
 def number_in(token: str) -> str:
     """The number that a token is, or nothing."""
+    if token.isdecimal():
+        return token
     plain = token.strip("+-./@~")
     return plain if _NUMBER.fullmatch(plain) else ""
 

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from palimpsest.audit.entities import drives_of, errors_of, urls_of
+from palimpsest.audit.entities import REMEMBERED, drives_of, errors_of, urls_of
 from palimpsest.audit.visible import SENTENCE
 
-# Longer texts are looked at each time, so that little is kept in memory.
-_REMEMBERED: Final = 400_000
 _BLOCK: Final = 32
+_LARGEST_BLOCK: Final = 400_000
 
 
 class Quotes(NamedTuple):
@@ -30,7 +29,7 @@ _quotes = lru_cache(maxsize=2_048)(_quotes_now)
 
 def quotes_in(text: str) -> Quotes:
     """What a text tells that somebody may quote."""
-    return _quotes(text) if len(text) <= _REMEMBERED else _quotes_now(text)
+    return _quotes(text) if len(text) <= REMEMBERED else _quotes_now(text)
 
 
 def _block_of(texts: tuple[str, ...]) -> frozenset[str]:
@@ -59,7 +58,7 @@ class Quotable:
     @cached_property
     def _shown(self) -> list[frozenset[str]]:
         parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
-        return [_known_block(part) if sum(map(len, part)) <= _REMEMBERED else _block_of(part) for part in parts]
+        return [_known_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts]
 
     def unsaid(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
         """Those of some lines, addresses or paths that do not show any more; what an edit brought may tell them in brief."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from palimpsest.audit.entities import tokens_of, trimmed, words_of
+from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.scale import shown
 
@@ -15,31 +15,46 @@ OPENING: Final = 40
 SENTENCE: Final = 60
 
 
-# Longer texts are looked at each time, so that little is kept in memory.
-_REMEMBERED: Final = 400_000
 _LONG_CALL: Final = 4_000
 _LONGEST_CALL: Final = 100_000
 _BLOCK: Final = 32
+_LARGEST_BLOCK: Final = 400_000
 
 
-def _tokens_of(text: str) -> frozenset[str]:
-    return frozenset(map(trimmed, tokens_of(text)))
+class _Seen(NamedTuple):
+    """What a text shows: names, paths and numbers as they are compared, and the numbers that are written in another way."""
+
+    tokens: frozenset[str]
+    numbers: frozenset[str]
+
+
+def _seen_of(text: str) -> _Seen:
+    parts = tokens_of(text)
+    tokens = frozenset(map(trimmed, parts))
+    if is_grouped(text):
+        return _Seen(tokens, frozenset(numbers_of(text)) - tokens)
+    return _Seen(tokens, frozenset([number_in(part) for part in parts if part[0] in COUNTED and not part.isdecimal()]) - tokens)
 
 
 # A view is looked at again after each of its edits, and most of its texts are the same.
-_tokens = lru_cache(maxsize=2_048)(_tokens_of)
+_seen = lru_cache(maxsize=2_048)(_seen_of)
 
 
 class _Block(NamedTuple):
-    """What some texts show: names, paths and numbers as they are compared, and the last two parts of those that have more."""
+    """What some texts show, and the last two parts of those paths that have more."""
 
     tokens: frozenset[str]
     endings: frozenset[str]
+    numbers: frozenset[str]
 
 
 def _block_of(texts: tuple[str, ...]) -> _Block:
-    tokens = frozenset().union(*(_tokens(text) if len(text) <= _REMEMBERED else _tokens_of(text) for text in texts))
-    return _Block(tokens, frozenset(last_two(token) for token in tokens if "/" in token))
+    seen = [_seen(text) if len(text) <= REMEMBERED else _seen_of(text) for text in texts]
+    tokens = frozenset().union(*[each.tokens for each in seen])
+    # A folder may be written with a slash at its end or without.
+    paths = [token.rstrip("/") for token in tokens if "/" in token]
+    endings = frozenset([last_two(path) for path in paths if "/" in path])
+    return _Block(tokens.union(paths), endings, frozenset().union(*[each.numbers for each in seen]))
 
 
 # An edit leaves all blocks before it as they were; so many are a view of two thousand items.
@@ -60,11 +75,15 @@ class Visible:
     @cached_property
     def _blocks(self) -> tuple[_Block, ...]:
         parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
-        return tuple([_known_block(part) if sum(map(len, part)) <= _REMEMBERED else _block_of(part) for part in parts])
+        return tuple([_known_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
 
     def unseen(self, tokens: set[str]) -> set[str]:
         """Those of some names, paths and numbers, as they are compared, that do not show."""
         return tokens.difference(*[block.tokens for block in self._blocks])
+
+    def uncounted(self, numbers: set[str]) -> set[str]:
+        """Those of some numbers that do not show, with or without signs and separators."""
+        return self.unseen(numbers).difference(*[block.numbers for block in self._blocks])
 
     def unseen_endings(self, endings: set[str]) -> set[str]:
         """Those of some paths' last two parts that are no path's last two parts here."""
