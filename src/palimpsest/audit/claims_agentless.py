@@ -68,7 +68,6 @@ _NECESSARY = (
     r"take (?:about|around|less|\d)|give|happen|succeed|fail|implement|contain|start with|end with|begin with|wait for|read|carry|"
     r"resolve|converge|agree|lie)"
 )
-_I = r"(?:\b(?:i|we|it|this|that|which|one|there|what|you)(?: \w+ly)?|^\W*(?:next|todo|remaining|still)\b[^.;]*?) "
 _LABEL = (
     r"(?:constraints?|requirements?|decisions?|preferences?|rules?|instructions?|restrictions?|conditions?|bans?|prohibitions?|"
     r"approvals?|permissions?|wish(?:es)?|requests?|demands?|orders?|directives?|mandates?|guidelines?|polic(?:y|ies)|agreements?|"

@@ -224,11 +224,6 @@ def open_reader(shelf: Shelf, session: str, lines: Lines, *, check: bool = True)
     return Reader(session, lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
 
 
-def opening_of(lines: Lines) -> SessionOpened:
-    """How a session began, from its first line alone."""
-    return _opening(_first_event(lines), lines)
-
-
 def _opening(event: Event, lines: Lines) -> SessionOpened:
     if not isinstance(event.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")

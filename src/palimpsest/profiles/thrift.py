@@ -1,11 +1,9 @@
 """One setting for how much money may be saved at the cost of reading things again: three sets of numbers."""
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from palimpsest.policies.fold_bounds import Bounds
-
-Thrift: TypeAlias = Literal["careful", "balanced", "thrifty"]
 
 
 @dataclass(frozen=True, slots=True)

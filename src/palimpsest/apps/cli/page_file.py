@@ -2,6 +2,7 @@
 
 import stat
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Literal
 
 from palimpsest.core.errors import BadInput
@@ -26,10 +27,9 @@ def demand_place(path: Path) -> None:
 
 def demand_writable(path: Path, option: str) -> None:
     """Try it, for what the rights of a folder say is not the whole truth: not to a superuser, and not of a disk that is full."""
-    aside = _aside(path)
     try:
-        aside.touch()
-        aside.unlink()
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise BadInput(f"nothing can be written here ({why}); name another place with {option}", where=str(path.absolute())) from error
