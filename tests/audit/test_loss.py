@@ -209,3 +209,11 @@ def test_what_is_lost_is_never_still_visible(texts: list[str], data: st.DataObje
     assert set(loss.ids) == {item.id for item in items} - {item.id for item in kept}
     shown = "\n".join(item.content.text for item in kept if isinstance(item.content, Text))
     assert not any(path in shown.split() for path in loss.paths)
+
+
+def test_a_command_of_a_tool_that_only_its_declaration_tells_of_is_listed() -> None:
+    call = Item("1.0", "call", ToolCall("c", "doit", '{"cmd":"make deploy-prod"}'))
+    result = Item("2.0", "result", ToolResult("c", (Text("done"),)))
+    before, after = View(items=(call, result)), View()
+    assert loss_of(before, after).commands == ()
+    assert loss_of(before, after, {"doit": "command"}).commands == ("make deploy-prod",)

@@ -1,13 +1,13 @@
 """What was visible before an edit and is not after it: paths, commands and all other kinds, with the items in which they stood."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from palimpsest.audit.constraints import quotes_of
 from palimpsest.audit.entities import COUNTED, counted_parts_of, number_in, plain_of, token_kind, trimmed
 from palimpsest.audit.quoted import Quotable, quotes_in
-from palimpsest.audit.tools import action_of
+from palimpsest.audit.tools import ToolClass, action_of
 from palimpsest.audit.visible import Visible, last_two, readable, texts_of
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.loss import Loss, Lost
@@ -48,10 +48,10 @@ class _Quoted(NamedTuple):
     drives: Places
 
 
-def loss_of(before: View, after: View) -> Loss:
+def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None = None) -> Loss:
     """What an edit hides: something counts as lost only if nothing that still shows names it.
 
-    Paths that were worked on come before those that a text only mentions.
+    Paths that were worked on come before those that a text only mentions; `declared` says what tools are for that their names do not tell.
     """
     still = {item.id for item in after.items if item.mask is None}
     gone = [_Gone(item, readable(item.content)) for item in before.items if item.mask is None and item.id not in still]
@@ -62,7 +62,7 @@ def loss_of(before: View, after: View) -> Loss:
     named = _named(gone, visible)
     told = _quoted(gone)
     errors, urls = quotable.unsaid(told.errors), quotable.unsaid(told.urls)
-    paths, commands = _worked_on(gone, named.paths | quotable.unsaid(told.drives, last_two), visible)
+    paths, commands = _worked_on(gone, named.paths | quotable.unsaid(told.drives, last_two), visible, declared)
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
     constraints = _constraints(gone, visible)
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
@@ -125,13 +125,15 @@ def _without_ends(paths: Places, visible: Visible) -> Places:
     return {path: item for path, item in paths.items() if "/" not in path or ends[path] in lost}
 
 
-def _worked_on(gone: Sequence[_Gone], mentioned: Places, visible: Visible) -> tuple[Places, Places]:
+def _worked_on(
+    gone: Sequence[_Gone], mentioned: Places, visible: Visible, declared: Mapping[str, ToolClass] | None
+) -> tuple[Places, Places]:
     """Paths, first those of calls, and the commands that ran."""
     paths, commands = Places(), Places()
     for each in gone:
         if not isinstance(each.item.content, ToolCall):
             continue
-        action = action_of(each.item.content)
+        action = action_of(each.item.content, declared)
         for touched in action.paths:
             if touched.how != "search" and touched.path not in paths and not visible.path(touched.path):
                 paths[touched.path] = each.item.id

@@ -54,7 +54,7 @@ class Witness:
         self._evidence = EvidenceTally()
         self._uses = UsesTally()
         self._cache = CacheTally()
-        self._declared = declared
+        self.declared = declared
         self._follow_declarations()
 
     @classmethod
@@ -114,7 +114,7 @@ class Witness:
             self.rent = 0.0
 
     def _follow_declarations(self) -> None:
-        self._evidence.declared = self._uses.declared = self._declared
+        self._evidence.declared = self._uses.declared = self.declared
 
     def memo(self) -> Raw:
         """What a checkpoint should keep."""

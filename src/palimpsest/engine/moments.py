@@ -139,7 +139,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             tokens_after=_left(session, after, situation, folds=_folds(verdict.edits)),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
-            loss=loss_of(before, after),
+            loss=loss_of(before, after, session.witness.declared),
         )
     )
 
