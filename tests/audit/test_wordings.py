@@ -6,7 +6,10 @@ import pytest
 
 from palimpsest.audit import (
     binding_chinese,
+    binding_deeds,
     binding_english,
+    binding_tells,
+    binding_verbs,
     claims,
     claims_chinese,
     claims_words,
@@ -18,7 +21,20 @@ from palimpsest.audit import (
 from palimpsest.audit.constraints import quotes_of
 from palimpsest.audit.provenance import supported
 
-RULES = (binding_chinese, binding_english, claims, claims_chinese, claims_words, content, deeds, polarity, provenance)
+RULES = (
+    binding_chinese,
+    binding_deeds,
+    binding_english,
+    binding_tells,
+    binding_verbs,
+    claims,
+    claims_chinese,
+    claims_words,
+    content,
+    deeds,
+    polarity,
+    provenance,
+)
 
 SAID = (
     "Our invoice PDF shows the wrong VAT for Swiss orders. Have a look at billing/vat_rules.py please.",

@@ -35,20 +35,8 @@ VERBS = (
     "troubleshoot try tune turn undo unify uninstall update upgrade upload use validate verify view visit wait walk watch wire work "
     "wrap write zip"
 )
+# Words that begin a statement or a question, and are no verbs that the rule may guess.
 NO_VERBS = (
-    "abort accept acknowledge activate aggregate aim allocate allow alter annotate anonymi[sz]e arrange assemble assume backport bake "
-    "batch beef bin blacklist block bold boost break bundle bypass calculate calibrate carry catch categori[sz]e cent(?:er|re) chop "
-    "cite clamp clip coalesce collapse colou?r concatenate condense conform construct consult contact count crop cross-?check dedupe "
-    "deduplicate defer delay deliver demote derive detach dismiss distribute ditch divide downgrade dump duplicate echo elaborate "
-    "encapsulate encode encrypt enumerate erase err escalate estimate exclude factor fail fall feed flag flatten flip flush fold "
-    "forbid fork forward freeze guard halt hand hardcode hash hoist hold imitate indent inform inject invert invoke invite "
-    "justify label lay leave let lift mail mask memoi[sz]e mention mirror mount mute narrow nest nuke obey outline overwrite pad "
-    "paraphrase pause persist ping pipe plot poll pop populate postpone prefer prefix prepend promote prompt quote ramp randomi[sz]e "
-    "rank read rearrange recalculate recheck recompute reconsider recover recreate redact refer refresh rely remake repair "
-    "rephrase replicate request require reroute rerun rescale reserve reshape resize rethink reverse revisit revoke reword rip roll "
-    "sanitize scale scrap scrub secure seed seriali[sz]e shift ship shrink shuffle sign silence simulate skim slice slow snap soften "
-    "spell spin stamp standardi[sz]e stick stub subtract supply surface suspend sweep tear think throttle tie tone transcribe "
-    "transfer truncate turn uncomment unlock unroll vary vendor warn whitelist widen wipe yank "
     "in on at of for from to with by as is are was were am be been does did do has have had will would can could should may might if "
     "when while since because although but and or so than though where what which who whose why how that after before until unless "
     "about into over under not all both such even like here there it i we you he she they this the a an my our your its seems looks "

@@ -9,10 +9,10 @@ from palimpsest.audit.bounds import bounds_otherwise, limits_otherwise
 from palimpsest.audit.claims import announces_claims, is_claim, is_heading, may_claim, without_claiming
 from palimpsest.audit.content import Meaning, Stance, meaning_of, together
 from palimpsest.audit.deeds import ENDING, IMPLIED, OPPOSITE, REVERSED, STAYING
+from palimpsest.audit.endless import pieces_of
 from palimpsest.audit.manner import Manner, approves, is_undecided, leaves_free, lifts, manner_of, third_party
 from palimpsest.audit.phrases import plainly
 from palimpsest.audit.polarity import clauses_of
-from palimpsest.audit.readable import pieces_of
 from palimpsest.audit.said import Passage, Said
 from palimpsest.audit.sequence import ordered_otherwise, waits_alike
 from palimpsest.audit.swaps import swaps

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from palimpsest.audit.constraints import binding_of
 from palimpsest.audit.content import STOP, Meaning, clause_of, meaning_of, together
+from palimpsest.audit.endless import shortened
 from palimpsest.audit.polarity import clauses_of
-from palimpsest.audit.readable import readable
 from palimpsest.audit.sentences import prose_of, sentences_of
 from palimpsest.audit.synonyms import concept
 
@@ -89,7 +89,7 @@ class Said:
         """The lines of all messages; an empty one stands between two messages."""
         found: list[_Line] = []
         for text in self.texts:
-            found += [_Line(line) for line in prose_of(readable(text)).split("\n") if line.strip()]
+            found += [_Line(line) for line in prose_of(shortened(text)).split("\n") if line.strip()]
             found.append(_Line(""))
         return found
 

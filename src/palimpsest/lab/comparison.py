@@ -19,6 +19,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
 
 BASELINE = "claude-code-2.1.325"
+COMPARED = ("palimpsest", BASELINE, "codex-0.166", "opencode-1.18", "classroom", "none")
 _BASELINES = (BASELINE, "claude-code")
 Ttl = Literal["5m", "1h"]
 

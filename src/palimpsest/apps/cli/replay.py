@@ -19,7 +19,7 @@ from palimpsest.apps.cli.replay_model import TurnedAway, asking_of
 from palimpsest.apps.cli.replay_sources import Sources, sources_of
 from palimpsest.apps.cli.replay_table import print_comparison
 from palimpsest.apps.cli.waiting import waiting
-from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
+from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Replayed
 from palimpsest.lab.page_lines import with_lines
 from palimpsest.lab.windows import WINDOW, replay_card
@@ -28,7 +28,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.setting_names import honoured
 from palimpsest.wire.cards import ModelCard
 
-PROFILES = "palimpsest,claude-code-2.1.325,codex-0.166,opencode-1.18,classroom,none"
+PROFILES = ",".join(COMPARED)
 CARD = "claude-sonnet-4-5"
 _EXAMPLES = """\b
 Examples:

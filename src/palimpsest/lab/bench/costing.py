@@ -10,7 +10,7 @@ from palimpsest.lab.bench.bars import Bar, bar
 from palimpsest.lab.bench.compared import Row, SessionRow
 from palimpsest.lab.bench.halves import halves_of
 from palimpsest.lab.bench.room import Room
-from palimpsest.lab.comparison import BASELINE
+from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.cycles import CYCLES, Material, probed
 from palimpsest.lab.imitation import imitating
 from palimpsest.lab.needs import Names
@@ -23,7 +23,7 @@ from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
 
 OURS: Final = "palimpsest"
-PEERS: Final = ("codex-0.166", "opencode-1.18", "classroom", "none")
+PEERS: Final = COMPARED[2:]
 SURVIVAL_BARS: Final = {f"survival_{name}" for name in SURVIVALS}
 PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
 COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}

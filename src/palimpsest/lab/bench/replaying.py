@@ -12,24 +12,23 @@ import msgspec
 from msgspec import Struct, structs
 
 from palimpsest.core.log import Log
+from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 from palimpsest.lab.bench.bars import Bar, bar
 from palimpsest.lab.bench.room import Room, optional
 from palimpsest.lab.bench.timing import seconds
-from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
+from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
 from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import take_log
+from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
 from palimpsest.stores.jsonl import JsonlShelf
-from palimpsest.wire.cards import card
 
 REPLAY_BARS: Final = frozenset({"replay_seconds", "replay_peak_mb"})
-PROFILES: Final = ("palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none")
 # So many tokens the limits are for; a smaller session is measured and not judged.
 JUDGED: Final = 1_000_000
 _SEED: Final = 1
-# Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
-_UNSCALED: Final = 0.77
+_MODEL: Final = "claude-sonnet-4-5"
 _ROUNDS: Final = 3
 
 
@@ -44,7 +43,7 @@ class Replaying(Struct, frozen=True):
 def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     """`replay_seconds` and `replay_peak_mb`."""
     tokens = room.sizes.replayed_long
-    room.tell(f"replaying {tokens:,} tokens under {len(PROFILES)} profiles")
+    room.tell(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")
     shelf = JsonlShelf(room.folder / "replayed")
     _write(shelf, tokens)
     command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(shelf.folder), _session())
@@ -53,7 +52,7 @@ def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     # The shortest of some: what is longer is what other work on the machine took.
     took = min(seconds(run) for _ in range(_ROUNDS if tokens >= JUDGED else 1))
     found = (
-        bar("replay_seconds", took, None, tokens=told.tokens, profiles=len(PROFILES), cpu_s=told.cpu_s),
+        bar("replay_seconds", took, None, tokens=told.tokens, profiles=len(COMPARED), cpu_s=told.cpu_s),
         bar("replay_peak_mb", told.peak_mb, None, tokens=told.tokens),
     )
     yield from (_judged(each, tokens) for each in found if each.name in wanted)
@@ -70,7 +69,8 @@ def _session() -> str:
 def _write(shelf: JsonlShelf, tokens: int) -> None:
     """A session on the disk, written at once."""
     memory = MemoryShelf()
-    made_up(_SEED, round(tokens * _UNSCALED), memory).close()
+    # Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
+    made_up(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
     path = shelf.path_of(_session())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(chunk for _, chunk in memory.open(_session()).chunks()))
@@ -80,7 +80,7 @@ def replay_stored(folder: Path, session: str) -> Replaying:
     """Replay a session of a folder as `pal replay --json` does, to the bytes it would print."""
     with Log.open(JsonlShelf(folder), session, FixedClock(1)) as log:
         taken = take_log(log, MemoryBlobs(), str(folder))
-    plan = Plan(tuple(map(profile, PROFILES)), (card("claude-sonnet-4-5", window=200_000),))
+    plan = Plan(tuple(map(profile, COMPARED)), (replay_card(_MODEL),))
     msgspec.json.encode(as_builtins(compared([replay_session(taken, plan)], plan)))
     return Replaying(taken.recording.tokens, time.process_time(), peak_mb())
 

@@ -10,14 +10,14 @@ LONGEST_LINE: Final = 1_500
 _WORDS: Final = re.compile(rf"[!-~]{{{LONGEST_WORD + 1},}}|[\u3400-\u9fff]{{{LONGEST_WORD + 1},}}")
 
 
-def readable(text: str) -> str:
+def shortened(text: str) -> str:
     """The text with every endless word cut to its beginning."""
     return _WORDS.sub(lambda word: word[0][:LONGEST_WORD], text)
 
 
 def pieces_of(line: str) -> Iterator[str]:
     """A line in pieces that can be read, cut at blanks."""
-    rest = readable(line)
+    rest = shortened(line)
     while len(rest) > LONGEST_LINE:
         at = rest.rfind(" ", LONGEST_LINE // 2, LONGEST_LINE)
         at = LONGEST_LINE if at < 0 else at

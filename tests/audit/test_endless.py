@@ -2,13 +2,13 @@
 
 import pytest
 
+from palimpsest.audit.endless import LONGEST_LINE, LONGEST_WORD, pieces_of, shortened
 from palimpsest.audit.provenance import clean, supported
-from palimpsest.audit.readable import LONGEST_LINE, LONGEST_WORD, pieces_of, readable
 
 
 def test_an_endless_word_is_cut_and_all_others_stay() -> None:
-    assert readable(f"see {'a' * 500} here, {'字' * 300}。完") == f"see {'a' * LONGEST_WORD} here, {'字' * LONGEST_WORD}。完"
-    assert readable("src/palimpsest/core/log.py is fine") == "src/palimpsest/core/log.py is fine"
+    assert shortened(f"see {'a' * 500} here, {'字' * 300}。完") == f"see {'a' * LONGEST_WORD} here, {'字' * LONGEST_WORD}。完"
+    assert shortened("src/palimpsest/core/log.py is fine") == "src/palimpsest/core/log.py is fine"
 
 
 def test_a_long_line_comes_in_pieces_that_lose_no_word() -> None:
