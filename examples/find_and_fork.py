@@ -20,7 +20,7 @@ def main() -> None:
         new.append(UserSaid((Text("Say it in one word."),)))
         print("the new session:", [item.id for item in new.view.items])
         print("the old session:", [item.id for item in old.view.items])
-    print(len(home.shelf.sessions()), "sessions")
+    print(len(home.store.sessions()), "sessions")
 
 
 if __name__ == "__main__":

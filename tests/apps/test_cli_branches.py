@@ -10,7 +10,7 @@ def test_a_fork_prints_its_id_and_begins_where_it_was_told(pal: Pal) -> None:
     made = pal("fork", SMALL, "--at", "9").stdout.strip()
 
     assert len(made) == len("20310401-090000-aaaa")
-    with Log.open(pal.home.shelf, SMALL, FixedClock(BEGAN)) as log, Log.open(pal.home.shelf, made, FixedClock(BEGAN)) as forked:
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN)) as log, Log.open(pal.home.store, made, FixedClock(BEGAN)) as forked:
         assert forked.view.items == log.state_at(9).view.items
     assert pal("verify", made).exit_code == 0
     assert pal("show", made, "--request", "2").stderr.startswith("verified")
@@ -28,12 +28,12 @@ def test_a_fork_of_an_event_that_is_not_there_makes_no_file(pal: Pal) -> None:
     small(pal.home)
 
     assert pal("fork", SMALL, "--at", "14").exit_code == 2
-    assert list(pal.home.shelf.sessions()) == [SMALL]
+    assert list(pal.home.store.sessions()) == [SMALL]
 
 
 def test_a_rewind_says_what_is_left_behind_and_that_nothing_is_deleted(pal: Pal) -> None:
     small(pal.home)
-    data = pal.home.shelf.path_of(SMALL).read_bytes()
+    data = pal.home.store.path_of(SMALL).read_bytes()
     result = pal("rewind", SMALL, "9")
 
     assert result.stdout.splitlines() == [
@@ -41,7 +41,7 @@ def test_a_rewind_says_what_is_left_behind_and_that_nothing_is_deleted(pal: Pal)
         "  10  超时改成 30 秒",
         f"nothing is deleted: `pal rewind {SMALL} 13` returns there",
     ]
-    assert pal.home.shelf.path_of(SMALL).read_bytes().startswith(data)
+    assert pal.home.store.path_of(SMALL).read_bytes().startswith(data)
     assert pal.json("context", SMALL)["items"][-1]["id"] == "8.0"
 
 
@@ -80,8 +80,8 @@ def test_a_rewind_can_return_to_a_branch_that_was_left(pal: Pal) -> None:
 )
 def test_a_wrong_target_changes_nothing(pal: Pal, target: str, line: str) -> None:
     small(pal.home)
-    data = pal.home.shelf.path_of(SMALL).read_bytes()
+    data = pal.home.store.path_of(SMALL).read_bytes()
     result = pal("rewind", SMALL, target)
 
     assert (result.exit_code, result.stderr) == (2, line)
-    assert pal.home.shelf.path_of(SMALL).read_bytes() == data
+    assert pal.home.store.path_of(SMALL).read_bytes() == data

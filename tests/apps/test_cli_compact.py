@@ -27,20 +27,20 @@ FIELDS = [
 
 
 def _view(pal: Pal, session: str) -> View:
-    with Log.open(pal.home.shelf, session, FixedClock(1)) as log:
+    with Log.open(pal.home.store, session, FixedClock(1)) as log:
         return log.view
 
 
 def test_a_preview_says_what_would_happen_and_changes_nothing(pal: Pal) -> None:
     long(pal.home)
-    data = pal.home.shelf.path_of(LONG).read_bytes()
+    data = pal.home.store.path_of(LONG).read_bytes()
     (edit,) = pal.json("compact", LONG, "--preview")
 
     assert list(edit) == FIELDS
     assert edit["tokens_after"] < edit["tokens_before"]
     assert edit["hidden"]["items"]
     assert edit["price_usd"] is not None
-    assert pal.home.shelf.path_of(LONG).read_bytes() == data
+    assert pal.home.store.path_of(LONG).read_bytes() == data
 
 
 def test_what_a_preview_says_is_what_then_happens(pal: Pal) -> None:
@@ -73,7 +73,7 @@ def test_a_preview_tells_the_numbers_that_the_fold_then_has(pal: Pal) -> None:
 
 
 def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) -> None:
-    with Log.create(pal.home.shelf, SessionOpened(SMALL), FixedClock(1, 1_000)) as log:
+    with Log.create(pal.home.store, SessionOpened(SMALL), FixedClock(1, 1_000)) as log:
         for number in range(40):
             log.append(UserSaid((Text(f"request {number}"),)))
             log.append(ModelReplied((Text(f"done {number} " * 400, "assistant"),)))
@@ -189,7 +189,7 @@ def test_an_edit_that_is_none_is_an_error_and_no_edit_is_said_so(pal: Pal) -> No
 def test_refused_edits_are_listed_with_the_reason(pal: Pal) -> None:
     small(pal.home)
     assert pal("audit", SMALL, "--refused").stdout == "no edit was refused\n"
-    with Log.open(pal.home.shelf, SMALL, FixedClock(1), write=True) as log:
+    with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
         log.append(Refused("edit", "gate", "the view would not be smaller", edits=(Mask(("2.0",), "gone"),), of="fold"))
 
     assert pal.json("audit", SMALL, "--refused")[0]["why"] == "the view would not be smaller"

@@ -19,7 +19,7 @@ CLAUDE = ["claude-code", "claude-code-2.1.325"]
 
 def _with_files(pal: Pal, folder: Path) -> None:
     """A long session whose files are there, so that a fold under the profiles of Claude Code shows them again."""
-    with Log.create(pal.home.shelf, SessionOpened(LONG, model=MODEL, cwd=str(folder)), FixedClock(BEGAN, 1_000)) as log:
+    with Log.create(pal.home.store, SessionOpened(LONG, model=MODEL, cwd=str(folder)), FixedClock(BEGAN, 1_000)) as log:
         log.extend(generate(5, 900))
         for item in log.view.items:
             if isinstance(item.content, ToolCall) and item.content.tool == "read":
@@ -140,11 +140,11 @@ def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pa
 
 def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal) -> None:
     long(pal.home)
-    data = pal.home.shelf.path_of(LONG).read_bytes()
+    data = pal.home.store.path_of(LONG).read_bytes()
     with model_saying(TOLD) as model:
         result = pal("compact", LONG, "--preview", "--model", MODEL, "--focus", "the parser", "--json", **model.environment)
     (edit,) = msgspec.json.decode(result.stdout)
 
     assert len(model.asked) == 1
     assert (edit["edit"], edit["policy"]) == (902, "narrate")
-    assert pal.home.shelf.path_of(LONG).read_bytes() == data
+    assert pal.home.store.path_of(LONG).read_bytes() == data

@@ -25,7 +25,7 @@ def _home_data() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         home = Pal(Path(folder)).home
         edited(home)
-        return home.shelf.path_of(SMALL).read_bytes()
+        return home.store.path_of(SMALL).read_bytes()
 
 
 DATA = _home_data()
@@ -39,7 +39,7 @@ def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(
     with tempfile.TemporaryDirectory() as folder:
         pal = Pal(Path(folder))
         edited(pal.home)
-        path = pal.home.shelf.path_of(SMALL)
+        path = pal.home.store.path_of(SMALL)
         if not with_checkpoint:
             path.with_suffix(".checkpoint").unlink()
         path.write_bytes(DATA[:place] + noise + DATA[place + cut :])
@@ -53,7 +53,7 @@ def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(
 
 def test_a_log_with_a_hole_in_it_says_where_and_what_to_do(pal: Pal) -> None:
     edited(pal.home)
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     path.with_suffix(".checkpoint").unlink()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5] + lines[6:]))

@@ -12,9 +12,9 @@ def test_a_session_is_deleted_only_when_one_says_so(pal: Pal) -> None:
     small(pal.home)
     asked = pal("delete", SMALL)
     assert (asked.exit_code, asked.stderr.endswith("would be deleted for good; say --yes to do so\n")) == (2, True)
-    assert pal.home.shelf.sessions() == [SMALL]
+    assert pal.home.store.sessions() == [SMALL]
     assert pal.json("delete", SMALL, "--yes") == {"session": SMALL, "deleted": True}
-    assert pal.home.shelf.sessions() == []
+    assert pal.home.store.sessions() == []
 
 
 def test_a_session_that_a_fork_reads_is_kept(pal: Pal) -> None:
@@ -22,12 +22,12 @@ def test_a_session_that_a_fork_reads_is_kept(pal: Pal) -> None:
     fork = pal("fork", SMALL).stdout.strip()
     refused = pal("delete", SMALL, "--yes")
     assert (refused.exit_code, refused.stderr) == (2, f"pal: session {SMALL} is read by its forks {fork}; delete those first\n")
-    assert pal.home.shelf.sessions() == sorted([SMALL, fork])
+    assert pal.home.store.sessions() == sorted([SMALL, fork])
 
 
 def test_no_word_of_a_deleted_session_stays_in_the_index_file(pal: Pal) -> None:
     small(pal.home)
-    with Log.create(pal.home.shelf, SessionOpened("other"), FixedClock(BEGAN)) as log:
+    with Log.create(pal.home.store, SessionOpened("other"), FixedClock(BEGAN)) as log:
         log.append(UserSaid((Text("the wombatsecretword is here"),)))
     assert len(pal.json("search", "wombatsecretword")) == 1
     assert b"wombatsecretword" in _bytes(pal)

@@ -27,7 +27,7 @@ def test_a_home_that_is_not_there_yet_is_no_finding_and_is_not_made(pal: Pal) ->
 
 def test_a_torn_line_and_what_a_crash_left_are_warnings_with_advice(pal: Pal) -> None:
     small(pal.home)
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     with path.open("ab") as file:
         file.write(b'{"seq":14')
     path.with_suffix(".torn-1").write_bytes(b"{")
@@ -42,7 +42,7 @@ def test_a_torn_line_and_what_a_crash_left_are_warnings_with_advice(pal: Pal) ->
 
 def test_a_log_that_cannot_be_read_and_a_broken_card_file_are_bad(pal: Pal) -> None:
     small(pal.home)
-    pal.home.shelf.path_of("noise").write_bytes(b"noise\n")
+    pal.home.store.path_of("noise").write_bytes(b"noise\n")
     pal.home.cards_path.write_text("cards = 3")
 
     assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs", "cards"}
@@ -51,7 +51,7 @@ def test_a_log_that_cannot_be_read_and_a_broken_card_file_are_bad(pal: Pal) -> N
 @pytest.mark.parametrize("end", [b"garbage here\n", b"garbage here\n\n", b'{"seq":14}\n', b"x" * 200_000 + b"\n"])
 def test_a_log_whose_last_line_is_no_event_is_bad(pal: Pal, end: bytes) -> None:
     small(pal.home)
-    with pal.home.shelf.path_of(SMALL).open("ab") as file:
+    with pal.home.store.path_of(SMALL).open("ab") as file:
         file.write(end)
 
     assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs"}
@@ -59,7 +59,7 @@ def test_a_log_whose_last_line_is_no_event_is_bad(pal: Pal, end: bytes) -> None:
 
 def test_a_session_that_is_being_written_is_named_and_is_no_finding(pal: Pal) -> None:
     small(pal.home)
-    with Log.open(pal.home.shelf, SMALL, FixedClock(BEGAN), write=True):
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True):
         locks = next(check for check in pal.json("doctor")["checks"] if check["name"] == "locks")
 
     assert locks["state"] == "ok"

@@ -31,7 +31,7 @@ KEY = "sk-ant-" + "a1B2" * 10
 
 
 def _say(pal: Pal, text: str) -> None:
-    with Log.open(pal.home.shelf, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+    with Log.open(pal.home.store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
         log.append(UserSaid((Text(text),)))
 
 
@@ -246,13 +246,13 @@ def test_the_file_of_another_agent_says_where_it_belongs(pal: Pal, tmp_path: Pat
 @pytest.mark.parametrize("form", ["claude", "codex"])
 def test_an_earlier_state_is_a_session_of_its_own_and_always_the_same(pal: Pal, tmp_path: Path, form: str) -> None:
     small(pal.home)
-    before = pal.home.shelf.sessions()
+    before = pal.home.store.sessions()
     earlier, again, now = (pal("export", SMALL, "--to", form, *words).stdout for words in (("--at", "8"), ("--at", "8"), ()))
 
     assert earlier == again
     assert ("ten seconds" in earlier, "30 秒" in earlier, "30 秒" in now) == (True, False, True)
     assert not set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", earlier)) & set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", now))
-    assert pal.home.shelf.sessions() == before
+    assert pal.home.store.sessions() == before
 
 
 @pytest.mark.parametrize("form", ["claude", "codex"])
@@ -271,7 +271,7 @@ def test_lines_for_other_agents_stay_json_without_their_secrets(pal: Pal, form: 
 def test_a_session_in_which_nothing_happened_and_a_fork_can_be_written_too(pal: Pal, form: str) -> None:
     small(pal.home)
     fork = pal("fork", SMALL, "--at", "8").stdout.strip()
-    with Log.create(pal.home.shelf, SessionOpened("empty"), FixedClock(1_932_800_400_000, 1_000)) as log:
+    with Log.create(pal.home.store, SessionOpened("empty"), FixedClock(1_932_800_400_000, 1_000)) as log:
         log.sync()
 
     assert (pal("export", "empty", "--to", form).exit_code, pal.json("export", "empty", "--to", form)["events"]) == (0, 1)
@@ -294,7 +294,7 @@ def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, t
 def test_no_id_leads_out_of_the_folder(pal: Pal, tmp_path: Path, form: str, origin: str) -> None:
     foreign = Raw(msgspec.json.encode({"key": "../../../../evil"}))
     opened = SessionOpened("sly", cwd="/a", origin=origin, meta={"id": "../../../../evil"}, foreign=foreign)
-    with Log.create(pal.home.shelf, opened, FixedClock(1_932_800_400_000, 1_000)) as log:
+    with Log.create(pal.home.store, opened, FixedClock(1_932_800_400_000, 1_000)) as log:
         log.append(UserSaid((Text("hello"),)))
     done = pal("export", "sly", "--to", form, "--install", **_homes(tmp_path))
 

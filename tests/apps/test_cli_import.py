@@ -198,8 +198,8 @@ def test_secrets_are_shown_by_the_doctor_and_replaced_on_demand(pal: Pal, projec
 
 def _factors(pal: Pal) -> dict[str, float]:
     found: dict[str, float] = {}
-    for session in pal.home.shelf.sessions():
-        with Log.open(pal.home.shelf, session, SystemClock()) as log:
+    for session in pal.home.store.sessions():
+        with Log.open(pal.home.store, session, SystemClock()) as log:
             calibration = log.ledger.calibration
         found |= {f"{session} {model}": calibration.factor(model) for model in calibration.models}
     return found

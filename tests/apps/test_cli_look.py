@@ -119,7 +119,7 @@ def test_a_broken_card_file_is_one_line_that_names_the_key(pal: Pal) -> None:
 
 def test_the_index_says_what_it_read_and_can_be_made_anew(pal: Pal) -> None:
     small(pal.home)
-    size = pal.home.shelf.path_of(SMALL).stat().st_size
+    size = pal.home.store.path_of(SMALL).stat().st_size
 
     nothing_wrong = {"bad_lines": 0, "gone": 0, "skipped": [], "note": ""}
     assert pal.json("index") == {"read": 1, "bytes": size, **nothing_wrong}

@@ -13,7 +13,7 @@ _OUTPUT = "TypeError: parse_total of cart.py is None\nsee https://example.org/ca
 
 
 def _folded(pal: Pal, loss: Loss | None = None) -> None:
-    with Log.create(pal.home.shelf, SessionOpened(SMALL, model=MODEL), FixedClock(BEGAN, 1_000)) as log:
+    with Log.create(pal.home.store, SessionOpened(SMALL, model=MODEL), FixedClock(BEGAN, 1_000)) as log:
         log.append(UserSaid((Text("Never touch the lock file."),)))
         log.append(ModelReplied((ToolCall("c1", "Bash", '{"command":"make check"}'),)))
         log.append(ToolReturned(ToolResult("c1", (Text(_OUTPUT),)), "Bash", exit=2))

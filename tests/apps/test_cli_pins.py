@@ -10,7 +10,7 @@ from palimpsest.stores.ephemeral import FixedClock
 
 
 def _view(pal: Pal, session: str) -> View:
-    with Log.open(pal.home.shelf, session, FixedClock(1)) as log:
+    with Log.open(pal.home.store, session, FixedClock(1)) as log:
         return log.view
 
 
@@ -28,7 +28,7 @@ def test_items_and_files_are_pinned_listed_and_unpinned(pal: Pal) -> None:
     assert pal("pin", SMALL, "6.0", "a.py").stdout == "pinned: 6.0, a.py\n"
     assert pal.json("pin", SMALL) == {"session": SMALL, "pins": ["6.0", "a.py"]}
     assert pal.json("unpin", SMALL, "6.0") == {"session": SMALL, "pins": ["a.py"]}
-    with Log.open(pal.home.shelf, SMALL, FixedClock(1)) as log:
+    with Log.open(pal.home.store, SMALL, FixedClock(1)) as log:
         assert log.event(14).body == Pinned(("6.0",), ("a.py",))
 
 
@@ -53,7 +53,7 @@ def test_a_file_has_one_pin_however_it_is_written(pal: Pal) -> None:
 
 def test_a_pin_of_an_older_log_comes_off_however_it_is_written(pal: Pal) -> None:
     small(pal.home)
-    with Log.open(pal.home.shelf, SMALL, FixedClock(1), write=True) as log:
+    with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
         log.append(Pinned((), ("./a.py", "a.py", "b.py")))
 
     assert pal.json("unpin", SMALL, "a.py")["pins"] == ["b.py"]

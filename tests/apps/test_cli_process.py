@@ -126,12 +126,12 @@ def test_a_closed_standard_output_is_one_line(pal: Pal, words: tuple[str, ...]) 
 
 def test_streams_that_are_closed_and_not_needed_stop_nothing(pal: Pal) -> None:
     small(pal.home)
-    before = pal.home.shelf.path_of(SMALL).read_bytes()
+    before = pal.home.store.path_of(SMALL).read_bytes()
 
     assert SMALL.encode() in _run_in_shell(pal, "2>&- <&-", "sessions").stdout
     assert _run_in_shell(pal, "<&- 2>&-", "delete", SMALL).returncode == 2
     assert _run_in_shell(pal, "<&- >&- 2>&-", "undo", SMALL).returncode == 2
-    assert pal.home.shelf.path_of(SMALL).read_bytes() == before
+    assert pal.home.store.path_of(SMALL).read_bytes() == before
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
@@ -187,7 +187,7 @@ def test_a_home_that_may_only_be_read_can_be_read(pal: Pal) -> None:
     small(pal.home)
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root writes everywhere, and there is no setpriv here to take that right away")
-    for folder in (pal.home.shelf.folder, pal.home.folder):
+    for folder in (pal.home.store.folder, pal.home.folder):
         folder.chmod(0o500)
     try:
         assert SMALL.encode() in _run_as_anybody(pal, "sessions").stdout
@@ -196,7 +196,7 @@ def test_a_home_that_may_only_be_read_can_be_read(pal: Pal) -> None:
         assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
         assert b"permission denied" in refused.stderr.lower()
     finally:
-        for folder in (pal.home.folder, pal.home.shelf.folder):
+        for folder in (pal.home.folder, pal.home.store.folder):
             folder.chmod(0o700)
 
 

@@ -9,7 +9,7 @@ from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 
 CLAUDE = "claude/2.1.325/projects/*/*.jsonl"
 
@@ -53,7 +53,7 @@ def test_files_and_folders_of_other_programs_are_read_into_memory(pal: Pal) -> N
 
 
 def test_a_file_of_ours_is_named_by_its_path(pal: Pal) -> None:
-    path = pal.home.shelf.path_of(LONG)
+    path = pal.home.store.path_of(LONG)
 
     (session,) = pal.json("replay", str(path), "--profiles", "none")["sessions"]
     assert (session["id"], session["source"]) == (LONG, str(path))
@@ -152,15 +152,15 @@ def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pa
 
 
 def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> None:
-    for folder in (pal.home.shelf.folder, pal.home.folder):
+    for folder in (pal.home.store.folder, pal.home.folder):
         told = pal.json("replay", str(folder), "--profiles", "none")
 
         assert [(session["id"], session["format"]) for session in told["sessions"]] == [(SMALL, "palimpsest"), (LONG, "palimpsest")]
-        assert [session["source"] for session in told["sessions"]] == [str(pal.home.shelf.path_of(name)) for name in (SMALL, LONG)]
+        assert [session["source"] for session in told["sessions"]] == [str(pal.home.store.path_of(name)) for name in (SMALL, LONG)]
 
 
 def test_a_session_without_a_reply_is_told_to_have_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
-    with Log.create(JsonlShelf(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
+    with Log.create(JsonlSessions(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
         log.extend((UserSaid((Text("Is somebody there?"),)), CallStarted(MODEL, "anthropic")))
 
     result = pal("replay", str(tmp_path / "silent.jsonl"))

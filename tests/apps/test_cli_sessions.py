@@ -25,7 +25,7 @@ def test_sessions_are_listed_as_programs_read_them(pal: Pal) -> None:
             "turns": 2,
             "tokens": 830,
             "cost_usd": 800 * 3 / 1e6 + 30 * 15 / 1e6,
-            "path": str(pal.home.shelf.path_of(SMALL)),
+            "path": str(pal.home.store.path_of(SMALL)),
         }
     ]
 
@@ -41,7 +41,7 @@ def test_the_newest_session_comes_first_and_a_limit_is_kept(pal: Pal) -> None:
 
 def test_the_table_fits_eighty_columns_also_with_chinese_titles(pal: Pal) -> None:
     small(pal.home)
-    with Log.open(pal.home.shelf, SMALL, FixedClock(BEGAN), write=True) as log:
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
         log.append(Titled("把超时改成三十秒" * 20))
 
     lines = pal("sessions").stdout.splitlines()
@@ -54,7 +54,7 @@ def test_the_table_fits_eighty_columns_also_with_chinese_titles(pal: Pal) -> Non
 
 def test_sessions_of_sub_agents_show_only_when_all_are_asked_for(pal: Pal) -> None:
     small(pal.home)
-    Log.create(pal.home.shelf, SessionOpened("child", opener=Place(SMALL, 4)), FixedClock(BEGAN)).close()
+    Log.create(pal.home.store, SessionOpened("child", opener=Place(SMALL, 4)), FixedClock(BEGAN)).close()
 
     assert [row["id"] for row in pal.json("sessions")] == [SMALL]
     assert {row["id"] for row in pal.json("sessions", "--all")} == {SMALL, "child"}
@@ -62,7 +62,7 @@ def test_sessions_of_sub_agents_show_only_when_all_are_asked_for(pal: Pal) -> No
 
 def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
     small(pal.home)
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     path.write_bytes(path.read_bytes().replace(b"claude-sonnet-4-5", b"somebodys-model-x"))
 
     assert pal.json("sessions")[0]["cost_usd"] is None
@@ -76,7 +76,7 @@ def test_a_home_without_sessions_says_what_to_do(pal: Pal) -> None:
 
 def test_a_file_that_is_no_log_stops_nothing(pal: Pal) -> None:
     small(pal.home)
-    broken = pal.home.shelf.path_of("broken")
+    broken = pal.home.store.path_of("broken")
     broken.write_text("this is no event\n")
 
     assert [row["id"] for row in pal.json("sessions", code=1)] == [SMALL]
@@ -91,7 +91,7 @@ def test_a_file_that_is_no_log_stops_nothing(pal: Pal) -> None:
 def test_of_many_unreadable_logs_five_are_named_and_the_others_counted(pal: Pal) -> None:
     small(pal.home)
     for number in range(8):
-        pal.home.shelf.path_of(f"broken{number}").write_text("this is no event\n")
+        pal.home.store.path_of(f"broken{number}").write_text("this is no event\n")
 
     lines = pal("sessions").stderr.splitlines()
     assert [line.partition("broken")[2][:7] for line in lines[:5]] == [f"{number}.jsonl" for number in range(5)]

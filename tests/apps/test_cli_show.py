@@ -44,7 +44,7 @@ def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:
 
 def test_the_events_are_given_as_they_stand_in_the_file(pal: Pal) -> None:
     small(pal.home)
-    lines = pal.home.shelf.path_of(SMALL).read_bytes().splitlines()
+    lines = pal.home.store.path_of(SMALL).read_bytes().splitlines()
 
     assert pal.json("show", SMALL) == {"session": SMALL, "events": [msgspec.json.decode(line) for line in lines]}
     assert pal.json("show", SMALL, "--at", "2")["events"] == [msgspec.json.decode(line) for line in lines[:3]]
@@ -90,7 +90,7 @@ def test_a_request_can_be_shown_in_the_shape_of_any_wire(pal: Pal, wire: str, ke
 
 def test_a_request_that_is_not_the_recorded_one_differs_and_is_a_finding(pal: Pal) -> None:
     small(pal.home)
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     path.with_suffix(".checkpoint").unlink()
     path.write_bytes(path.read_bytes().replace(b"What is in a.py?", b"What is in b.py?"))
     result = pal("show", SMALL, "--request", "1")
@@ -101,7 +101,7 @@ def test_a_request_that_is_not_the_recorded_one_differs_and_is_a_finding(pal: Pa
 
 
 def test_a_session_without_calls_shows_the_request_to_come(pal: Pal) -> None:
-    with Log.create(pal.home.shelf, SessionOpened("fresh"), FixedClock(BEGAN)) as log:
+    with Log.create(pal.home.store, SessionOpened("fresh"), FixedClock(BEGAN)) as log:
         log.append(UserSaid((Text("hello"),)))
     first = pal("show", "fresh", "--request", "next")
     second = pal("show", "fresh", "--wire", "responses")
@@ -129,7 +129,7 @@ def test_wrong_input_is_one_clear_line(pal: Pal, words: tuple[str, ...], line: s
     small(pal.home)
     result = pal(*words)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line.replace("{sessions}", str(pal.home.shelf.folder)))
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line.replace("{sessions}", str(pal.home.store.folder)))
 
 
 def test_a_moment_that_never_was_is_named_with_the_newest_one(pal: Pal) -> None:
@@ -146,7 +146,7 @@ def test_an_id_may_be_shortened_while_it_is_the_only_one(pal: Pal) -> None:
     assert pal.json("show", "20310401-09")["session"] == SMALL
     assert pal.json("show", "last")["session"] == "20310401-100000-cccc"
     assert pal("show", "20310401").stderr == (
-        f"pal: {pal.home.shelf.folder}: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
+        f"pal: {pal.home.store.folder}: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
     )
 
 
@@ -178,13 +178,13 @@ def test_every_error_for_programs_says_where(pal: Pal, words: tuple[str, ...]) -
 
 def test_a_session_may_be_named_by_the_path_of_its_file(pal: Pal) -> None:
     small(pal.home)
-    result = pal("show", str(pal.home.shelf.path_of(SMALL)), "--request", "1")
+    result = pal("show", str(pal.home.store.path_of(SMALL)), "--request", "1")
 
     assert result.stderr.startswith("verified")
 
 
 def test_control_characters_of_a_log_never_reach_the_terminal(pal: Pal) -> None:
-    with Log.create(pal.home.shelf, SessionOpened("evil"), FixedClock(BEGAN)) as log:
+    with Log.create(pal.home.store, SessionOpened("evil"), FixedClock(BEGAN)) as log:
         log.append(UserSaid((Text("a\x1b]0;owned\x07b\u202ec"),)))
 
     assert "a␛]0;owned␇b\ufffdc" in pal("show", "evil").stdout

@@ -4,11 +4,11 @@ from pal_runs import BEGAN, LONG, SMALL, Pal, edited, long, small
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 
 
 def _view(pal: Pal, session: str = SMALL, at: int | None = None) -> View:
-    with Log.open(pal.home.shelf, session, FixedClock(BEGAN)) as log:
+    with Log.open(pal.home.store, session, FixedClock(BEGAN)) as log:
         return log.view if at is None else log.state_at(at).view
 
 
@@ -37,7 +37,7 @@ def test_undoing_an_edit_that_others_rest_on_needs_a_yes_and_says_which(pal: Pal
 
 def test_a_dry_run_says_everything_and_changes_nothing(pal: Pal) -> None:
     edited(pal.home)
-    data = pal.home.shelf.path_of(SMALL).read_bytes()
+    data = pal.home.store.path_of(SMALL).read_bytes()
 
     assert pal.json("undo", SMALL, "14", "--dry-run") == {
         "session": SMALL,
@@ -49,13 +49,13 @@ def test_a_dry_run_says_everything_and_changes_nothing(pal: Pal) -> None:
         "room": 197_000,
         "dry_run": True,
     }
-    assert pal.home.shelf.path_of(SMALL).read_bytes() == data
+    assert pal.home.store.path_of(SMALL).read_bytes() == data
 
 
 def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(pal: Pal) -> None:
     long(pal.home)
     edits = [event["seq"] for event in pal.json("show", LONG)["events"] if event["body"]["type"] == "view_edited"]
-    size = pal.home.shelf.path_of(LONG).stat().st_size
+    size = pal.home.store.path_of(LONG).stat().st_size
 
     result = pal("undo", LONG, str(edits[0]), "--yes")
 
@@ -63,7 +63,7 @@ def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(pal: Pal) -> Non
     assert result.exit_code == 2
     assert result.stderr.startswith(f"pal: {LONG}: the view after this would not fit: it would have ")
     assert result.stderr.endswith("are too many\n")
-    assert pal.home.shelf.path_of(LONG).stat().st_size == size
+    assert pal.home.store.path_of(LONG).stat().st_size == size
 
 
 def test_one_edit_of_an_event_can_be_undone_by_its_number(pal: Pal) -> None:
@@ -86,11 +86,11 @@ def test_one_edit_of_an_event_can_be_undone_by_its_number(pal: Pal) -> None:
 )
 def test_wrong_input_changes_nothing(pal: Pal, words: tuple[str, ...], line: str) -> None:
     edited(pal.home)
-    data = pal.home.shelf.path_of(SMALL).read_bytes()
+    data = pal.home.store.path_of(SMALL).read_bytes()
     result = pal(*words)
 
     assert (result.exit_code, result.stderr) == (2, line)
-    assert pal.home.shelf.path_of(SMALL).read_bytes() == data
+    assert pal.home.store.path_of(SMALL).read_bytes() == data
 
 
 def test_a_session_without_edits_has_nothing_to_undo(pal: Pal) -> None:
@@ -103,7 +103,7 @@ def test_a_session_without_edits_has_nothing_to_undo(pal: Pal) -> None:
 
 def test_a_second_writer_is_told_who_holds_the_session(pal: Pal) -> None:
     edited(pal.home)
-    with Log.open(JsonlShelf(pal.home.shelf.folder), SMALL, FixedClock(BEGAN), write=True):
+    with Log.open(JsonlSessions(pal.home.store.folder), SMALL, FixedClock(BEGAN), write=True):
         result = pal("undo", SMALL)
         dry = pal("undo", SMALL, "--dry-run")
 

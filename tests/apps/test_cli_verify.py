@@ -4,7 +4,7 @@ from pal_runs import LONG, SMALL, Pal, long, small
 
 
 def _damage(pal: Pal, old: bytes, new: bytes) -> Path:
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     path.write_bytes(path.read_bytes().replace(old, new, 1))
     return path
 
@@ -40,7 +40,7 @@ def test_a_repair_keeps_the_damaged_file_and_leaves_a_log_that_verifies(pal: Pal
 
 def test_a_torn_last_line_is_a_finding_until_it_is_repaired(pal: Pal) -> None:
     small(pal.home)
-    path = pal.home.shelf.path_of(SMALL)
+    path = pal.home.store.path_of(SMALL)
     with path.open("ab") as file:
         file.write(b'{"seq":14,"parent":13,"at"')
 
@@ -57,7 +57,7 @@ def test_all_sessions_are_verified_when_none_is_named(pal: Pal) -> None:
 
     assert (found["ok"], found["events"]) == (False, 75)
     assert [(each["session"], each["ok"]) for each in found["sessions"]] == [(SMALL, False), (LONG, True)]
-    assert pal.json("verify", str(pal.home.shelf.folder), code=1) == found
+    assert pal.json("verify", str(pal.home.store.folder), code=1) == found
 
 
 def test_a_repair_must_be_told_what_to_repair(pal: Pal) -> None:
@@ -80,8 +80,8 @@ def test_a_missing_blob_is_found_and_no_repair_claims_to_mend_it(pal: Pal) -> No
 
 def test_something_that_is_no_log_at_all_is_a_finding_and_no_crash(pal: Pal) -> None:
     small(pal.home)
-    pal.home.shelf.path_of("noise").write_bytes(bytes(range(256)) * 40)
-    pal.home.shelf.path_of("empty").write_bytes(b"")
+    pal.home.store.path_of("noise").write_bytes(bytes(range(256)) * 40)
+    pal.home.store.path_of("empty").write_bytes(b"")
 
     assert pal("verify", "noise").exit_code == 1
     assert [error["kind"] for error in pal.json("verify", "empty", code=1)["errors"]][:1] == ["empty"]

@@ -71,7 +71,7 @@ def test_no_number_is_cut_at_any_width_and_no_line_is_too_wide(width: int, rows:
 @pytest.mark.parametrize("words", [("audit", LONG), ("compact", LONG, "--preview", "--no-model")])
 def test_edits_are_listed_with_whole_numbers_on_any_screen(pal: Pal, width: str, words: tuple[str, ...]) -> None:
     long(pal.home)
-    with Log.open(pal.home.shelf, LONG, FixedClock(1_932_900_000_000), write=True) as log:
+    with Log.open(pal.home.store, LONG, FixedClock(1_932_900_000_000), write=True) as log:
         mask = Mask((log.view.items[0].id,), "x")
         body = ViewEdited(
             (mask,), "a policy with a very long name", "costs 1,234,567 tokens", "asked", 1_234_567, 123_456, -1234.93, 1234.56

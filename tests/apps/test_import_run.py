@@ -120,7 +120,7 @@ def test_a_session_that_another_writes_is_passed_over_with_its_reason(tmp_path: 
     bring(tmp_path / "home", one)
     written(one, user("u2", "more"))
     home = Home(tmp_path / "home", FixedClock(BEGAN))
-    with Log.open(home.shelf, "tiny-a", home.clock, write=True):
+    with Log.open(home.store, "tiny-a", home.clock, write=True):
         run = bring(tmp_path / "home", one, two)
 
     assert [bad.where for bad in run.skipped] == [str(one)]
@@ -166,7 +166,7 @@ def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tm
 
     assert run.stopped
     assert [(row.session, row.counts.events) for row in run.rows] == [("tiny-a", 0), ("tiny-b", 2)]
-    assert verify(home.shelf, "tiny-b", home.blobs).ok
+    assert verify(home.store, "tiny-b", home.blobs).ok
     assert [row.counts.events for row in bring(tmp_path / "home", *paths).rows] == [0, 3, 5]
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk_stops_with_nothing_half_written(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, earlier)
 
-    assert [verify(home.shelf, session, home.blobs).findings for session in ("tiny-a", "tiny-b")] == [(), ()]
+    assert [verify(home.store, session, home.blobs).findings for session in ("tiny-a", "tiny-b")] == [(), ()]
     assert [row.counts.events for row in bring(tmp_path / "home", small, large).rows] == [0, 1]
 
 

@@ -92,7 +92,7 @@ def test_pa_09_reads_that_nobody_believed_in_are_believed() -> None:
     session = begin(tick=10 * MINUTE)
     call(session, usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
-    assert session.witness.cache.longest(session.around.clock.now()) == 0
+    assert session.witness.cache.longest(session.environment.clock.now()) == 0
     call(session, usage=Usage(0, 3_000, 1_100, 0, 100))
     assert ends(session) == [("head:0", 2_000), ("2.0", 3_000), ("5.0", 4_100)]
 

@@ -8,12 +8,12 @@ import pytest
 from corpus import WITHOUT, corpus, golden
 from readings import Home
 
-from palimpsest.audit.cached import CacheTally
+from palimpsest.audit.cached import CacheProjection
 from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.core.log import Log
-from palimpsest.core.project import Projection
-from palimpsest.core.scale import Scale
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.foreign.formats import format_named
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import ModelCard, recorded_card
@@ -27,9 +27,13 @@ def believed_and_reported(form: str, path: Path) -> Iterator[tuple[int, int]]:
     """For each call of the sessions in a file: the tokens that we believed to be cached when it left, and those that were read."""
     home = Home()
     home.take(format_named(form), path)
-    for session in home.shelf.sessions():
-        log = Log.open(home.shelf, session, FixedClock(1))
-        projection, tally, scale = Projection(skip=log.reader.skip(log.path), find=log.reader.item), CacheTally(), Scale(palimpsest_size)
+    for session in home.store.sessions():
+        log = Log.open(home.store, session, FixedClock(1))
+        projection, tally, counter = (
+            ViewProjection(skip=log.reader.skip(log.path), find=log.reader.item),
+            CacheProjection(),
+            TokenCounter(palimpsest_size),
+        )
         model: ModelCard = recorded_card("claude-sonnet-4-5")
         for event in log.events():
             projection.take(event)
@@ -39,7 +43,7 @@ def believed_and_reported(form: str, path: Path) -> Iterator[tuple[int, int]]:
             elif isinstance(body, ModelReplied) and body.usage.prompt:
                 cache = tally.value()
                 yield min(cache.longest(event.at if cache.called is None else cache.called), body.usage.prompt), body.usage.cache_read
-            tally.take(event, projection.view, scale, model)
+            tally.take(event, projection.view, counter, model)
 
 
 def check(form: str, paths: list[Path], most: float) -> None:

@@ -16,9 +16,9 @@ from palimpsest.audit.uses import ages_for, dies_at
 from palimpsest.audit.warm import warm_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Situation, Use
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
@@ -35,11 +35,11 @@ def by_definition(now: Situation, *, held: bool, patience: float) -> list[Dead]:
         dies = use.died if patience == 1.0 else dies_at(use, ages_for(patience))
         if dies is None or dies > now.health.calls:
             continue
-        scale = Scale(now.scale.rule, now.scale.factor)
-        tokens = scale.item(item)
-        mask = Mask((item.id,), stub_of(now.view.items, place, tokens, scale.factor))
+        counter = TokenCounter(now.counter.rule, now.counter.factor)
+        tokens = counter.item(item)
+        mask = Mask((item.id,), stub_of(now.view.items, place, tokens, counter.factor))
         call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
-        gain = tokens - scale.scaled(scale.rule(ToolResult(call_id, (Text(mask.text),))))
+        gain = tokens - counter.scaled(counter.rule(ToolResult(call_id, (Text(mask.text),))))
         if gain > 0:
             found.append(Dead(place, gain, now.health.calls - dies + 1, mask))
     return found[::-1]
@@ -55,7 +55,7 @@ def test_a_session_that_is_looked_at_again_and_again_has_the_same_dead(
         tell(session, told, take_back)
         for _ in range(9):
             reply(session, Text("go on", "assistant"))
-        session.scale.factor = factor
+        session.counter.factor = factor
         now = session.situation("before_call")
         expected = by_definition(now, held=held, patience=patience)
         for _ in range(2):
@@ -80,16 +80,16 @@ def test_a_result_that_is_smaller_than_its_stub_stays() -> None:
 
 def test_masks_are_written_anew_only_when_their_words_change_and_forgotten_with_their_items() -> None:
     items = (words("1.0", 10), *used(2, "Bash", '{"command":"make"}', 100), *used(4, "Bash", '{"command":"make"}', 9_000))
-    scale = situation(items).scale
-    first = [covered(items, place, scale)[0] for place in (2, 4)]
-    scale.factor = 1.004
+    counter = situation(items).counter
+    first = [covered(items, place, counter)[0] for place in (2, 4)]
+    counter.factor = 1.004
     # 100.4 tokens are told as 100, and 9,036 as they are.
-    again = [covered(items, place, scale)[0] for place in (2, 4)]
+    again = [covered(items, place, counter)[0] for place in (2, 4)]
     assert [mask.text for mask in again] == ["[Bash make: 100 tokens, id 3.0]", "[Bash make: 9036 tokens, id 5.0]"]
     assert again[0] is first[0]
-    scale.total(View(items=items))
-    scale.total(View(items=items[:3]))
-    assert set(scale.coverings) == {"3.0"}
+    counter.total(View(items=items))
+    counter.total(View(items=items[:3]))
+    assert set(counter.coverings) == {"3.0"}
 
 
 @given(
@@ -141,7 +141,7 @@ def test_pins_are_the_items_named_those_that_show_a_file_and_their_other_halves(
 
 
 def test_sizes_are_those_of_the_view_that_was_asked_for() -> None:
-    scale = Scale(palimpsest_size)
+    counter = TokenCounter(palimpsest_size)
     items = tuple(words(f"{number}.0", 10**number) for number in range(6))
     for end in (2, 3, 6, 4):
-        assert scale.sizes(View(items=items[:end])) == tuple(palimpsest_size(item.content) for item in items[:end])
+        assert counter.sizes(View(items=items[:end])) == tuple(palimpsest_size(item.content) for item in items[:end])

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceTally
+from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceProjection
 from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
+from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
 
 
 def gather(*bodies: Body) -> Evidence:
-    tally = EvidenceTally()
+    tally = EvidenceProjection()
     for seq, body in enumerate(bodies):
         tally.take(Event(seq, seq - 1, 1_000 * seq, "", body))
     return tally.value()
@@ -146,7 +146,7 @@ def test_what_is_kept_is_bounded_by_what_can_be_shown() -> None:
 
 def test_a_call_without_an_answer_waits_and_an_answer_without_a_call_is_taken_as_it_is() -> None:
     told = gather(call("1", "Edit", file_path="a.py"), ToolReturned(ToolResult("9"), tool="Write", paths=("b.py",)))
-    assert told.waiting == (Waiting("1", "edit", edited=("a.py",)),)
+    assert told.waiting == (PendingCall("1", "edit", edited=("a.py",)),)
     assert told.edited == ("b.py",)
 
 
@@ -184,11 +184,11 @@ BODIES = st.one_of(
 @given(st.lists(BODIES, max_size=12), st.integers(0, 12))
 def test_going_on_from_what_is_known_gives_what_one_tally_gives(bodies: list[Body], cut: int) -> None:
     events = [Event(seq, seq - 1, seq, "", body) for seq, body in enumerate(bodies)]
-    whole, part = EvidenceTally(), EvidenceTally()
+    whole, part = EvidenceProjection(), EvidenceProjection()
     for event in events[:cut]:
         part.take(event)
     kept = msgspec.json.decode(msgspec.json.encode(part.value()), type=Evidence)
-    rest = EvidenceTally.of(kept)
+    rest = EvidenceProjection.of(kept)
     for event in events[cut:]:
         rest.take(event)
     for event in events:

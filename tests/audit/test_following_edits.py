@@ -8,18 +8,18 @@ from workplace import START
 from palimpsest.audit.bill import Block, Prompt
 from palimpsest.audit.prefixes import sums_of
 from palimpsest.audit.survival import survival_of
-from palimpsest.audit.uses import UsesTally
+from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened
 from palimpsest.core.items import Text, ToolCall, same_start, seq_of
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import lonely, waiting
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import claude_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.request import Tool
 
@@ -27,7 +27,7 @@ from palimpsest.wire.request import Tool
 class Watched(Session):
     """A session that keeps every event with the view after it."""
 
-    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> None:
+    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> None:
         super().__init__(log, profile, model, around, tools)
         self.seen: list[tuple[Event, View]] = []
 
@@ -39,7 +39,7 @@ class Watched(Session):
 
 def followed(told: list[Step]) -> list[tuple[Event, View]]:
     """A working day, event by event, with the view after each."""
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
     session = Watched.create(SessionOpened("s", cwd="/repo"), PROFILE, card(MODEL), around)
     tell(session, told, take_back)
     return session.seen
@@ -48,9 +48,9 @@ def followed(told: list[Step]) -> list[tuple[Event, View]]:
 @settings(max_examples=80)
 @given(steps)
 def test_a_tally_of_uses_that_followed_every_edit_goes_on_as_one_that_begins_with_the_view(told: list[Step]) -> None:
-    tally, calls, before = UsesTally(), 0, View()
+    tally, calls, before = UsesProjection(), 0, View()
     for event, view in followed(told):
-        anew = UsesTally.of(tally.value(), before, calls)
+        anew = UsesProjection.of(tally.value(), before, calls)
         for each in (tally, anew):
             each.take(event, view)
         assert anew.value() == tally.value()
@@ -61,11 +61,11 @@ def test_a_tally_of_uses_that_followed_every_edit_goes_on_as_one_that_begins_wit
 @settings(max_examples=80)
 @given(steps)
 def test_a_scale_that_followed_every_edit_weighs_as_a_new_one(told: list[Step]) -> None:
-    scale, before = Scale(claude_size), View()
+    counter, before = TokenCounter(claude_size), View()
     for _, view in followed(told):
         for each in (view, before, view):
-            new = Scale(claude_size)
-            assert (scale.raw(each), scale.sizes(each)) == (new.raw(each), new.sizes(each))
+            new = TokenCounter(claude_size)
+            assert (counter.raw(each), counter.sizes(each)) == (new.raw(each), new.sizes(each))
         before = view
 
 
@@ -107,12 +107,12 @@ def test_rows_are_the_same_as_long_as_they_hold_the_very_same_things() -> None:
 @given(steps)
 def test_sums_are_those_up_to_each_item(told: list[Step]) -> None:
     view = followed([*told, (5, 0, 0)])[-1][1]
-    scale = Scale(claude_size, 1.3)
+    counter = TokenCounter(claude_size, 1.3)
     total, sums = 0, {}
     for number, item in enumerate(view.head):
-        total += scale.item(item)
+        total += counter.item(item)
         sums[f"head:{number}"] = total
     for item in view.items:
-        total += scale.item(item)
+        total += counter.item(item)
         sums[item.id] = total
-    assert sums_of(view.head, view.items, scale) == sums
+    assert sums_of(view.head, view.items, counter) == sums

@@ -17,7 +17,7 @@ from palimpsest.core.errors import TooFull
 from palimpsest.core.events import ContextStated, Statement, TaskChanged, UserSaid, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Plan
-from palimpsest.core.project import Projection
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.engine.moments import look
@@ -92,7 +92,7 @@ def test_every_call_has_its_result(strictness: Strictness) -> None:
     session = busy()
     situation = session.situation("before_call")
     fold = all_of(session, Keep("2.0"), Keep("1.0"), Keep("4.0"))
-    projection = Projection(session.log.view)
+    projection = ViewProjection(session.log.view)
     projection.edit(99, 0, fold)
     torn = judge((fold,), View(items=tuple(projection.items)), situation, shrinks=True, strictness=strictness)
     assert torn == Verdict(refused="item 4.0 would show without its other half")

@@ -88,8 +88,8 @@ class Till:
         self.kept = Kept()
 
     def bill(self, view: View, marks: tuple[str, ...], now: int) -> Billed:
-        scale, items = self.session.scale, (*view.head, *view.items)
-        blocks = [(f"{item.id} {item.mask}", scale.item(item)) for item in items]
+        counter, items = self.session.counter, (*view.head, *view.items)
+        blocks = [(f"{item.id} {item.mask}", counter.item(item)) for item in items]
         places = {item.id: place for place, item in enumerate(items)}
         wanted = [Mark(places[name]) for name in marks if name in places]
         return bill(Prompt.of(blocks), self.kept, now, rules_of(self.session.card), wanted)
@@ -110,8 +110,8 @@ class Till:
         marks = encode(session.log.view, session.card, (), params).marks
         billed = self.bill(session.log.view, marks, now)
         self.kept = billed.kept
-        started = session.record(CallStarted(session.card.name, "anthropic", estimate=session.scale.raw(session.log.view), marks=marks))
-        output = sum(session.scale.scaled(session.scale.rule(part)) for part in parts)
+        started = session.record(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks))
+        output = sum(session.counter.scaled(session.counter.rule(part)) for part in parts)
         session.record(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))
 
 

@@ -7,8 +7,8 @@ from palimpsest.audit.rates import Rates, rates_of
 from palimpsest.audit.rent import Narrative, after_fold, fold_price, price_of_fold, rent_of_call
 from palimpsest.audit.warm import Warm
 from palimpsest.core.items import Item, Text
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import PARTS, Cache, Evidence, Said
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 from palimpsest.wire.cards import ModelCard, Prices, card, resized
 
@@ -19,30 +19,30 @@ RATES = Rates(1.25, 0.1, 5.0)
 
 
 def test_a_folded_view_has_its_head_the_users_words_evidence_names_tail_and_results() -> None:
-    assert after_fold(VIEW, SAID, Scale(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
-    assert after_fold(VIEW, SAID, Scale(size), CLAUDE, PARTS + 1_600) == 52_000
+    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
+    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE, PARTS + 1_600) == 52_000
 
 
 def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:
     many = Evidence(said=(Said("1.0", 0, "please", 70_000),))
-    assert after_fold(VIEW, many, Scale(size), CLAUDE) == 20_000 + 20_000 + 28_400
+    assert after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
 
 
 def test_the_bounds_shrink_with_the_window_and_never_grow() -> None:
     small = resized(CLAUDE, 20_000)
-    assert after_fold(VIEW, SAID, Scale(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900
-    assert after_fold(VIEW, SAID, Scale(size), resized(CLAUDE, 1_000_000)) == 50_400
+    assert after_fold(VIEW, SAID, TokenCounter(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900
+    assert after_fold(VIEW, SAID, TokenCounter(size), resized(CLAUDE, 1_000_000)) == 50_400
 
 
 def test_each_call_pays_a_cached_read_of_what_a_fold_would_leave_out() -> None:
-    assert rent_of_call(VIEW, SAID, Scale(size), CLAUDE) == pytest.approx(0.1 * (110_000 - 50_400))
-    assert rent_of_call(View(HEAD, (words("1.0", 30_000),)), SAID, Scale(size), CLAUDE) == 0.0
+    assert rent_of_call(VIEW, SAID, TokenCounter(size), CLAUDE) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(View(HEAD, (words("1.0", 30_000),)), SAID, TokenCounter(size), CLAUDE) == 0.0
 
 
 def test_tools_are_carried_before_and_after_a_fold() -> None:
     reported = View(HEAD, (words("1.0", 90_000),), reported=Reported(122_000, 5))
-    assert rent_of_call(reported, SAID, Scale(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
-    assert rent_of_call(VIEW, SAID, Scale(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(reported, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(VIEW, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
 
 
 def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out() -> None:

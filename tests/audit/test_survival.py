@@ -5,7 +5,7 @@ import pytest
 from corpus import CORPUS, WITHOUT
 
 from palimpsest.audit.block import evidence_block
-from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.survival import Share, Survival, survival_of
 from palimpsest.audit.visible import readable
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
@@ -106,11 +106,11 @@ def test_pa_14_of_real_sessions_evidence_messages_and_tail_show_what_the_bars_de
     home = Home.in_memory()
     pooled = Survival()
     for source in find_sources(FORMATS, [CORPUS]).sources:
-        import_session(format_named(source.format), source, home.shelf, home.blobs, home.clock)
-    for session in home.shelf.sessions():
+        import_session(format_named(source.format), source, home.store, home.blobs, home.clock)
+    for session in home.store.sessions():
         with home.open(session, write=False) as log:
             span = list(log.reader.run(log.reader.first, log.tip))
-        tally = EvidenceTally()
+        tally = EvidenceProjection()
         for event in span:
             tally.take(event)
         evidence = tally.value()

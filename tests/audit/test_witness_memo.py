@@ -7,8 +7,8 @@ from workplace import START, work
 
 from palimpsest.audit.witness import Witness
 from palimpsest.core.log import Log
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import claude_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
 
@@ -21,9 +21,9 @@ def test_a_witness_resumed_from_a_memo_equals_the_live_one(before: list[Step], a
     session.log.checkpoint()
     tell(session, after)
     live = session.witness
-    log = Log.open(session.around.shelf, "s", session.around.clock)
+    log = Log.open(session.environment.store, "s", session.environment.clock)
     assert log.remembered is not None
-    resumed = Witness.of(log, Scale(claude_size), card(model))
+    resumed = Witness.of(log, TokenCounter(claude_size), card(model))
     assert resumed.uses == live.uses
     assert resumed.cache == live.cache
     assert resumed.rent == live.rent
@@ -34,5 +34,5 @@ def test_a_witness_resumed_from_a_memo_equals_the_live_one(before: list[Step], a
 def test_a_witness_of_a_whole_log_equals_the_live_one_when_nothing_wastake_backne(told: list[Step]) -> None:
     session = work(PROFILE, clock=FixedClock(START, 40_000))
     tell(session, told)
-    again = Witness.of(session.log, Scale(claude_size), card(MODEL))
+    again = Witness.of(session.log, TokenCounter(claude_size), card(MODEL))
     assert (again.uses, again.cache, again.rent) == (session.witness.uses, session.witness.cache, session.witness.rent)

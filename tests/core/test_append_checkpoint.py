@@ -9,12 +9,12 @@ from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import CHECKPOINT_EVERY, Log
 from palimpsest.core.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryLines, MemoryShelf
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
 
 
-class RefusingLines(MemoryLines):
-    """Lines that take every event and no checkpoint; `asked` counts how often one was tried."""
+class RefusingLines(MemoryFile):
+    """LogFile that take every event and no checkpoint; `asked` counts how often one was tried."""
 
     asked = 0
 
@@ -23,10 +23,10 @@ class RefusingLines(MemoryLines):
         raise StoreError(f"no room for a checkpoint of {len(data):,} bytes", where=self.name)
 
 
-class RefusingShelf(MemoryShelf):
-    """A shelf of such lines."""
+class RefusingShelf(MemorySessions):
+    """A store of such lines."""
 
-    def open(self, session: str, *, write: bool = False) -> MemoryLines:
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
         opened = super().open(session, write=write)
         if not write:
             return opened
@@ -47,26 +47,26 @@ def refusing(log: Log) -> RefusingLines:
 
 
 def test_an_event_whose_checkpoint_fails_is_there_once_and_the_next_follows_it() -> None:
-    shelf = RefusingShelf()
-    log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+    store = RefusingShelf()
+    log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
     events = [log.append(said(number)) for number in range(CHECKPOINT_EVERY + 5)]
     assert refusing(log).asked == 1
     assert [event.seq for event in events] == list(range(1, CHECKPOINT_EVERY + 6))
     assert log.view.ids == tuple(f"{event.seq}.0" for event in events)
     log.close()
-    again = Log.open(shelf, "s", FixedClock(1, 1))
+    again = Log.open(store, "s", FixedClock(1, 1))
     assert again.view == log.view
     assert [event.body for event in again.events()][1:] == [said(number) for number in range(CHECKPOINT_EVERY + 5)]
-    assert verify(shelf, "s", MemoryBlobs()).findings == ()
+    assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
 def test_a_group_whose_checkpoint_fails_is_there_once() -> None:
-    shelf = RefusingShelf()
-    log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+    store = RefusingShelf()
+    log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
     events = log.extend(said(number) for number in range(CHECKPOINT_EVERY))
     assert (refusing(log).asked, log.tip, len(events)) == (1, CHECKPOINT_EVERY, CHECKPOINT_EVERY)
     log.close()
-    assert Log.open(shelf, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY
 
 
 def test_a_checkpoint_that_failed_is_tried_again_later_and_not_at_every_event() -> None:
@@ -84,12 +84,12 @@ def test_a_checkpoint_that_somebody_asks_for_says_that_it_failed() -> None:
 
 
 def test_a_folder_in_the_place_of_the_checkpoint_file_loses_no_event(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path)
+    store = JsonlSessions(tmp_path)
     for name in ("s.checkpoint", "s.checkpoint-new"):
         (tmp_path / name / "inside").mkdir(parents=True)
-    with Log.create(shelf, SessionOpened("s"), FixedClock(1, 1)) as log:
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
         for number in range(CHECKPOINT_EVERY + 1):
             log.append(said(number))
-    assert Log.open(shelf, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY + 1
-    report = verify(shelf, "s", MemoryBlobs())
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY + 1
+    report = verify(store, "s", MemoryBlobs())
     assert (report.events, report.findings) == (CHECKPOINT_EVERY + 2, ())

@@ -4,8 +4,8 @@ import pytest
 
 from palimpsest.core.budget import Budget, Decision, decide, percent_left, percent_until, used
 from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import claude_list_size, claude_size, codex_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 
 LEVELS = Budget(window=200, reply=20, buffer=40, warn_at=120, clear_at=140, compact_at=160, block_at=190, bytes_at=1_000)
@@ -35,12 +35,12 @@ def test_too_many_bytes_call_for_compaction_whatever_the_tokens_say() -> None:
 def test_cc_07_used_is_the_last_reported_total_and_the_estimate_of_what_was_appended_since() -> None:
     items = (_text("1.0", "x" * 4_000), _text("3.0", "reply", "assistant"), Item("5.0", "result", ToolResult("c", (Text("x" * 400),))))
     view = View(items=(*items, _text("6.0", "x" * 40)), reported=Reported(50_000, seq=3))
-    assert used(view, Scale(claude_size), tools_tokens=9_999) == 50_000 + 100 + 10
+    assert used(view, TokenCounter(claude_size), tools_tokens=9_999) == 50_000 + 100 + 10
 
 
 def test_cc_07_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
     view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
-    assert used(view, Scale(claude_size), tools_tokens=7) == 20 + 100 + 7
+    assert used(view, TokenCounter(claude_size), tools_tokens=7) == 20 + 100 + 7
 
 
 def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -> None:
@@ -49,8 +49,8 @@ def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -
     def whole(tokens: int) -> int:
         return claude_list_size((tokens,))
 
-    assert used(view, Scale(claude_size), unreported=whole) == 160
-    assert used(View(items=view.items, reported=Reported(50, seq=1)), Scale(claude_size), unreported=whole) == 50
+    assert used(view, TokenCounter(claude_size), unreported=whole) == 160
+    assert used(View(items=view.items, reported=Reported(50, seq=1)), TokenCounter(claude_size), unreported=whole) == 50
 
 
 def _sealed_view(reported: Reported | None) -> View:
@@ -72,18 +72,18 @@ def _sealed_view(reported: Reported | None) -> View:
 def test_cx_20_used_adds_the_items_after_the_newest_model_item() -> None:
     view = _sealed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, Scale(codex_size)) == 1_000 + result
+    assert used(view, TokenCounter(codex_size)) == 1_000 + result
 
 
 def test_cx_20_old_sealed_reasoning_is_added_where_the_server_does_not_count_it() -> None:
     view = _sealed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, Scale(codex_size), old_seals=True) == 1_000 + result + 588
+    assert used(view, TokenCounter(codex_size), old_seals=True) == 1_000 + result + 588
 
 
 def test_cx_20_sealed_reasoning_after_the_newest_user_message_is_not_added() -> None:
     view = _sealed_view(Reported(1_000, seq=8))
-    assert used(View(items=view.items[3:], reported=view.reported), Scale(codex_size), old_seals=True) == 1_000
+    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_seals=True) == 1_000
 
 
 @pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])

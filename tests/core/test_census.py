@@ -5,8 +5,8 @@ import msgspec
 from palimpsest.core.budget import Budget
 from palimpsest.core.census import Census, CensusItem, census
 from palimpsest.core.items import Cover, Item, Text, ToolResult
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import claude_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 
 VIEW = View(
@@ -22,7 +22,7 @@ BUDGET = Budget(window=10_000, buffer=2_000)
 
 
 def test_a_census_sums_by_kind_and_by_source_and_lists_every_item() -> None:
-    assert census(VIEW, Scale(claude_size), BUDGET, tools_tokens=500) == Census(
+    assert census(VIEW, TokenCounter(claude_size), BUDGET, tools_tokens=500) == Census(
         window=10_000,
         used=1_616,
         free=6_384,
@@ -42,16 +42,16 @@ def test_a_census_sums_by_kind_and_by_source_and_lists_every_item() -> None:
 
 def test_used_follows_the_provider_where_it_reported() -> None:
     view = View(items=VIEW.items, reported=Reported(7_000, seq=5))
-    result = census(view, Scale(claude_size), BUDGET)
+    result = census(view, TokenCounter(claude_size), BUDGET)
     assert (result.used, result.free) == (7_001, 999)
 
 
 def test_free_room_is_never_negative() -> None:
-    assert census(View(reported=Reported(9_500, seq=0)), Scale(claude_size), BUDGET).free == 0
+    assert census(View(reported=Reported(9_500, seq=0)), TokenCounter(claude_size), BUDGET).free == 0
 
 
 def test_an_empty_census_writes_every_field() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(census(View(), Scale(claude_size), BUDGET))) == {
+    assert msgspec.json.decode(msgspec.json.encode(census(View(), TokenCounter(claude_size), BUDGET))) == {
         "window": 10_000,
         "used": 0,
         "free": 8_000,

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.events import Body, Event, Failed, ModelReplied, SideCalled, ToolReturned, TurnEnded, UserSaid, ViewEdited
-from palimpsest.core.health import Health, HealthTally
+from palimpsest.core.health import Health, HealthProjection
 from palimpsest.core.items import Text, ToolCall, ToolResult
 
 
-def _tally(*bodies: Body) -> HealthTally:
-    tally = HealthTally()
+def _tally(*bodies: Body) -> HealthProjection:
+    tally = HealthProjection()
     for seq, body in enumerate(bodies):
         tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
     return tally
@@ -126,10 +126,10 @@ _bodies = st.sampled_from(
 @given(st.lists(_bodies, max_size=20), st.integers(0, 20))
 def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodies: list[Body], cut: int) -> None:
     events = [Event(seq, seq - 1, 1_000 + seq, "", body) for seq, body in enumerate(bodies)]
-    first = HealthTally()
+    first = HealthProjection()
     for event in events[:cut]:
         first.take(event)
-    second = HealthTally.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Health))
+    second = HealthProjection.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Health))
     for event in events[cut:]:
         second.take(event)
     assert second.value() == _health(*bodies)

@@ -10,7 +10,7 @@ from palimpsest.core.pairs import parted
 from palimpsest.core.project import project
 from palimpsest.core.undo import plan_undo, undo
 from palimpsest.core.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 
 def shown(items: tuple[Item, ...]) -> list[Item]:
@@ -35,12 +35,12 @@ def test_the_live_view_is_the_projection_of_the_path(told: list[Step]) -> None:
 
 @given(steps, st.booleans(), st.integers(0, 25))
 def test_a_resumed_log_equals_the_live_one(told: list[Step], with_checkpoint: bool, at: int) -> None:
-    shelf = MemoryShelf()
-    live = tell(new_log(shelf), told[:at])
+    store = MemorySessions()
+    live = tell(new_log(store), told[:at])
     if with_checkpoint:
         live.checkpoint()
     tell(live, told[at:])
-    resumed = Log.open(shelf, "s", FixedClock(1, 1))
+    resumed = Log.open(store, "s", FixedClock(1, 1))
     assert (resumed.view, resumed.health, resumed.ledger) == (live.view, live.health, live.ledger)
     assert (resumed.tip, resumed.path, resumed.place_of(resumed.tip)) == (live.tip, live.path, live.place_of(live.tip))
 
@@ -118,23 +118,23 @@ def test_undoing_every_edit_gives_the_log_as_if_none_had_been(told: list[Step]) 
 
 @given(steps, steps, st.integers(0, 60))
 def test_a_fork_sees_what_its_base_saw_and_goes_its_own_way(told: list[Step], later: list[Step], at: int) -> None:
-    shelf = MemoryShelf()
-    base = tell(new_log(shelf), told)
+    store = MemorySessions()
+    base = tell(new_log(store), told)
     seq = at % (base.tip + 1)
-    fork = base.fork(shelf, "f", seq)
+    fork = base.fork(store, "f", seq)
     assert fork.view.items == base.state_at(seq).view.items
     alone = [event.body for event in base.events(base.reader.path(seq))]
     tell(fork, later)
-    reopened = Log.open(shelf, "f", FixedClock(1, 1))
+    reopened = Log.open(store, "f", FixedClock(1, 1))
     assert (reopened.view, reopened.path) == (fork.view, fork.path)
     assert [event.body for event in base.events(base.reader.path(seq))] == alone
-    assert verify(shelf, "f", MemoryBlobs()).findings == ()
+    assert verify(store, "f", MemoryBlobs()).findings == ()
 
 
 @given(steps)
 def test_what_was_recorded_verifies(told: list[Step]) -> None:
-    shelf = MemoryShelf()
-    log = tell(new_log(shelf), told)
+    store = MemorySessions()
+    log = tell(new_log(store), told)
     events: list[Event] = list(log.reader.run(0, log.tip))
-    verdict = verify(shelf, "s", MemoryBlobs())
+    verdict = verify(store, "s", MemoryBlobs())
     assert (verdict.findings, verdict.events) == ((), len(events))

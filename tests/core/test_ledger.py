@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, SideCalled, TurnEnded, Usage
-from palimpsest.core.ledger import OPEN_CALLS, Ledger, LedgerTally, OpenCall, Spending, total_of
+from palimpsest.core.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
 from palimpsest.core.tokens import Calibration, Learned
 
 
-def _tally(*bodies: Body) -> LedgerTally:
-    tally = LedgerTally()
+def _tally(*bodies: Body) -> LedgerProjection:
+    tally = LedgerProjection()
     for seq, body in enumerate(bodies):
         tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
     return tally
@@ -61,7 +61,7 @@ def test_models_and_purposes_are_kept_apart_and_summed_in_the_total() -> None:
 def test_a_call_under_way_is_part_of_the_ledger_until_it_is_answered() -> None:
     started = _ledger(CallStarted("m", "chat", estimate=5_000, purpose="turn"))
     assert started == Ledger(open=(OpenCall(0, "m", "turn", 5_000),))
-    assert LedgerTally.of(started).value() == started
+    assert LedgerProjection.of(started).value() == started
 
 
 def test_a_reply_that_names_no_call_answers_the_newest_one() -> None:
@@ -113,10 +113,10 @@ _bodies = st.one_of(
 @given(st.lists(_bodies, max_size=30), st.integers(0, 30))
 def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodies: list[Body], cut: int) -> None:
     events = [Event(seq, seq - 1, 0, "", body) for seq, body in enumerate(bodies)]
-    first = LedgerTally()
+    first = LedgerProjection()
     for event in events[:cut]:
         first.take(event)
-    second = LedgerTally.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Ledger))
+    second = LedgerProjection.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Ledger))
     for event in events[cut:]:
         second.take(event)
     assert second.value() == _ledger(*bodies)

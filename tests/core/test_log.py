@@ -25,7 +25,7 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.undo import restore, rewind, undo
 from palimpsest.core.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryLines, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
 
 def said(text: str) -> UserSaid:
@@ -37,8 +37,8 @@ def paired(log: Log, call_id: str = "c") -> None:
     log.append(ToolReturned(ToolResult(call_id, (Text("content"),))))
 
 
-def reopened(shelf: MemoryShelf, session: str = "s") -> Log:
-    return Log.open(shelf, session, FixedClock(1, 1))
+def reopened(store: MemorySessions, session: str = "s") -> Log:
+    return Log.open(store, session, FixedClock(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -53,25 +53,25 @@ def reopened(shelf: MemoryShelf, session: str = "s") -> Log:
     ],
 )
 def test_what_could_not_be_read_back_is_not_recorded(body: Body) -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     with pytest.raises(BadInput, match="cannot be recorded"):
         log.append(body)
     log.append(said("goes on"))
-    assert (log.tip, reopened(shelf).view.ids) == (1, ("1.0",))
+    assert (log.tip, reopened(store).view.ids) == (1, ("1.0",))
 
 
 def test_raw_json_with_newlines_stays_on_one_line() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     log.append(CallStarted("m", "chat", params=Raw(b'{\n  "a": "x\\ny"\n}')))
     log.append(said("next"))
-    assert [type(event.body) for event in reopened(shelf).events()] == [SessionOpened, CallStarted, UserSaid]
-    assert verify(shelf, "s", MemoryBlobs()).ok
+    assert [type(event.body) for event in reopened(store).events()] == [SessionOpened, CallStarted, UserSaid]
+    assert verify(store, "s", MemoryBlobs()).ok
 
 
-class InterruptedLines(MemoryLines):
-    """Lines whose write is interrupted right after it happened."""
+class InterruptedLines(MemoryFile):
+    """LogFile whose write is interrupted right after it happened."""
 
     def append(self, line: bytes) -> int:
         super().append(line)
@@ -79,34 +79,34 @@ class InterruptedLines(MemoryLines):
 
 
 def test_an_interrupted_append_ends_the_writing_and_never_gives_a_number_twice() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     log.append(said("one"))
     lines = log.reader.lines
-    assert isinstance(lines, MemoryLines)
+    assert isinstance(lines, MemoryFile)
     lines.__class__ = InterruptedLines
     with pytest.raises(KeyboardInterrupt):
         log.append(said("two"))
-    lines.__class__ = MemoryLines
+    lines.__class__ = MemoryFile
     with pytest.raises(ReadOnly, match="interrupted while it was written; reopen the session"):
         log.append(said("three"))
     log.close()
-    with Log.open(shelf, "s", FixedClock(1, 1), write=True) as again:
+    with Log.open(store, "s", FixedClock(1, 1), write=True) as again:
         again.append(said("three"))
-    assert verify(shelf, "s", MemoryBlobs()).findings == ()
+    assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
 def test_syncing_a_fork_makes_what_it_reads_through_durable_too() -> None:
-    shelf = MemoryShelf()
-    base = new_log(shelf)
+    store = MemorySessions()
+    base = new_log(store)
     base.append(said("unsynced"))
-    fork = base.fork(shelf, "f")
+    fork = base.fork(store, "f")
     fork.append(said("in the fork"))
     fork.sync()
     lines = base.reader.lines
-    assert isinstance(lines, MemoryLines)
+    assert isinstance(lines, MemoryFile)
     lines.crash(0)
-    assert reopened(shelf, "f").view.ids == ("1.0", "3.0")
+    assert reopened(store, "f").view.ids == ("1.0", "3.0")
 
 
 def test_an_item_of_the_head_is_not_brought_into_the_items() -> None:
@@ -211,27 +211,27 @@ def test_a_part_comes_back_between_its_neighbours() -> None:
 
 
 def test_what_was_typed_is_not_lost_by_going_back_and_not_inherited_by_a_fork() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     log.append(said("one"))
     typed = log.append(UserTyped((Text("do not lose me"),))).seq
-    fork = log.fork(shelf, "f")
+    fork = log.fork(store, "f")
     rewind(log, 1)
     log.close()
-    assert (reopened(shelf).inbox, fork.inbox) == ((typed,), ())
+    assert (reopened(store).inbox, fork.inbox) == ((typed,), ())
 
 
 def test_a_log_in_another_file_is_known_by_the_name_of_that_file() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     log.append(said("one"))
     log.close()
-    lines = shelf.open("s")
-    shelf.replace("copy", lines.read(0, lines.size))
-    with Log.open(shelf, "copy", FixedClock(1, 1), write=True) as copy:
+    lines = store.open("s")
+    store.replace("copy", lines.read(0, lines.size))
+    with Log.open(store, "copy", FixedClock(1, 1), write=True) as copy:
         copy.append(said("only here"))
-        copy.fork(shelf, "f").close()
-    assert reopened(shelf, "f").view.ids == ("1.0", "2.0")
+        copy.fork(store, "f").close()
+    assert reopened(store, "f").view.ids == ("1.0", "2.0")
 
 
 def test_undoing_what_is_no_edit_is_refused_by_the_log_itself() -> None:

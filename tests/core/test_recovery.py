@@ -4,16 +4,16 @@ from palimpsest.core.events import CallStarted, Failed, ModelReplied, ToolReturn
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.recovery import NEVER_RAN, RAN, recover
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
 def test_a_tool_that_was_running_is_answered_as_interrupted_and_one_that_never_ran_says_so() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     log.append(ModelReplied((ToolCall("c1", "bash", '{"command":"make"}'), ToolCall("c2", "patch", "*** Begin", form="free"))))
     log.append(ToolStarted("c1", "bash"))
     log.close()
-    with Log.open(shelf, "s", FixedClock(1, 1), write=True) as resumed:
+    with Log.open(store, "s", FixedClock(1, 1), write=True) as resumed:
         assert [event.body for event in recover(resumed)] == [
             ToolReturned(ToolResult("c1", (Text(RAN),), error=True), tool="bash"),
             ToolReturned(ToolResult("c2", (Text(NEVER_RAN),), error=True, form="free"), tool="patch"),
@@ -37,12 +37,12 @@ def test_a_session_that_ended_well_needs_nothing() -> None:
 
 
 def test_what_was_typed_waits_in_the_inbox_until_it_is_said() -> None:
-    shelf = MemoryShelf()
-    log = new_log(shelf)
+    store = MemorySessions()
+    log = new_log(store)
     first = log.append(UserTyped((Text("one"),))).seq
     second = log.append(UserTyped((Text("two"),))).seq
     assert (log.inbox, log.view.items) == ((first, second), ())
     log.append(UserSaid((Text("one"),), typed=first))
     log.close()
-    resumed = Log.open(shelf, "s", FixedClock(1, 1))
+    resumed = Log.open(store, "s", FixedClock(1, 1))
     assert (resumed.inbox, resumed.view.ids) == ((second,), ("3.0",))

@@ -14,7 +14,7 @@ from palimpsest.core.codec import digest_of, encode_line
 from palimpsest.core.edits import Edit
 from palimpsest.core.events import CallStarted, ModeChanged, ModelReplied, ModelSwitched, Usage
 from palimpsest.core.items import text_of
-from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.ephemeral import MemorySessions
 
 
 def _product_texts(view: pal.View) -> list[str]:
@@ -208,13 +208,13 @@ def test_an_unknown_event_leaves_the_view_alone(home: pal.Home, log: pal.Log) ->
 
 @given(steps, steps)
 def test_random_sessions_and_their_forks_are_read_as_the_product_reads_them(told: list[Step], more: list[Step]) -> None:
-    shelf = MemoryShelf()
+    store = MemorySessions()
 
     def fetch(session: str) -> bytes:
-        return b"".join(chunk for _, chunk in shelf.open(session).chunks())
+        return b"".join(chunk for _, chunk in store.open(session).chunks())
 
-    log = tell(new_log(shelf), told)
-    fork = log.fork(shelf, "fork", (len(more) * 7) % (log.tip + 1))
+    log = tell(new_log(store), told)
+    fork = log.fork(store, "fork", (len(more) * 7) % (log.tip + 1))
     tell(log, more)
     tell(fork, more[::-1])
     _compare(fetch, log)

@@ -53,7 +53,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _described(struct: type[Struct]) -> list[tuple[str, str, str]]:
-    common = {"foreign"} if issubclass(struct, events.Happening) else set()
+    common = {"foreign"} if issubclass(struct, events.EventBody) else set()
     return [(field.encode_name, _words(field.type), _default(field)) for field in fields(struct) if field.encode_name not in common]
 
 
@@ -99,5 +99,5 @@ def test_the_numbers_of_the_format_are_documented_as_they_are() -> None:
 
 
 def test_what_every_body_may_carry_is_documented_once() -> None:
-    assert all(issubclass(body, events.Happening) for body in get_args(events.Body))
+    assert all(issubclass(body, events.EventBody) for body in get_args(events.Body))
     assert "\n| `foreign` | JSON | `null` | " in _FORMAT

@@ -54,7 +54,7 @@ def test_a_request_is_recorded_before_it_leaves_and_can_be_shown_again() -> None
     session = session_of(profile())
     provider = Scripted("done")
     assert run(session, provider).parts == (Text("done", "assistant"),)
-    past = past_request(session.log, 2, session.around.blobs.get)
+    past = past_request(session.log, 2, session.environment.blobs.get)
     assert past.verified
     assert past.request.body == provider.requests[0].body
 

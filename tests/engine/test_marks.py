@@ -80,4 +80,4 @@ def test_a_request_is_made_again_byte_for_byte_from_what_was_recorded() -> None:
     marks(session)
     calls = [event.seq for event in session.log.events() if isinstance(event.body, CallStarted)]
     for number in range(1, len(calls) + 1):
-        assert past_request(session.log, number, session.around.blobs.get).verified
+        assert past_request(session.log, number, session.environment.blobs.get).verified

@@ -178,6 +178,6 @@ def test_tokens_after_a_fold_are_those_before_less_what_was_saved_also_where_a_r
     before = session.log.view
     (event,) = offline(session, look(session, "asked")).edited
     assert isinstance(event.body, ViewEdited)
-    saved = session.scale.total(before) - session.scale.total(session.log.view)
+    saved = session.counter.total(before) - session.counter.total(session.log.view)
     assert event.body.tokens_before - event.body.tokens_after == saved
     assert session.used == event.body.tokens_after

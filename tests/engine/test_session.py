@@ -10,10 +10,10 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelSwitched, Pinned, Rewound, SessionOpened, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Save, Span, save, span
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 from palimpsest.wire.request import Tool
 
@@ -37,7 +37,7 @@ def worked(profile: Profile = PLAIN) -> Session:
 
 def again(session: Session, profile: Profile = PLAIN) -> Session:
     session.close()
-    return Session.resume("s", profile, session.card, session.around)
+    return Session.resume("s", profile, session.card, session.environment)
 
 
 def test_a_session_knows_its_profile_and_model_from_its_first_event() -> None:
@@ -114,13 +114,13 @@ def test_switching_the_model_changes_the_budget_and_is_recorded() -> None:
 def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
     session = worked()
     address = offline(session, save(Save(b"whole")))
-    assert session.around.blobs.get(address) == b"whole"
+    assert session.environment.blobs.get(address) == b"whole"
     assert [event.seq for event in offline(session, span(Span(1, 2)))] == [1, 2]
 
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:
     """A session with the tools of somebody else, whose names say nothing."""
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
     session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
     say(session, "rename it")
     use(session, "c1", "mcp__desk__peek", '{"path":"src/a.py"}', "def old_name(): ...\n" * 300)
@@ -144,7 +144,7 @@ def test_what_tools_declare_gives_edited_paths_supersession_and_commands() -> No
 def test_what_tools_declare_counts_after_a_resume_and_a_rewind() -> None:
     session = at_a_desk(DECLARED)
     session.close()
-    resumed = Session.resume("desk", session.profile, session.card, session.around, DECLARED)
+    resumed = Session.resume("desk", session.profile, session.card, session.environment, DECLARED)
     assert resumed.witness.evidence == session.witness.evidence
     use(resumed, "c4", "mcp__desk__swap_words", '{"path":"src/b.py","old_str":"a","new_str":"b"}', "done")
     assert list(resumed.witness.evidence.edited) == ["src/a.py", "src/b.py"]

@@ -20,7 +20,7 @@ def replies(home: Home, session: str) -> list[ModelReplied]:
 
 def test_0_86_1_tells_every_start_as_a_session_with_what_was_said() -> None:
     home = check_repeat(FORM, NEW)
-    assert list(home.shelf.sessions()) == [FIRST, SECOND]
+    assert list(home.store.sessions()) == [FIRST, SECOND]
     bodies = home.bodies(FIRST)
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)
@@ -53,7 +53,7 @@ def test_0_86_1_hides_the_chat_when_it_was_cleared() -> None:
 
 def test_0_37_1_counts_its_tokens_in_older_words() -> None:
     home = check_repeat(FORM, OLD)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     assert said(home.bodies(session)) == ["The list is never emptied.\nPlease look."]
     assert [(body.parts, body.usage) for body in replies(home, session)] == [((Text("I found it.", "assistant"),), Usage(1500, output=20))]
 

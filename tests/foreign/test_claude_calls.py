@@ -13,7 +13,7 @@ from palimpsest.foreign.claude_calls import distinct_calls
 from palimpsest.foreign.claude_forms import plain_id
 from palimpsest.foreign.claude_writer import write_claude
 from palimpsest.foreign.codex import CodexFormat
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 
 def replied(*calls: str) -> ModelReplied:
@@ -25,7 +25,7 @@ def gave(call: str, text: str) -> ToolReturned:
 
 
 def log_of(*bodies: Body) -> Log:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model="gpt-5.5"), FixedClock(1_700_000_000_000, 10))
+    log = Log.create(MemorySessions(), SessionOpened("s", model="gpt-5.5"), FixedClock(1_700_000_000_000, 10))
     for body in bodies:
         log.append(body)
     return log
@@ -75,7 +75,7 @@ def test_a_real_session_whose_calls_share_an_id_keeps_them_all_on_the_way_to_cla
     (path,) = corpus("codex/jazzyalex*")
     home = Home()
     (done,) = home.take(CodexFormat(), path)
-    log = Log.open(home.shelf, done.session, FixedClock(1))
+    log = Log.open(home.store, done.session, FixedClock(1))
     lines = list(write_claude(log, home.blobs))
     blocks = [
         block for line in lines if isinstance(content := json.loads(line).get("message", {}).get("content"), list) for block in content

@@ -22,7 +22,7 @@ def read(path: Path) -> tuple[Home, str]:
 
 def log_of(path: Path) -> Log:
     home, session = read(path)
-    return Log.open(home.shelf, session, FixedClock())
+    return Log.open(home.store, session, FixedClock())
 
 
 def texts(log: Log, seq: int) -> list[str]:

@@ -111,7 +111,7 @@ def test_lines_of_any_shape_are_taken_in_without_loss_and_come_back_as_they_were
     done = home.take(CLAUDE, path)
     assert [each.bad for each in done] == [() for _ in done]
     session = done[0].session
-    log = Log.open(home.shelf, session, FixedClock())
+    log = Log.open(home.store, session, FixedClock())
     assert [json.loads(line) for line in write_claude(log, home.blobs)] == json.loads(json.dumps([first, *told]))
     for each in done:
         assert faults(home, each.session, every=4) == []

@@ -52,7 +52,7 @@ def test_a_file_that_grew_gives_the_same_log_as_the_whole_file_at_once(source: P
 
 
 def told(home: Home) -> tuple[object, ...]:
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     replies = [body for body in bodies if isinstance(body, ModelReplied)]
     stated = [item.text for body in bodies if isinstance(body, ContextStated) for item in body.items]

@@ -112,7 +112,7 @@ def test_an_earlier_prompt_that_was_edited_begins_a_branch(tmp_path: Path) -> No
     )
     home, session = read(path)
     assert shown(home, session) == ["all anew"]
-    log = Log.open(home.shelf, session, FixedClock())
+    log = Log.open(home.store, session, FixedClock())
     ends = [event.seq - 1 for event in log.reader.run(0, log.tip) if isinstance(event.body, Rewound)]
     assert [[text_of(item.content) for item in log.state_at(end).view.items] for end in ends] == [
         ["first", "one", "second", "two"],

@@ -98,7 +98,7 @@ def test_the_user_messages_of_a_headless_session() -> None:
 def test_a_prompt_stands_after_the_statements_that_came_with_it_as_in_the_request() -> None:
     (path,) = golden(f"claude/2.1.325/projects/*/{HEADLESS}.jsonl")
     home, session = read(path)
-    log = Log.open(home.shelf, session, FixedClock())
+    log = Log.open(home.store, session, FixedClock())
     first = next(event for event in log.events() if isinstance(event.body, CallStarted))
     view = log.state_at(first.seq).view
     assert [item.source or item.kind for item in view.items] == [
@@ -141,7 +141,7 @@ def test_the_view_at_a_call_is_what_the_logged_request_showed(name: str) -> None
         if line["type"] == "api-request":
             requests[line["id"]] = [*requests.get(line.get("base", ""), [])[: line["keep"]], *line["tail"]]
     refs = {line["message"]["id"]: line["requestRef"] for line in lines if line["type"] == "assistant"}
-    log = Log.open(home.shelf, session, FixedClock())
+    log = Log.open(home.store, session, FixedClock())
     events = list(log.events())
     compared = 0
     for started, replied in itertools.pairwise(events):

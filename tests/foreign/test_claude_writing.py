@@ -26,7 +26,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.undo import rewind, undo
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_writer import claude_session, write_claude
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 CLAUDE = ClaudeFormat()
 FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
@@ -37,7 +37,7 @@ COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version"
 def test_every_line_of_an_imported_session_comes_back_as_it_was(path: Path) -> None:
     home = Home()
     session = home.take(CLAUDE, path)[0].session
-    log = Log.open(home.shelf, session, FixedClock())
+    log = Log.open(home.store, session, FixedClock())
     assert lines_of(log, home.blobs) == readable(path)
 
 
@@ -45,7 +45,7 @@ def test_an_imported_session_that_goes_on_here_is_chained_to_its_last_line() -> 
     (path,) = golden("claude/2.1.19/projects/*/2e03c507*.jsonl")
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
     log.append(UserSaid((Text("go on here"),)))
     log.append(ModelReplied((Text("yes", "assistant"),), usage=Usage(5, output=2), model="claude-sonnet-4-5", message="msg_x"))
     before, after = readable(path), lines_of(log, home.blobs)
@@ -63,7 +63,7 @@ def test_the_title_of_an_imported_session_stays_at_the_end_when_it_goes_on_here(
     path = written(tmp_path, prompt("u1", None, "go"), title, reply("a1", "u1", "m1", text("words " * 4000)))
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
     assert lines_of(log, home.blobs) == readable(path)
     log.append(UserSaid((Text("on"),)))
     assert lines_of(log, home.blobs)[3:] == [lines_of(log, home.blobs)[3], title]
@@ -73,7 +73,7 @@ def test_a_sub_agent_that_goes_on_here_stays_one() -> None:
     (path,) = golden("claude/2.1.325/projects/*/*/subagents/*.jsonl")
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.shelf, done.session, FixedClock(1_800_000_000_000), write=True)
+    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
     log.append(UserSaid((Text("go on"),)))
     line = lines_of(log, home.blobs)[-1]
     assert (line["isSidechain"], line["agentId"], line["sessionId"]) == (True, "aa23b8ca8006730fa", path.parent.parent.name)
@@ -231,7 +231,7 @@ def test_cc_66_exported_custom_titles_and_tags_lie_within_the_last_16_kb_after_e
 def test_a_generated_session_written_and_read_again_keeps_messages_calls_results_and_the_view(
     tmp_path: Path, seed: int, events: int, fold_at: int | None
 ) -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("made", cwd="/shop", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 1000))
+    log = Log.create(MemorySessions(), SessionOpened("made", cwd="/shop", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 1000))
     for body in generate(seed, events, fold_at=fold_at):
         log.append(body)
     lines = lines_of(log)
@@ -250,7 +250,7 @@ def test_a_generated_session_written_and_read_again_keeps_messages_calls_results
     ]
     spent = [body.usage.total for body in ours if isinstance(body, ModelReplied)]
     assert [body.usage.total for body in theirs if isinstance(body, ModelReplied)] == spent
-    again = Log.open(home.shelf, done.session, FixedClock())
+    again = Log.open(home.store, done.session, FixedClock())
     shows = {text_of(item.content) for item in log.view.items if item.kind in {"user", "result", "call"} and item.mask is None}
     assert shows <= {text_of(item.content) for item in again.view.items}
 
@@ -259,8 +259,8 @@ def test_a_generated_session_written_and_read_again_keeps_messages_calls_results
 def test_a_fork_of_an_imported_session_gets_an_id_of_its_own(path: Path) -> None:
     home = Home()
     session = home.take(CLAUDE, path)[0].session
-    log = Log.open(home.shelf, session, FixedClock())
-    fork = log.fork(home.shelf, "forked")
+    log = Log.open(home.store, session, FixedClock())
+    fork = log.fork(home.store, "forked")
     lines = lines_of(fork, home.blobs)
     assert {line["sessionId"] for line in lines if "sessionId" in line} == {claude_session(fork)}
     assert claude_session(fork) != claude_session(log)

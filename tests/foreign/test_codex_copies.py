@@ -32,13 +32,13 @@ OWN = (started(), said("c"), answered("d"), counted(3_330, 1_200), ended())
 
 
 def copied(*lines: Line) -> list[Line]:
-    """Lines as a fork writes them again: at its own time, and its beginning without what only the first one knew."""
+    """LogFile as a fork writes them again: at its own time, and its beginning without what only the first one knew."""
     again = [{**line, "timestamp": "2026-11-15T09:00:00.000Z"} for line in lines]
     return [meta(FORK, forked_from_id=THREAD), {**again[0], "payload": {"id": THREAD, "cwd": "/repo"}}, *again[1:]]
 
 
 def ledger(home: Home, thread: str) -> Ledger:
-    return Log.open(home.shelf, f"codex-{thread}", FixedClock(1)).ledger
+    return Log.open(home.store, f"codex-{thread}", FixedClock(1)).ledger
 
 
 def test_a_fork_pays_for_its_own_calls_and_not_again_for_those_it_copied(tmp_path: Path) -> None:
@@ -78,5 +78,5 @@ def test_a_fork_that_grows_after_it_was_imported_pays_the_same(tmp_path: Path) -
     for count in (8, 11, len(whole)):
         path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in whole[:count]))
         (source,) = sources(CODEX, path)
-        mark = import_session(CODEX, source, home.shelf, home.blobs, FixedClock(1), mark=mark).mark
+        mark = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=mark).mark
     assert ledger(home, FORK).usage == Usage(1_200, output=10)

@@ -130,5 +130,5 @@ def test_a_mark_of_a_file_that_shrank_is_no_obstacle(tmp_path: Path) -> None:
     (done,) = home.take(CODEX, path)
     write(tmp_path, meta(), said("a"))
     (source,) = [each for each in CODEX.sources(path) if isinstance(each, Source)]
-    again = import_session(CODEX, source, home.shelf, home.blobs, FixedClock(1), mark=done.mark)
+    again = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=done.mark)
     assert again.counts.events == 0

@@ -41,7 +41,7 @@ def logged(path: Path) -> tuple[Home, Log]:
     home = Home()
     *_, done = home.take(CODEX, path)
     assert done.bad == ()
-    return home, Log.open(home.shelf, done.session, FixedClock(1))
+    return home, Log.open(home.store, done.session, FixedClock(1))
 
 
 def shown(view: View) -> list[tuple[str, str]]:
@@ -150,7 +150,7 @@ def test_cx_65_resume_yields_the_view_of_the_live_session(tmp_path: Path) -> Non
         home, log = logged(path)
         live = log.view
         log.close()
-        again = Log.open(home.shelf, log.session, FixedClock(1))
+        again = Log.open(home.store, log.session, FixedClock(1))
         assert again.view == live
 
 
@@ -166,7 +166,7 @@ def test_cx_66_fork_cuts_strictly_before_the_nth_real_user_message(tmp_path: Pat
     home, log = logged(write(tmp_path, meta(), context(), said(ENVIRONMENT), said("a"), answered("b"), said("c"), answered("d")))
     cuts = [fork_point(log, number) for number in range(3)]
     assert cuts[2] is None
-    forks = [log.fork(home.shelf, f"fork-{cut}", cut).view for cut in cuts[:2]]
+    forks = [log.fork(home.store, f"fork-{cut}", cut).view for cut in cuts[:2]]
     assert [shown(view) for view in forks] == [[("context", ENVIRONMENT)], [("context", ENVIRONMENT), ("user", "a"), ("assistant", "b")]]
 
 

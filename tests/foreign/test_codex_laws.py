@@ -113,4 +113,4 @@ def spent(told: list[Body]) -> int:
 
 
 def seen(home: Home, session: str) -> list[tuple[str, str]]:
-    return [(each.kind, text_of(each.content)) for each in Log.open(home.shelf, session, FixedClock(1)).view.items]
+    return [(each.kind, text_of(each.content)) for each in Log.open(home.store, session, FixedClock(1)).view.items]

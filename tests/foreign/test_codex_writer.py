@@ -28,7 +28,7 @@ from palimpsest.core.log import Log
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.codex import rollout_name, write_codex
 from palimpsest.foreign.transcript import Format
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 from palimpsest.wire.fit import fit
 
@@ -76,7 +76,7 @@ ITEMS: list[Line] = [
 
 
 def back(home: Home, session: str) -> list[Line]:
-    return [json.loads(each) for each in write_codex(Log.open(home.shelf, session, FixedClock(1)), home.blobs)]
+    return [json.loads(each) for each in write_codex(Log.open(home.store, session, FixedClock(1)), home.blobs)]
 
 
 @pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC], ids=lambda path: path.stem[-12:])
@@ -92,7 +92,7 @@ def test_cx_04_every_item_type_round_trips_and_unknown_ones_are_kept_and_not_sen
     home.take(CODEX, path)
     assert back(home, SESSION) == read(path)
     assert faults(home, SESSION) == []
-    view = Log.open(home.shelf, SESSION, FixedClock(1)).view
+    view = Log.open(home.store, SESSION, FixedClock(1)).view
     assert [each for each in view.items if "kept" in text_of(each.content) or "never_seen" in str(each.content)] == []
 
 
@@ -115,7 +115,7 @@ def test_a_line_that_looks_like_a_hole_comes_back_too(tmp_path: Path) -> None:
 
 
 def native(*bodies: Body) -> tuple[Log, MemoryBlobs]:
-    log = Log.create(MemoryShelf(), SessionOpened("mine", "/repo", model="gpt-5.5"), FixedClock(1_794_724_495_281))
+    log = Log.create(MemorySessions(), SessionOpened("mine", "/repo", model="gpt-5.5"), FixedClock(1_794_724_495_281))
     for body in bodies:
         log.append(body)
     return log, MemoryBlobs()
@@ -189,7 +189,7 @@ def test_a_session_of_ours_reads_back_with_the_same_view(tmp_path: Path, variant
         TurnEnded(),
     )
     home, session = taken(b"".join(write_codex(log, blobs, variant)), tmp_path)
-    view = Log.open(home.shelf, session, FixedClock(1)).view
+    view = Log.open(home.store, session, FixedClock(1)).view
     assert [(each.kind, text_of(each.content)) for each in view.items] == [(each.kind, text_of(each.content)) for each in log.view.items]
     assert view.head == ()
     assert faults(home, session) == []
@@ -218,7 +218,7 @@ def test_edits_of_ours_become_folds_that_show_the_same_view(tmp_path: Path) -> N
     assert [each["message"] for each in folds] == ["They looked.", "They looked."]
     assert [entry["output"] for entry in folds[1]["replacement_history"] if "output" in entry] == ["[cleared]"]
     home, session = taken(b"".join(write_codex(log, blobs)), tmp_path)
-    view = Log.open(home.shelf, session, FixedClock(1)).view
+    view = Log.open(home.store, session, FixedClock(1)).view
     assert [text_of(each.content) for each in view.items] == ["list files", "They looked.", "more", "ls {}", "[cleared]"]
 
 
@@ -235,12 +235,12 @@ def test_only_the_branch_that_was_taken_is_written() -> None:
 def test_what_was_left_here_is_left_there_too(tmp_path: Path) -> None:
     home = Home()
     home.take(CODEX, write(tmp_path, meta(), context(), typed("a"), answered("b"), typed("c"), answered("d"), ended()))
-    log = Log.open(home.shelf, SESSION, FixedClock(1), write=True)
+    log = Log.open(home.store, SESSION, FixedClock(1), write=True)
     log.append(Rewound(next(event.seq for event in home.events(SESSION) if isinstance(event.body, ModelReplied))))
     log.append(UserSaid((Text("e"),)))
     other, session = taken(b"".join(write_codex(log, home.blobs)), tmp_path)
     log.close()
-    assert [text_of(each.content) for each in Log.open(other.shelf, session, FixedClock(1)).view.items] == ["a", "b", "e"]
+    assert [text_of(each.content) for each in Log.open(other.store, session, FixedClock(1)).view.items] == ["a", "b", "e"]
 
 
 def test_what_only_another_provider_can_open_is_left_out_or_told_in_words() -> None:
@@ -256,7 +256,7 @@ def test_a_session_of_codex_that_went_on_here_goes_on_there(tmp_path: Path) -> N
     path = write(tmp_path, meta(), context(), typed("a"), answered("b"), ended())
     home = Home()
     home.take(CODEX, path)
-    log = Log.open(home.shelf, SESSION, FixedClock(1_794_724_500_000), write=True)
+    log = Log.open(home.store, SESSION, FixedClock(1_794_724_500_000), write=True)
     log.append(UserSaid((Text("c"),)))
     log.append(ModelReplied((Text("d", "assistant"),)))
     lines = [json.loads(each) for each in write_codex(log, home.blobs)]
@@ -270,7 +270,7 @@ def test_a_session_of_codex_that_went_on_here_goes_on_there(tmp_path: Path) -> N
 def test_a_session_of_claude_code_keeps_every_message_call_and_result_on_the_way_through_codex(path: Path, tmp_path: Path) -> None:
     home = Home()
     for done in home.take(CLAUDE, path):
-        log = Log.open(home.shelf, done.session, FixedClock(1))
+        log = Log.open(home.store, done.session, FixedClock(1))
         there = [event.body for event in log.reader.along(log.path)]
         other, session = taken(b"".join(write_codex(log, home.blobs)), tmp_path)
         here = other.bodies(session)
@@ -278,7 +278,7 @@ def test_a_session_of_claude_code_keeps_every_message_call_and_result_on_the_way
         assert called(here) == called(there)
         assert sorted(returned(here)) == sorted(returned(there))
         assert sorted(results(here)) == sorted(results(there))
-        assert seen(Log.open(other.shelf, session, FixedClock(1))) == seen(log)
+        assert seen(Log.open(other.store, session, FixedClock(1))) == seen(log)
 
 
 def seen(log: Log) -> list[str]:

@@ -93,7 +93,7 @@ def test_no_message_call_or_result_of_a_real_copilot_session_is_lost(path: Path)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name[:24])
 def test_a_real_copilot_session_is_the_same_however_it_is_imported_and_its_views_encode(path: Path, tmp_path: Path) -> None:
     home = check_repeat(FORM, path)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     assert faults(home, session, 37) == []
     check_growth(FORM, path, tmp_path, 3)
 

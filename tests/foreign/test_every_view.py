@@ -11,11 +11,11 @@ from every_view import strange_seals, views
 from palimpsest.core.events import Event, ModelReplied, Rewound, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Seal, Text, Thinking
 from palimpsest.core.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
 def test_the_views_are_those_of_the_branch_that_each_event_is_on() -> None:
-    with Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1)) as log:
+    with Log.create(MemorySessions(), SessionOpened("s"), FixedClock(1)) as log:
         log.append(UserSaid((Text("one"),)))
         log.append(UserSaid((Text("two"),)))
         log.append(Rewound(1))

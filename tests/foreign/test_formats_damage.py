@@ -56,4 +56,4 @@ def test_whatever_a_file_holds_its_session_is_read_the_same_twice_and_encodes(na
         home.done.clear()
         home.take(form, target)
         assert home.logs() == logs, f"seed {seed}"
-        assert [fault for session in home.shelf.sessions() for fault in faults(home, session, 9)] == [], f"seed {seed}"
+        assert [fault for session in home.store.sessions() for fault in faults(home, session, 9)] == [], f"seed {seed}"

@@ -30,7 +30,7 @@ def test_every_recording_and_checkpoint_is_found_and_nothing_else() -> None:
 
 def test_a_recording_as_a_document_loses_no_message_call_or_result() -> None:
     home = check_repeat(FORM, DOCUMENT)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     messages = json.loads(DOCUMENT.read_text(encoding="utf-8"))["messages"]
     asked = [call["id"] for message in messages for call in message.get("toolCalls", [])]
@@ -90,7 +90,7 @@ def test_messages_and_calls_without_ids_are_told_by_their_places(tmp_path: Path)
     path = tmp_path / DOCUMENT.name
     path.write_text(json.dumps(document), encoding="utf-8")
     home = check_repeat(FORM, path)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     assert said(bodies) == ["List the folder.", "And what is in it?"]
     assert called(bodies) == returned(bodies) == ["message-1.0", "message-1.1", "message-6.0"]
@@ -98,7 +98,7 @@ def test_messages_and_calls_without_ids_are_told_by_their_places(tmp_path: Path)
 
 def test_a_recording_as_lines_tells_rewinds_and_rewritten_histories() -> None:
     home = check_repeat(FORM, LINES)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)
@@ -150,7 +150,7 @@ def test_a_sub_agent_names_the_session_that_opened_it() -> None:
 
 def test_a_checkpoint_pairs_calls_without_ids_by_their_tools() -> None:
     home = check_repeat(FORM, CHECKPOINT)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     assert said(bodies) == ["Which file is the largest?"]
     assert called(bodies) == returned(bodies) == ["call-3.1", "call-3.2"]

@@ -13,7 +13,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.redact import redact
 from palimpsest.foreign.html import mono, text_block, write_html
 from palimpsest.foreign.showing import visible
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.home import Home
 
 _EMPTY = {"meta", "img"}
@@ -66,7 +66,7 @@ class Page(HTMLParser):
 
 def test_a_small_session_has_these_words_in_this_order(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1)) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         page = Page("".join(write_html(log, Home(tmp_path).blobs, limit=12)))
 
     assert (page.odd, page.open) == ([], [])
@@ -123,7 +123,7 @@ _WORDS = [
 
 def test_the_page_needs_no_network_and_no_script(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1)) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         text = "".join(write_html(log, Home(tmp_path).blobs))
     page = Page(text)
 
@@ -138,7 +138,7 @@ def test_the_page_needs_no_network_and_no_script(tmp_path: Path) -> None:
 
 def test_every_link_of_the_contents_leads_to_its_message(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1)) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         text = "".join(write_html(log, Home(tmp_path).blobs))
 
     assert re.findall(r'href="#([^"]+)"', text) == ["turn-1", "turn-2"]
@@ -147,7 +147,7 @@ def test_every_link_of_the_contents_leads_to_its_message(tmp_path: Path) -> None
 
 def test_pictures_are_drawn_from_the_store_and_nothing_is_fetched() -> None:
     blobs = MemoryBlobs()
-    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(1, 1))
     picture = b"\x89PNG picture"
     address = blobs.put(picture)
     drawn = Image("image/png", address)
@@ -168,7 +168,7 @@ def test_pictures_are_drawn_from_the_store_and_nothing_is_fetched() -> None:
 
 
 def test_secrets_are_taken_out_before_anything_is_escaped() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(1, 1))
     log.append(UserSaid((Text('password="a&b<c>d1234567"'),)))
     page = "".join(write_html(log, MemoryBlobs(), clean=redact))
 

@@ -23,14 +23,14 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Blobs, Shelf
+from palimpsest.core.ports import Blobs, SessionStore
 from palimpsest.core.project import pieces_of
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.verify import verify
 from palimpsest.foreign.importing import Counts, Foreign, Imported, _Recording, foreign_of, import_session, key_of, put_by, session_id
 from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TALK = (
     user("u1", "What is in a.py?", extra={"cwd": "shop"}),
@@ -44,32 +44,32 @@ TALK = (
 )
 
 
-def bring(path: Path, shelf: Shelf, mark: Mark | None = None, since: int = -1) -> Imported:
-    return import_session(Tiny(), source_of(path), shelf, MemoryBlobs(), FixedClock(BEGAN), mark=mark, since=since)
+def bring(path: Path, store: SessionStore, mark: Mark | None = None, since: int = -1) -> Imported:
+    return import_session(Tiny(), source_of(path), store, MemoryBlobs(), FixedClock(BEGAN), mark=mark, since=since)
 
 
-def raw(shelf: MemoryShelf, session: str = "tiny-a") -> bytes:
-    return b"".join(chunk for _, chunk in shelf.open(session).chunks())
+def raw(store: MemorySessions, session: str = "tiny-a") -> bytes:
+    return b"".join(chunk for _, chunk in store.open(session).chunks())
 
 
-def events(shelf: MemoryShelf, session: str = "tiny-a") -> list[Event]:
-    with Log.open(shelf, session, FixedClock()) as log:
+def events(store: MemorySessions, session: str = "tiny-a") -> list[Event]:
+    with Log.open(store, session, FixedClock()) as log:
         return list(log.reader.run(0, log.tip))
 
 
-def shown(shelf: MemoryShelf, session: str = "tiny-a") -> list[str]:
-    with Log.open(shelf, session, FixedClock()) as log:
+def shown(store: MemorySessions, session: str = "tiny-a") -> list[str]:
+    with Log.open(store, session, FixedClock()) as log:
         return [item.mask.text if item.mask else text_of(item.content) for item in log.view.items]
 
 
 def test_a_session_becomes_a_log_with_keys_lines_times_and_counts(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK[:3])
-    shelf = MemoryShelf()
+    store = MemorySessions()
 
-    imported = bring(path, shelf)
+    imported = bring(path, store)
 
     assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), Mark(path.stat().st_size), 4)
-    found = events(shelf)
+    found = events(store)
     assert [key_of(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
     assert found[0].body == SessionOpened("tiny-a", "shop", "tiny", model=MODEL, foreign=Raw(b'{"key":"open"}'))
     assert found[0].at == BEGAN
@@ -78,33 +78,33 @@ def test_a_session_becomes_a_log_with_keys_lines_times_and_counts(tmp_path: Path
 
 
 def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Path) -> None:
-    shelf = MemoryShelf()
-    before = bring(written(tmp_path / "a.tiny", *TALK[:6]), shelf)
+    store = MemorySessions()
+    before = bring(written(tmp_path / "a.tiny", *TALK[:6]), store)
 
-    assert shown(shelf) == ["What is in a.py?", "I look.", "read {}", "(cleared)", "Ten seconds."]
+    assert shown(store) == ["What is in a.py?", "I look.", "read {}", "(cleared)", "Ten seconds."]
 
-    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), shelf, before.mark, before.tip)
+    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), store, before.mark, before.tip)
 
     assert (before.counts.masks, before.counts.folds, after.counts.masks, after.counts.folds) == (1, 0, 0, 1)
-    assert shown(shelf) == ["a.py was read", "And b.py?"]
+    assert shown(store) == ["a.py was read", "And b.py?"]
 
 
 def test_importing_twice_changes_nothing_with_a_mark_or_without(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    shelf = MemoryShelf()
-    first = bring(path, shelf)
-    before = raw(shelf)
+    store = MemorySessions()
+    first = bring(path, store)
+    before = raw(store)
 
-    assert bring(path, shelf).counts == Counts()
-    assert bring(path, shelf, first.mark, first.tip).counts == Counts()
-    assert raw(shelf) == before
+    assert bring(path, store).counts == Counts()
+    assert bring(path, store, first.mark, first.tip).counts == Counts()
+    assert raw(store) == before
 
 
 @given(st.integers(0, 8), st.booleans())
 def test_in_two_parts_comes_the_same_log_as_at_once(tmp_path_factory: pytest.TempPathFactory, cut: int, marked: bool) -> None:
     folder = tmp_path_factory.mktemp("parts")
     branches = (*TALK, user("u3", "Or rather c.py?", after="u1"), reply("r3", "Yes.", input=800), user("u4", "Good.", after="u2"))
-    once, twice = MemoryShelf(), MemoryShelf()
+    once, twice = MemorySessions(), MemorySessions()
     bring(written(folder / "a.tiny", *branches), once)
     (folder / "a.tiny").unlink()
 
@@ -118,74 +118,74 @@ def test_a_line_that_is_still_being_written_is_read_next_time(tmp_path: Path) ->
     path = written(tmp_path / "a.tiny", TALK[0])
     with path.open("ab") as file:
         file.write(b'{"id":"u9","kind":"user","te')
-    shelf = MemoryShelf()
-    first = bring(path, shelf)
+    store = MemorySessions()
+    first = bring(path, store)
     with path.open("ab") as file:
         file.write(b'xt":"whole"}\n')
 
-    assert (first.bad, shown(shelf)) == ((), ["What is in a.py?"])
-    assert bring(path, shelf, first.mark, first.tip).counts == Counts(1, 1)
-    assert shown(shelf) == ["What is in a.py?", "whole"]
+    assert (first.bad, shown(store)) == ((), ["What is in a.py?"])
+    assert bring(path, store, first.mark, first.tip).counts == Counts(1, 1)
+    assert shown(store) == ["What is in a.py?", "whole"]
 
 
 def test_a_branch_is_a_rewind_and_the_rest_follows_it(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", user("u1", "one"), user("u2", "two"), user("u3", "other two", after="u1"), user("u4", "three"))
-    shelf = MemoryShelf()
-    bring(path, shelf)
+    store = MemorySessions()
+    bring(path, store)
 
-    assert [type(event.body) for event in events(shelf)][3:] == [Rewound, UserSaid, UserSaid]
-    assert shown(shelf) == ["one", "other two", "three"]
+    assert [type(event.body) for event in events(store)][3:] == [Rewound, UserSaid, UserSaid]
+    assert shown(store) == ["one", "other two", "three"]
 
 
 def test_an_edit_on_a_branch_sees_that_branch_and_one_that_comes_to_nothing_leaves_no_trace(tmp_path: Path) -> None:
     nothing = {"id": "m1", "kind": "mask", "what": "never told", "after": "u1"}
     fold = {"id": "f1", "kind": "fold", "first": "u1", "text": "one, in short", "after": "u1"}
     path = written(tmp_path / "a.tiny", user("u1", "one"), user("u2", "two"), nothing)
-    shelf = MemoryShelf()
-    bring(path, shelf)
-    before = raw(shelf)
+    store = MemorySessions()
+    bring(path, store)
+    before = raw(store)
 
-    assert bring(path, shelf).counts == Counts()
-    assert raw(shelf) == before
-    assert shown(shelf) == ["one", "two"]
-    assert bring(written(path, fold), shelf).counts == Counts(1, folds=1)
-    assert shown(shelf) == ["one, in short"]
+    assert bring(path, store).counts == Counts()
+    assert raw(store) == before
+    assert shown(store) == ["one", "two"]
+    assert bring(written(path, fold), store).counts == Counts(1, folds=1)
+    assert shown(store) == ["one, in short"]
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.tiny"
     path.write_bytes(b'garbage\n{"id":"u1","kind":"user","text":"\xff"}\n')
     written(path, user("u2", "fine"))
-    shelf = MemoryShelf()
+    store = MemorySessions()
 
-    imported = bring(path, shelf)
+    imported = bring(path, store)
 
     assert [bad.where for bad in imported.bad] == [f"{path}:0", f"{path}:8"]
     assert imported.counts == Counts(2, 1, bad_lines=2)
-    assert shown(shelf) == ["fine"]
+    assert shown(store) == ["fine"]
 
 
 def test_a_reader_that_stumbles_is_a_bad_line_and_what_it_told_stays(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", user("u1", "one"), {"id": "x", "kind": "crash", "text": "no such shape"}, user("u2", "two"))
-    shelf = MemoryShelf()
+    store = MemorySessions()
 
-    imported = bring(path, shelf)
+    imported = bring(path, store)
 
     assert imported.bad == (BadLine(str(path), "reading stopped: RuntimeError: no such shape"),)
     assert imported.mark is None
-    assert shown(shelf) == ["one"]
+    assert shown(store) == ["one"]
 
 
 def test_a_file_that_is_gone_is_a_bad_line_and_makes_no_log(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     source = source_of(path)
     path.unlink()
-    shelf = MemoryShelf()
+    store = MemorySessions()
 
-    imported = import_session(_Lazy(), source, shelf, MemoryBlobs(), FixedClock())
+    imported = import_session(_Lazy(), source, store, MemoryBlobs(), FixedClock())
 
     assert imported == Imported("tiny-a", Counts(bad_lines=1), (BadLine(str(path), "reading stopped: No such file or directory"),))
-    assert shelf.sessions() == ()
+    assert store.sessions() == ()
 
 
 class _Lazy(Tiny):
@@ -197,7 +197,7 @@ class _Lazy(Tiny):
 
 
 def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
-    imported = import_session(_Broken(), Source("tiny", "a.tiny", "a"), MemoryShelf(), MemoryBlobs(), FixedClock())
+    imported = import_session(_Broken(), Source("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
 
     assert [bad.where for bad in imported.bad] == ["u1"]
     assert imported.counts == Counts(2, 1, bad_lines=1)
@@ -214,82 +214,82 @@ class _Broken(Tiny):
 
 def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_branch(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", user("u1", "one"))
-    shelf = MemoryShelf()
-    first = bring(path, shelf)
-    with Log.open(shelf, "tiny-a", FixedClock(), write=True) as log:
+    store = MemorySessions()
+    first = bring(path, store)
+    with Log.open(store, "tiny-a", FixedClock(), write=True) as log:
         log.append(UserSaid((Text("ours"),)))
 
     for text in ("two", "three"):
         written(path, user(text, text))
-        bring(path, shelf, first.mark, first.tip)
+        bring(path, store, first.mark, first.tip)
 
-    assert shown(shelf) == ["one", "ours"]
-    with Log.open(shelf, "tiny-a", FixedClock()) as log:
+    assert shown(store) == ["one", "ours"]
+    with Log.open(store, "tiny-a", FixedClock()) as log:
         newest = max(event.seq for event in log.reader.run(0, log.tip) if key_of(event.body) == "three")
         assert [text_of(item.content) for item in log.state_at(newest).view.items] == ["one", "two", "three"]
-    before = raw(shelf)
-    bring(path, shelf)
-    assert raw(shelf) == before
+    before = raw(store)
+    bring(path, store)
+    assert raw(store) == before
 
 
 def test_a_mark_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    shelf = MemoryShelf()
-    first = bring(path, shelf)
-    whole = raw(shelf)
-    shelf.replace("tiny-a", b"".join(whole.splitlines(keepends=True)[:4]))
+    store = MemorySessions()
+    first = bring(path, store)
+    whole = raw(store)
+    store.replace("tiny-a", b"".join(whole.splitlines(keepends=True)[:4]))
 
-    bring(path, shelf, first.mark, first.tip)
+    bring(path, store, first.mark, first.tip)
 
-    assert raw(shelf) == whole
+    assert raw(store) == whole
 
 
 def test_calls_are_weighed_so_that_usage_teaches_the_estimate(tmp_path: Path) -> None:
     talk = [user("u0", "word " * 3000), reply("r0", "so.", input=9000)]
     for number in range(1, 9):
         talk += [user(f"u{number}", "word " * 1000), reply(f"r{number}", "so.", input=9000 + 1105 * number)]
-    shelf = MemoryShelf()
-    bring(written(tmp_path / "a.tiny", *talk), shelf)
+    store = MemorySessions()
+    bring(written(tmp_path / "a.tiny", *talk), store)
 
-    estimates = [event.body.estimate for event in events(shelf) if isinstance(event.body, CallStarted)]
+    estimates = [event.body.estimate for event in events(store) if isinstance(event.body, CallStarted)]
     assert estimates[0] == 0
     assert estimates == sorted(estimates)
-    with Log.open(shelf, "tiny-a", FixedClock()) as log:
+    with Log.open(store, "tiny-a", FixedClock()) as log:
         assert log.ledger.calibration.factor(MODEL) == pytest.approx(1.33, rel=0.05)
         assert log.ledger.usage == Usage(input=sum(line["input"] for line in talk if line["kind"] == "reply"), output=9)
 
 
 def test_a_call_weighs_what_the_whole_view_weighs_whatever_was_edited_before(tmp_path: Path) -> None:
     talk = (*TALK, *(line for number in range(5) for line in (user(f"v{number}", "And now?"), reply(f"s{number}", "Ten.", input=970))))
-    shelf = MemoryShelf()
-    bring(written(tmp_path / "a.tiny", *talk), shelf)
+    store = MemorySessions()
+    bring(written(tmp_path / "a.tiny", *talk), store)
 
-    with Log.open(shelf, "tiny-a", FixedClock()) as log:
+    with Log.open(store, "tiny-a", FixedClock()) as log:
         calls = [(event.seq, event.body.estimate) for event in log.events() if isinstance(event.body, CallStarted) and event.body.estimate]
-        unseen = {estimate - Scale(palimpsest_size).raw(log.state_at(seq).view) for seq, estimate in calls}
+        unseen = {estimate - TokenCounter(palimpsest_size).raw(log.state_at(seq).view) for seq, estimate in calls}
     assert (len(calls), len(unseen)) == (6, 1)
 
 
 def test_a_log_that_somebody_writes_is_refused_and_let_go(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    shelf = MemoryShelf()
-    bring(path, shelf)
-    with Log.open(shelf, "tiny-a", FixedClock(), write=True), pytest.raises(Locked):
-        bring(path, shelf)
+    store = MemorySessions()
+    bring(path, store)
+    with Log.open(store, "tiny-a", FixedClock(), write=True), pytest.raises(Locked):
+        bring(path, store)
 
-    assert bring(path, shelf).counts == Counts()
+    assert bring(path, store).counts == Counts()
 
 
 def test_a_damaged_log_is_refused_and_let_go(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    shelf = MemoryShelf()
-    bring(path, shelf)
-    lines = raw(shelf).splitlines(keepends=True)
-    shelf.replace("tiny-a", b"".join((*lines[:2], b"noise\n", *lines[3:])))
+    store = MemorySessions()
+    bring(path, store)
+    lines = raw(store).splitlines(keepends=True)
+    store.replace("tiny-a", b"".join((*lines[:2], b"noise\n", *lines[3:])))
 
     for _ in range(2):
         with pytest.raises(BadLog):
-            bring(path, shelf)
+            bring(path, store)
 
 
 class _Full(Tiny):
@@ -302,12 +302,12 @@ class _Full(Tiny):
 
 def test_a_full_disk_stops_the_import_and_what_was_written_stays_valid(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    shelf = MemoryShelf()
+    store = MemorySessions()
     with pytest.raises(StoreError):
-        import_session(_Full(), source_of(path), shelf, MemoryBlobs(), FixedClock())
+        import_session(_Full(), source_of(path), store, MemoryBlobs(), FixedClock())
 
-    assert verify(shelf, "tiny-a", MemoryBlobs()).ok
-    assert bring(path, shelf).counts == Counts()
+    assert verify(store, "tiny-a", MemoryBlobs()).ok
+    assert bring(path, store).counts == Counts()
 
 
 def test_ids_are_plain_names_that_stay_apart() -> None:
@@ -330,13 +330,13 @@ class _Recounted(Tiny):
 
 
 def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
-    shelf = MemoryShelf()
+    store = MemorySessions()
     bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
-    import_session(_Recounted(bodies=bodies), Source("tiny", "a.tiny", "a"), shelf, MemoryBlobs(), FixedClock())
+    import_session(_Recounted(bodies=bodies), Source("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
 
-    desk = _Recording(shelf, "tiny-a", FixedClock())
+    desk = _Recording(store, "tiny-a", FixedClock())
     desk.close()
-    found = {key_of(event.body): event for event in events(shelf)}
+    found = {key_of(event.body): event for event in events(store)}
     brought = {key: tuple(f"{event.seq}.{number}" for number in range(len(pieces_of(event.body)))) for key, event in found.items()}
     edits = {key: put_by(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
     assert {key: desk.ids(key) for key in found} == brought | edits

@@ -14,7 +14,7 @@ from palimpsest.core.redact import redact
 from palimpsest.core.undo import rewind, undo
 from palimpsest.foreign.markdown import fence, quoted, words, write_markdown
 from palimpsest.foreign.showing import visible
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.home import Home
 
 _READERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable(["table", "strikethrough"]))
@@ -69,7 +69,7 @@ def _structure(page: str, reader: MarkdownIt) -> list[str]:
 
 def test_a_small_session_reads_like_this(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1)) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         page = "".join(write_markdown(log, limit=60))
 
     assert page == _PAGE
@@ -167,7 +167,7 @@ timeout = 10
 
 def test_an_undone_edit_and_a_step_back_are_told(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
         undo(log, 15, why="I want it back")
         log.append(UserSaid((Text("go on"),)))
         rewind(log, 16, why="not that way")
@@ -180,7 +180,7 @@ def test_an_undone_edit_and_a_step_back_are_told(tmp_path: Path) -> None:
 
 def test_edits_after_an_undone_one_hide_what_shows_again(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1), write=True) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1), write=True) as log:
         undo(log, 14)
         edited_again = log.event(14).body
         log.append(edited_again)
@@ -191,7 +191,7 @@ def test_edits_after_an_undone_one_hide_what_shows_again(tmp_path: Path) -> None
 
 def test_an_earlier_state_is_told_up_to_there(tmp_path: Path) -> None:
     edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).shelf, SMALL, FixedClock(1, 1)) as log:
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         page = "".join(write_markdown(log, log.reader.path(4)))
 
     folded = "<details><summary><b>read</b> a.py → no result was recorded</summary>\n\n```text\npath: a.py\n```\n\n</details>\n"
@@ -199,7 +199,7 @@ def test_an_earlier_state_is_told_up_to_there(tmp_path: Path) -> None:
 
 
 def test_secrets_are_taken_out_of_every_text() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(1, 1))
     key = "sk-ant-" + "a1B2" * 10
     log.append(UserSaid((Text(f"use {key}"),)))
     log.append(ModelReplied((ToolCall("c", "bash", f'{{"command":"curl -H {key}"}}'), ToolCall("d", "x", "{}"))))

@@ -10,7 +10,7 @@ from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.redact import redact
 from palimpsest.foreign.messages import whole_view, write_request
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import WireName
 from palimpsest.wire.rules import check_request
 
@@ -19,7 +19,7 @@ KEY = "sk-ant-" + "a1B2" * 10
 
 
 def _log(model: str = "claude-sonnet-4-5") -> Log:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model=model), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s", model=model), FixedClock(1, 1))
     log.append(UserSaid((Text("read a.py"),)))
     log.append(ModelReplied((Text("I look.", "assistant"), ToolCall("c", "read", '{"path":"a.py"}'))))
     log.append(ToolReturned(ToolResult("c", (Text("x = 1"),)), "read"))
@@ -59,7 +59,7 @@ def test_a_session_that_names_no_model_is_sent_to_the_usual_one(wire: WireName, 
 
 
 def test_arguments_stay_json_when_a_secret_in_them_is_replaced() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("go"),)))
     log.append(ModelReplied((ToolCall("c", "post", json.dumps({"api_key": "abcdef123456", "note": f'say "{KEY}"'})),)))
     log.append(ToolReturned(ToolResult("c", (Text(f"token={KEY}"),)), "post"))
@@ -70,7 +70,7 @@ def test_arguments_stay_json_when_a_secret_in_them_is_replaced() -> None:
 
 
 def test_thinking_that_lost_a_secret_goes_without_its_seal() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("go"),)))
     log.append(CallStarted("claude-sonnet-4-5", "anthropic"))
     seal = Seal("anthropic", "claude-sonnet-4-5", "c2VhbGVk")

@@ -44,7 +44,7 @@ def told(path: Path, session: str = "") -> list[Body]:
     home = Home()
     done = home.take(path, session)
     assert done.bad == ()
-    return bodies(Log.open(home.shelf, done.session, FixedClock()))
+    return bodies(Log.open(home.store, done.session, FixedClock()))
 
 
 def naive(rows: list[tuple[Row, list[Row]]]) -> tuple[list[list[str]], list[str], list[tuple[str, str]]]:
@@ -92,7 +92,7 @@ def check_wires(path: Path, session: str, every: int) -> None:
     """The view after every n-th event makes a request that each provider would take."""
     home = Home()
     done = home.take(path, session)
-    log = Log.open(home.shelf, done.session, FixedClock())
+    log = Log.open(home.store, done.session, FixedClock())
     for seq in [*range(0, log.tip, every), log.tip]:
         view = log.state_at(seq).view
         if view.items:

@@ -18,7 +18,7 @@ EVENTS = sorted(SDK.rglob("event-*.json"))
 
 def test_server_0_59_0_loses_no_message_call_or_result() -> None:
     home = check_repeat(FORM, SERVER)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     events = json.loads(SERVER.read_text(encoding="utf-8"))
     assert said(bodies) == [each["args"]["content"] for each in events if each.get("action") == "message" and each["source"] == "user"]
@@ -61,7 +61,7 @@ def test_server_0_59_0_forgets_what_its_condensation_names() -> None:
 
 def test_sdk_1_8_0_tells_a_folder_of_events_as_one_session() -> None:
     home = check_repeat(FORM, SDK)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     bodies = home.bodies(session)
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)

@@ -34,7 +34,7 @@ def test_no_message_call_or_result_of_pi_is_lost_in_either_version(path: Path) -
 @pytest.mark.parametrize("path", [V3, V1], ids=["v3", "v1"])
 def test_a_session_of_pi_is_the_same_however_it_is_imported_and_its_views_encode(path: Path, tmp_path: Path) -> None:
     home = check_repeat(FORM, path)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     assert faults(home, session) == []
     check_growth(FORM, path, tmp_path, 12)
 

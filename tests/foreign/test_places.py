@@ -12,17 +12,17 @@ from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.places import Place, claude_place, codex_place
 from palimpsest.foreign.transcript import Source
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 _PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
 _SESSION = "69901b92-81d1-436f-9093-e5364257259e"
 
 
 def _all_imported(path: Path) -> list[tuple[Log, list[bytes]]]:
-    shelf, blobs = MemoryShelf(), MemoryBlobs()
+    store, blobs = MemorySessions(), MemoryBlobs()
     sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, Source)]
-    sessions = [import_session(ClaudeFormat(), source, shelf, blobs, FixedClock(1)).session for source in sources]
-    logs = [Log.open(shelf, session, FixedClock(1)) for session in sessions]
+    sessions = [import_session(ClaudeFormat(), source, store, blobs, FixedClock(1)).session for source in sources]
+    logs = [Log.open(store, session, FixedClock(1)) for session in sessions]
     return [(log, list(write_claude(log, blobs))) for log in logs]
 
 
@@ -72,7 +72,7 @@ def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_s
 
 
 def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: Path) -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("child", origin="codex", opener=Origin("parent", 3)), FixedClock(0))
+    log = Log.create(MemorySessions(), SessionOpened("child", origin="codex", opener=Origin("parent", 3)), FixedClock(0))
     place = claude_place(log, write_claude(log, MemoryBlobs()), tmp_path, {}, "/repo")
 
     assert place.path == str(tmp_path / ".claude" / "projects" / "-repo" / f"{claude_session(log)}.jsonl")
@@ -80,7 +80,7 @@ def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: P
 
 
 def test_a_folder_with_spaces_and_quotes_is_written_for_a_shell(tmp_path: Path) -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(0))
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(0))
     claude, codex = (find(log, [], tmp_path, {}, "/my 'own' work_dir") for find in (claude_place, codex_place))
 
     assert Path(claude.path).parent.name == "-my--own--work-dir"

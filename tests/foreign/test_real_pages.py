@@ -16,7 +16,7 @@ from palimpsest.foreign.markdown import write_markdown
 from palimpsest.foreign.messages import write_request
 from palimpsest.foreign.showing import visible
 from palimpsest.foreign.transcript import Source
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import WireName
 from palimpsest.wire.rules import check_request
 
@@ -55,9 +55,9 @@ def _sessions(folder: Path) -> list[tuple[str, Log, MemoryBlobs]]:
         for form in FORMATS:
             for source in form.sources(path):
                 if isinstance(source, Source):
-                    shelf, blobs = MemoryShelf(), MemoryBlobs()
-                    done = import_session(form, source, shelf, blobs, FixedClock(1))
-                    found.append((f"{path.name} {done.session}", Log.open(shelf, done.session, FixedClock(1)), blobs))
+                    store, blobs = MemorySessions(), MemoryBlobs()
+                    done = import_session(form, source, store, blobs, FixedClock(1))
+                    found.append((f"{path.name} {done.session}", Log.open(store, done.session, FixedClock(1)), blobs))
     return found
 
 

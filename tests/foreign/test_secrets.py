@@ -14,7 +14,7 @@ from palimpsest.core.redact import redact
 from palimpsest.foreign.cleaning import Thing, clean_value
 from palimpsest.foreign.importing import foreign_of, import_session
 from palimpsest.foreign.secrets import Redacting, count_secrets, lines_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "AKIA" + "ABCD1234" * 2
@@ -33,9 +33,9 @@ def redacted(value: Thing) -> Thing:
 
 
 def bring(form: Tiny | Redacting, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
-    shelf = MemoryShelf()
-    import_session(form, source_of(path), shelf, blobs, FixedClock(BEGAN))
-    data = b"".join(chunk for _, chunk in shelf.open("tiny-a").chunks())
+    store = MemorySessions()
+    import_session(form, source_of(path), store, blobs, FixedClock(BEGAN))
+    data = b"".join(chunk for _, chunk in store.open("tiny-a").chunks())
     return data, count_secrets([data])
 
 

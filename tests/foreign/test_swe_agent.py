@@ -53,7 +53,7 @@ def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
 @pytest.mark.parametrize("path", [*FILES, *GOLDEN], ids=lambda path: path.name[-24:])
 def test_a_run_is_the_same_when_it_is_imported_again_and_its_views_encode(path: Path) -> None:
     home = check_repeat(FORM, path)
-    (session,) = home.shelf.sessions()
+    (session,) = home.store.sessions()
     assert faults(home, session) == []
 
 

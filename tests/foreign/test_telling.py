@@ -44,11 +44,11 @@ from palimpsest.foreign.showing import (
 )
 from palimpsest.foreign.story import Answered, Cover, Edited, Listed, Noted, Said, Turn, Used
 from palimpsest.foreign.telling import cover_of, turns_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
 def _log(*bodies: Body) -> Log:
-    log = Log.create(MemoryShelf(), SessionOpened("s", cwd="/repo", model="claude-sonnet-4-5"), FixedClock(1_000, 1_000))
+    log = Log.create(MemorySessions(), SessionOpened("s", cwd="/repo", model="claude-sonnet-4-5"), FixedClock(1_000, 1_000))
     for body in bodies:
         log.append(body)
     return log

@@ -19,7 +19,7 @@ from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
 from palimpsest.lab.bench.texts import KINDS
 from palimpsest.lab.bench.timing import Unit, side_by_side
 from palimpsest.lab.shape import Shape
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 TINY = Sizes(
     small=60,
@@ -72,9 +72,9 @@ def test_bars_are_chosen_by_name_or_by_how_several_begin() -> None:
 
 
 def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
-    shelf = MemoryShelf()
-    log, material = write_session(shelf, "made-up", 2_000, FixedClock(1, 1), seed=7)
-    sizes = [len(chunk) for _, chunk in shelf.open("made-up").chunks()]
+    store = MemorySessions()
+    log, material = write_session(store, "made-up", 2_000, FixedClock(1, 1), seed=7)
+    sizes = [len(chunk) for _, chunk in store.open("made-up").chunks()]
     events = list(log.events())
 
     assert 2_000 <= len(events) < 2_020
@@ -87,7 +87,7 @@ def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
 
 
 def test_what_happens_next_in_a_session_fits_its_view() -> None:
-    log, material = write_session(MemoryShelf(), "made-up", 700, FixedClock(1, 1), seed=3)
+    log, material = write_session(MemorySessions(), "made-up", 700, FixedClock(1, 1), seed=3)
     for _ in range(200):
         for body in material.round():
             assert log.append(body).seq == log.tip

@@ -21,14 +21,14 @@ from palimpsest.lab.imitation import imitating
 from palimpsest.lab.outcome import Kept, Probed, averaged
 from palimpsest.lab.probes_score import Score
 from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 SONNET = card("claude-sonnet-4-5")
 
 
 def _generated(seed: int, events: int) -> Material:
-    log = Log.create(MemoryShelf(), SessionOpened("made-up"), FixedClock(1_000, 1_000))
+    log = Log.create(MemorySessions(), SessionOpened("made-up"), FixedClock(1_000, 1_000))
     for body in generate(seed, events):
         log.append(body)
     return Material(log.events())
@@ -154,10 +154,10 @@ def test_several_sessions_are_averaged_over_those_that_were_folded() -> None:
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
 def test_in_real_sessions_everything_can_be_answered_before_something_is_hidden() -> None:
     paths = [path for pattern in ("claude-code/*", "codex/*", "swe-agent/*", "copilot-cli/*") for path in corpus(pattern)[:2]]
-    shelf, blobs, clock = MemoryShelf(), MemoryBlobs(), FixedClock(1)
+    store, blobs, clock = MemorySessions(), MemoryBlobs(), FixedClock(1)
     for source in find_sources(FORMATS, paths).sources:
-        session = import_session(format_named(source.format), source, shelf, blobs, clock).session
-        material = Material(Log.open(shelf, session, clock).events())
+        session = import_session(format_named(source.format), source, store, blobs, clock).session
+        material = Material(Log.open(store, session, clock).events())
         asked = ask_after(material, profile("none"), SONNET, 1)
         assert (source.path, asked.visible.total) == (source.path, 1.0)
         ours = ask_after(material, profile("palimpsest"), SONNET, 5)

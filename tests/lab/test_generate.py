@@ -7,13 +7,13 @@ from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturn
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
 def _log(bodies: list[Body]) -> Log:
-    log = Log.create(MemoryShelf(), SessionOpened("made-up"), FixedClock(1_000, 1_000))
+    log = Log.create(MemorySessions(), SessionOpened("made-up"), FixedClock(1_000, 1_000))
     for body in bodies:
         log.append(body)
     return log
@@ -36,7 +36,7 @@ def test_a_long_session_is_accepted_by_a_log_and_always_fits_its_window() -> Non
     log = _log(bodies)
 
     assert sum(isinstance(body, ViewEdited) for body in bodies) >= 5
-    assert Scale(palimpsest_size).total(log.view) < FOLD_AT * 1.3
+    assert TokenCounter(palimpsest_size).total(log.view) < FOLD_AT * 1.3
 
 
 def test_every_call_is_answered_except_perhaps_the_last_ones() -> None:

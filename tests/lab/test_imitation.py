@@ -6,10 +6,10 @@ from palimpsest.core.policy import Ask, run_steps
 from palimpsest.core.situation import Evidence
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.engine.moments import look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.lab.imitation import MANNERS, Manner, drawn, imitating, manner_of, reply_to, summary_text, survives
 from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
@@ -86,7 +86,7 @@ WISHES = [f"Please keep message number {number} exactly as it is." for number in
 
 
 def _opened() -> Session:
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(1_000, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000))
     return Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), around)
 
 

@@ -4,13 +4,13 @@ from palimpsest.core.log import Log
 from palimpsest.lab.outcome import Edited, Line, Outcome, Replayed, Reread
 from palimpsest.lab.page_lines import lines_of, with_lines
 from palimpsest.lab.recording import Recording, recording_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 MODEL = "claude-sonnet-4-5"
 
 
 def recorded() -> Recording:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model=MODEL), FixedClock(1_000, 1_000))
+    log = Log.create(MemorySessions(), SessionOpened("s", model=MODEL), FixedClock(1_000, 1_000))
     log.append(UserSaid((Text("What is in\na.py?"),)))
     for reply in ((Text("I look.", "assistant"), ToolCall("c1", "read", '{"path":"a.py"}')), (Text("A number.", "assistant"),)):
         call = log.append(CallStarted(MODEL, "anthropic"))

@@ -9,20 +9,20 @@ from palimpsest.core.codec import encode_body
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, ToolReturned, TurnEnded, UserSaid
 from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import open_calls
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.lab.cycles import Material
 from palimpsest.lab.fitted import CALLS, PLACES, RESULT_TOKENS, drawn, tool_drawn
 from palimpsest.lab.sessions import START, made_up, story
 from palimpsest.lab.shape import Shape, Tally
-from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.ephemeral import MemorySessions
 
 
 @pytest.fixture(scope="module")
 def shape() -> Shape:
     tally = Tally()
     for seed in range(1, 13):
-        tally.take(made_up(seed, 60_000, MemoryShelf()).events())
+        tally.take(made_up(seed, 60_000, MemorySessions()).events())
     return tally.shape()
 
 
@@ -33,20 +33,20 @@ def test_a_seed_always_tells_the_same_story_and_another_seed_another() -> None:
 
 
 def test_a_session_has_the_length_that_was_asked_for_and_ends_with_a_turn() -> None:
-    log = made_up(2, 90_000, MemoryShelf())
-    assert Scale(palimpsest_size).total(log.view) >= 90_000
+    log = made_up(2, 90_000, MemorySessions())
+    assert TokenCounter(palimpsest_size).total(log.view) >= 90_000
     assert isinstance(log.event(log.tip).body, TurnEnded)
     assert open_calls(log.view.items) == ()
     assert log.opened.session == "made-up-2"
 
 
 def test_a_short_session_is_the_beginning_of_a_longer_one() -> None:
-    short, long = ([encode_body(event.body) for event in made_up(5, tokens, MemoryShelf(), "s").events()] for tokens in (20_000, 80_000))
+    short, long = ([encode_body(event.body) for event in made_up(5, tokens, MemorySessions(), "s").events()] for tokens in (20_000, 80_000))
     assert long[: len(short)] == short
 
 
 def test_time_goes_on_and_every_reply_answers_its_request_with_usage() -> None:
-    events = list(made_up(4, 60_000, MemoryShelf()).events())
+    events = list(made_up(4, 60_000, MemorySessions()).events())
     times = [event.at for event in events]
     assert times == sorted(times)
     assert times[0] == START
@@ -82,7 +82,7 @@ def test_an_edit_changes_what_the_next_read_of_the_file_shows() -> None:
     content: dict[str, str] = {}
     calls: dict[str, ToolCall] = {}
     seen = 0
-    for event in made_up(6, 400_000, MemoryShelf()).events():
+    for event in made_up(6, 400_000, MemorySessions()).events():
         body = event.body
         if isinstance(body, ModelReplied):
             calls |= {part.call_id: part for part in body.parts if isinstance(part, ToolCall)}
@@ -100,14 +100,14 @@ def test_an_edit_changes_what_the_next_read_of_the_file_shows() -> None:
 
 def test_a_failing_test_is_run_again_until_it_passes() -> None:
     codes: dict[str, list[int]] = {}
-    for event in made_up(3, 300_000, MemoryShelf()).events():
+    for event in made_up(3, 300_000, MemorySessions()).events():
         if isinstance(event.body, ToolReturned) and event.body.exit is not None:
             codes.setdefault(event.body.tool, []).append(event.body.exit)
     assert Counter(codes["Bash"]).keys() == {0, 1}
 
 
 def test_made_up_sessions_can_be_asked_every_kind_of_question() -> None:
-    found = Counter(probe.kind for seed in (1, 2, 3) for probe in Material(made_up(seed, 120_000, MemoryShelf()).events()).probes)
+    found = Counter(probe.kind for seed in (1, 2, 3) for probe in Material(made_up(seed, 120_000, MemorySessions()).events()).probes)
     assert set(found) == {"asked", "bound", "edited", "commands", "tests", "values", "open"}
     assert found["values"] > 5
 

@@ -6,7 +6,7 @@ from palimpsest.lab.replay import replay
 from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import Taken, take_log
 from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 SONNET = card("claude-sonnet-4-5", window=200_000)
@@ -14,7 +14,7 @@ SONNET = card("claude-sonnet-4-5", window=200_000)
 
 @pytest.fixture(scope="module")
 def taken() -> Taken:
-    with made_up(3, 170_000, MemoryShelf()) as log:
+    with made_up(3, 170_000, MemorySessions()) as log:
         return take_log(log, MemoryBlobs(), "made up", "made up")
 
 

@@ -117,7 +117,7 @@ def _same_marks(recording: Recording, name: str) -> int:
         stage.look("before_call")
         view = stage.session.log.view
         params = anchored(stage.session.params, stage.session.witness.cache, step.at)
-        request = encode(view, SONNET, (), params, stage.session.around.blobs.get)
+        request = encode(view, SONNET, (), params, stage.session.environment.blobs.get)
         stage.call(step.reply, step.output, "turn")
         call = stage.session.log.view.call
         assert call is not None

@@ -32,11 +32,11 @@ def whatever_is_read(want: Look) -> str | None:
 
 
 def tokens_of(session: Session) -> int:
-    return session.scale.total(session.log.view)
+    return session.counter.total(session.log.view)
 
 
 def bytes_of(session: Session) -> int:
-    return len(encode(session.log.view, session.card, session.tools, session.params, session.around.blobs.get).body)
+    return len(encode(session.log.view, session.card, session.tools, session.params, session.environment.blobs.get).body)
 
 
 def ask_until_rest(session: Session, size: Callable[[Session], int]) -> list[int]:
@@ -56,7 +56,7 @@ def ask_until_rest(session: Session, size: Callable[[Session], int]) -> list[int
 def check(name: str, place: Place, recorded: str, *, world: bool) -> None:
     with at_work(place, recorded, profile(name), CLAUDE) as session:
         if world:
-            session.around = replace(session.around, look=whatever_is_read)
+            session.environment = replace(session.environment, look=whatever_is_read)
         sizes = ask_until_rest(session, tokens_of)
         assert sizes == sorted(sizes, reverse=True), (recorded, sizes)
         shown = [(item.source, item.content) for item in session.log.view.items if item.source.startswith(RESTORED) and item.mask is None]
@@ -104,7 +104,7 @@ def test_a_copy_that_is_out_of_date_goes_when_the_new_one_comes(name: str) -> No
     session = with_a_skill(name)
     offline(session, look(session, "asked"))
     world = World({"/repo/0.py": "as it is later"}, FACTS | {"plan": "3. docs"})
-    session.around = replace(session.around, look=world)
+    session.environment = replace(session.environment, look=world)
     for number in range(40, 60):
         use(session, f"c{number}", "Bash", '{"command":"ls"}', f"line {number}\n" * 900)
     offline(session, look(session, "asked"))

@@ -56,8 +56,8 @@ def test_cc_25_after_60_idle_minutes_all_but_the_newest_5_maskable_results_show_
     assert masked(session) == [0, 1, 2, 3]
     assert {item.mask.text for item in session.log.view.items if item.mask} == {CLEARED}
     assert [edit.by for edit in edits(session)] == ["clear_idle"]
-    assert isinstance(session.around.keep, MemoryResultFiles)
-    assert session.around.keep.files == {}
+    assert isinstance(session.environment.keep, MemoryResultFiles)
+    assert session.environment.keep.files == {}
     assert offline(session, look(session, "before_call")).events == ()
 
 

@@ -18,7 +18,7 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Recalled, Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.engine.moments import look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.policies.clear_results import ClearResults
 from palimpsest.policies.read_state import known_paths, must_read_again
@@ -114,7 +114,7 @@ def test_cc_20_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_a
 def test_cc_21_a_masked_result_shows_the_saved_file_placeholder() -> None:
     session = work(claude(), 137_000)
     before_call(session)
-    files = session.around.keep
+    files = session.environment.keep
     assert isinstance(files, MemoryResultFiles)
     assert texts(session)[2] == "<persisted-output>Tool result saved to: memory:results/toolu_0.txt\n\nUse Read to view</persisted-output>"
     assert files.files == {f"memory:results/toolu_{number}.txt": output(number, GOLDEN[number]).encode() for number in range(6)}
@@ -125,7 +125,7 @@ def test_cc_21_the_cleared_string_shows_when_saving_fails() -> None:
         raise StoreError("the disk is full")
 
     session = claude()
-    session.around = with_(session.around, keep=full)
+    session.environment = with_(session.environment, keep=full)
     work(session, 137_000)
     before_call(session)
     assert [item.mask.text for item in session.log.view.items if item.mask] == [CLEARED] * 6
@@ -215,7 +215,7 @@ def transcript(folder: Path, *, boundary: bool) -> Path:
 def test_cc_24_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
     home = Home()
     (imported,) = home.take(ClaudeFormat(), transcript(tmp_path, boundary=boundary))
-    around = Surroundings(home.shelf, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles())
+    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles())
     session = Session.resume(imported.session, profile("claude-code", {}), SONNET, around)
     assert masked(session) == ([0, 1, 2, 3, 4, 5] if boundary else [])
     session.profile = with_(session.profile, policies=(ClearResults(),))

@@ -32,13 +32,13 @@ def test_a_clearing_shrinks_keeps_pairs_is_the_same_again_and_rests(policy: Poli
     situation = session.situation("before_call")
     first, second = (run_plan(policy.plan(situation), lambda _: None) for _ in range(2))
     assert proposal_of(first) == proposal_of(second)
-    before, alone = session.scale.total(session.log.view), lonely(session.log.view.items)
+    before, alone = session.counter.total(session.log.view), lonely(session.log.view.items)
     events = offline(session, look(session, "before_call")).events
     assert not any(isinstance(event.body, Refused) for event in events)
     assert lonely(session.log.view.items) == alone
     if proposal_of(first).edits:
         assert [type(event.body) for event in events] == [ViewEdited]
-        assert session.scale.total(session.log.view) < before
+        assert session.counter.total(session.log.view) < before
         # Without an edit the second look may find that the cache has grown cold meanwhile, for the clock goes on.
         assert offline(session, look(session, "before_call")).events == ()
 

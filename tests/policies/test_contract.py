@@ -98,7 +98,7 @@ def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_tha
                     assert faults(session) == [], (session_name, moment)
             else:
                 # What providers reported may count a head that is not in the log of another program.
-                fits = min(session.used, session.scale.total(session.log.view)) < session.budget.window
+                fits = min(session.used, session.counter.total(session.log.view)) < session.budget.window
                 assert fits or name == "none" or (one.strictness == "alive" and looked and looked.failure), session_name
 
 
@@ -115,10 +115,10 @@ def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: s
 
 
 def _look_twice(session: Session, moment: Moment, *, shrinks: bool) -> None:
-    before = session.scale.total(session.log.view)
+    before = session.counter.total(session.log.view)
     looked = looked_at(session, moment)
     if shrinks:
-        assert session.scale.total(session.log.view) <= before, moment
+        assert session.counter.total(session.log.view) <= before, moment
     # A second overflow says that the first edit was not enough.
     if looked is not None and looked.edited and moment != "overflow":
         again = looked_at(session, moment)

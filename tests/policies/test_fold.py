@@ -19,8 +19,8 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
@@ -33,7 +33,7 @@ from palimpsest.wire.cards import ModelCard, card, resized
 
 CLAUDE = card("claude-sonnet-4-5")
 # In tests a token is a character, so that sums can be done by hand.
-LETTERS = Scale(lambda content: len(text_of(content)))
+LETTERS = TokenCounter(lambda content: len(text_of(content)))
 
 
 def budget_of(model: ModelCard) -> Situation:
@@ -70,7 +70,7 @@ def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_e
 
 
 def _situation(at: Situation, view: View, used: int) -> Situation:
-    return Situation(view, at.budget, at.card, at.moment, at.scale, used=used)
+    return Situation(view, at.budget, at.card, at.moment, at.counter, used=used)
 
 
 def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Situation:
@@ -153,16 +153,16 @@ def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound(thrift: str,
     tail = session.log.view.items[first_of_tail:]
     folded_part = session.log.view.items[:first_of_tail]
     sizes = {
-        part: sum(session.scale.item(item) for item, name in zip(folded_part, named, strict=False) if name == part) for part in order[:-1]
+        part: sum(session.counter.item(item) for item, name in zip(folded_part, named, strict=False) if name == part) for part in order[:-1]
     }
-    verbatim = sum(session.scale.item(item) for item in folded_part if item.kind == "user")
+    verbatim = sum(session.counter.item(item) for item in folded_part if item.kind == "user")
     assert 17_000 < verbatim <= 20_000
     assert 1_000 < sizes["evidence"] <= 4_000
     assert 200 < sizes["names"] <= 2_400
     assert 100 < sizes["names seen"] <= seen
     assert 0 < sizes["narrative"] <= 1_600
     assert results // 4 < sizes["results"] <= results
-    assert tail_bound // 2 < sum(session.scale.item(item) for item in tail) <= tail_bound
+    assert tail_bound // 2 < sum(session.counter.item(item) for item in tail) <= tail_bound
     assert session.log.view.items[-1].id == tail[-1].id
 
 
@@ -355,7 +355,7 @@ def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_
             use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
         for number in range(60 - useful):
             use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
-        session.record(CallStarted(session.card.name, "anthropic", estimate=session.scale.raw(session.log.view)))
+        session.record(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
         session.record(Failed("call", "too_long", "prompt is too long"))
         looked = offline(session, look(session, "overflow"))
         assert (useful, looked.folded) == (useful, folds)

@@ -44,7 +44,7 @@ def survived(session: Session, before: View, fold: Fold) -> Survival:
     places = {item.id: place for place, item in enumerate(before.items)}
     run = before.items[places[fold.first] : places[fold.last] + 1]
     numbers = sorted({seq_of(item.id) for item in run if item.id.count(".") == 1})
-    request = encode(session.log.view, session.card, session.tools, session.params, session.around.blobs.get)
+    request = encode(session.log.view, session.card, session.tools, session.params, session.environment.blobs.get)
     said = [event.seq for event in session.log.events() if isinstance(event.body, UserSaid) and not event.body.steering]
     begun = said[-TURNS] if len(said) >= TURNS else -1
     return survival_of([session.log.event(number) for number in numbers], request.body, turns_begin=begun)

@@ -144,7 +144,7 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     if last and last[0].text and len(last[0].text) <= 4_000:
         assert last[0].text in [message.text for message in messages_of(after.items)]
     if looked.edited:
-        assert session.scale.total(after) < session.scale.total(before)
+        assert session.counter.total(after) < session.counter.total(before)
         kept = [item.id for item in after.items if item.kind in {"user", "steering"} and item.id.count(".") == 1]
         assert kept == [item.id for item in before.items if item.id in set(kept)]
     if looked.folded and not open_calls:

@@ -82,7 +82,7 @@ def test_a_request_that_was_too_long_makes_the_next_turn_fold_first_also_after_a
     session = filled(name, 1_000)
     session.record(Failed("call", "too_long", "too long"))
     session.close()
-    again = Session.resume("s", session.profile, session.card, session.around)
+    again = Session.resume("s", session.profile, session.card, session.environment)
     assert folds(again)
     assert not folds(again)
 

@@ -93,9 +93,9 @@ def test_cx_28_the_full_output_of_every_truncated_result_can_be_read_back_from_i
     session = codex_session(name)
     by_tool, by_record = run(session, Captured(NUMBERS)), arrive(session, ToolResult("c2", (Text(NUMBERS),)))
     for result in (by_tool, by_record, arrive(session, by_tool)):
-        assert session.around.blobs.get(result.blob).decode() == NUMBERS
+        assert session.environment.blobs.get(result.blob).decode() == NUMBERS
     listed = arrive(session, ToolResult("c3", (Text(NUMBERS), Image("image/png", "blob"), Text("end"))))
-    assert session.around.blobs.get(listed.blob).decode() == f"{NUMBERS}\nend"
+    assert session.environment.blobs.get(listed.blob).decode() == f"{NUMBERS}\nend"
     assert run(session, Captured("short")).blob == ""
 
 

@@ -105,13 +105,13 @@ def test_oc_12_the_mask_says_that_content_was_cleared_and_arguments_stay() -> No
 
 def test_oc_12_attachments_of_a_cleared_result_vanish_from_the_request() -> None:
     session = at_work("opencode")
-    picture = session.around.blobs.put(b"\x89PNG")
+    picture = session.environment.blobs.put(b"\x89PNG")
     say(session, "one")
     reply(session, ToolCall("shot", "read", '{"filePath":"shot.png"}'))
     session.record(ToolReturned(ToolResult("shot", (Text("x" * 200_000), Image("image/png", blob=picture))), tool="read"))
-    assert b'"image"' in encode(session.log.view, session.card, fetch=session.around.blobs.get).body
+    assert b'"image"' in encode(session.log.view, session.card, fetch=session.environment.blobs.get).body
     turns(session, [50_000, 1, 1])
-    body = encode(session.log.view, session.card, fetch=session.around.blobs.get).body
+    body = encode(session.log.view, session.card, fetch=session.environment.blobs.get).body
     assert b'"image"' not in body
     assert b"shot.png" in body
 

@@ -130,7 +130,7 @@ def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
         "Tools that were found before and are at hand again:\nWebFetch, WebSearch",
     ]
     world = World(facts={"plan": "3. docs", "agents": "none is left"})
-    session.around = with_(session.around, look=world)
+    session.environment = with_(session.environment, look=world)
     assert restored(Restore(), session)[0] == "The plan that was agreed on:\n3. docs"
     assert restored(Restore(), session)[2] == "Agents that work in the background:\nnone is left"
 

@@ -45,7 +45,7 @@ def plan(policy: Policy, situation: Situation) -> None:
 @pytest.mark.parametrize("name", PROFILES)
 def test_planning_costs_at_most_a_millisecond_for_a_view_of_200k_tokens(name: str) -> None:
     session = full(name)
-    assert session.scale.total(session.log.view) >= 180_000
+    assert session.counter.total(session.log.view) >= 180_000
     for policy in session.profile.policies:
         situation = session.situation("before_call")
         # A fold that is made is no longer a look: it has a limit of its own.
@@ -71,7 +71,7 @@ def test_hundreds_of_small_dead_results_make_it_no_slower(model: str, count: int
     session = work(profile("palimpsest"), model)
     for number in range(count):
         use(session, f"c{number}", "Bash", f'{{"command":"make t{number}"}}', f"value_{number} = 1\n" * (38_400 // count))
-    assert session.scale.total(session.log.view) >= 180_000
+    assert session.counter.total(session.log.view) >= 180_000
     now = session.situation("before_call", used=150_000)
     uses = {name: structs.replace(use, died=use.died or 2) for name, use in now.uses.items()}
     situation = replace(now, now=now.now + wait, uses=uses)

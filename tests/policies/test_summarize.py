@@ -75,8 +75,8 @@ def test_cc_29_the_prompt_is_marked_and_v_it_is_not_but_the_end_of_what_the_mode
 
 def with_pictures(name: str) -> Session:
     session = claude(name)
-    blob = session.around.blobs.put(b"\x89PNG")
-    paper = session.around.blobs.put(b"%PDF")
+    blob = session.environment.blobs.put(b"\x89PNG")
+    paper = session.environment.blobs.put(b"%PDF")
     say(session, "word " * 2_000)
     session.record(UserSaid((Image("image/png", blob=blob), Document("application/pdf", blob=paper))))
     reply(session, ToolCall("c1", "Read", "{}"))

@@ -43,7 +43,7 @@ def full(session: Session, used: int = 156_000) -> None:
 
 
 def kept_tokens(session: Session) -> int:
-    return sum(session.scale.item(item) for item in session.log.view.items[1:])
+    return sum(session.counter.item(item) for item in session.log.view.items[1:])
 
 
 def test_cc_48_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_at_least_5_texts() -> None:

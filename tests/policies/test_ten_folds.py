@@ -80,7 +80,7 @@ def take_back(session: Session, folds: list[int]) -> None:
         session.undo(seq)
     plain = project(event for event in session.log.events() if not isinstance(event.body, ViewEdited | EditUndone))
     assert session.log.view.items == plain.items
-    fetch = session.around.blobs.get
+    fetch = session.environment.blobs.get
     assert encode(session.log.view, CLAUDE, fetch=fetch).body == encode(plain, CLAUDE, fetch=fetch).body
 
 

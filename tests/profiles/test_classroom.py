@@ -15,12 +15,12 @@ from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
 from palimpsest.engine.call import call
 from palimpsest.engine.moments import asked_in, look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 SECOND = 1_700_000_000
 
@@ -45,7 +45,7 @@ class Folder:
 def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
     session = work(profile("classroom", {"told_from": told_from}))
     place = folder or Folder()
-    session.around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look)
+    session.environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look)
     return session
 
 

@@ -87,11 +87,11 @@ def test_cc_40_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_th
     longer(session, 10)
     items = session.log.view.items
     starts = rounds(items)
-    sizes = [sum(session.scale.item(item) for item in items[start:end]) for start, end in pairwise(starts)]
-    assert drops(items, starts, sizes[0], session.scale) == 1
-    assert drops(items, starts, sizes[0] + 1, session.scale) == 2
-    assert drops(items, starts, sum(sizes[:4]), session.scale) == 4
-    assert drops(items, starts, 10**9, session.scale) == 9
+    sizes = [sum(session.counter.item(item) for item in items[start:end]) for start, end in pairwise(starts)]
+    assert drops(items, starts, sizes[0], session.counter) == 1
+    assert drops(items, starts, sizes[0] + 1, session.counter) == 2
+    assert drops(items, starts, sum(sizes[:4]), session.counter) == 4
+    assert drops(items, starts, 10**9, session.counter) == 9
     gap = sizes[0] + sizes[1]
     provider = Scripted(PromptTooLong("prompt is too long", gap=gap), SUMMARY)
     assert online(session, look(session, "before_call"), provider).folded
@@ -105,7 +105,7 @@ def test_cc_40_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one()
     longer(session, 10)
     items = session.log.view.items
     assert [
-        drops(items[: rounds(items)[count]] if count < 10 else items, range(count), None, session.scale) for count in (2, 4, 9, 10)
+        drops(items[: rounds(items)[count]] if count < 10 else items, range(count), None, session.counter) for count in (2, 4, 9, 10)
     ] == [
         1,
         1,

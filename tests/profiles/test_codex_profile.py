@@ -60,7 +60,7 @@ def test_the_item_at_the_end_of_a_request_can_be_turned_off_and_the_door_is_not_
 def test_the_prompt_of_a_file_is_read_when_it_is_needed_and_ours_stands_in_for_one_that_is_gone() -> None:
     for path, words in (("notes.md", "words of a file"), ("gone.md", "You are handing this work over")):
         session = codex_session(settings={"experimental_compact_prompt_file": path})
-        session.around = replace(session.around, look=lambda want: "words of a file" if want.name == "notes.md" else None)
+        session.environment = replace(session.environment, look=lambda want: "words of a file" if want.name == "notes.md" else None)
         turn(session, "ask", 1)
         provider = Scripted("the summary")
         online(session, look(session, "asked"), provider)

@@ -13,10 +13,10 @@ from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import Item, Opaque, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Answer, Ask, Want, proposal_of, run_plan
-from palimpsest.core.project import Projection
-from palimpsest.core.scale import Scale
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import codex_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
@@ -26,7 +26,7 @@ from palimpsest.wire.cards import card, recorded_card
 def folds(path: Path) -> Iterator[tuple[ViewEdited, View, View]]:
     home = Home()
     *_, done = home.take(CODEX, path)
-    log = Log.open(home.shelf, done.session, FixedClock(1))
+    log = Log.open(home.store, done.session, FixedClock(1))
     for event in log.reader.run(0, log.tip):
         body = event.body
         if isinstance(body, ViewEdited) and isinstance(body.edits[0], Fold) and body.why == "compaction":
@@ -37,7 +37,7 @@ def ours(view: View, moment: Moment, last: Item, name: str = "codex-0.166") -> l
     """What shows after our fold, when the model answers as it did."""
     made = profile(name)
     model = recorded_card(view.model) if view.model else card("gpt-5.5")
-    situation = Situation(view, made.budget(model), model, moment, Scale(codex_size), used=made.budget(model).window)
+    situation = Situation(view, made.budget(model), model, moment, TokenCounter(codex_size), used=made.budget(model).window)
     sealed = isinstance(last.content, Opaque)
 
     def answer(want: Want) -> Answer:
@@ -46,7 +46,7 @@ def ours(view: View, moment: Moment, last: Item, name: str = "codex-0.166") -> l
 
     policy = next(each for each in made.policies if each.name == ("remote" if sealed else "handoff"))
     proposal = proposal_of(run_plan(policy.plan(situation), answer))
-    projection = Projection(view)
+    projection = ViewProjection(view)
     for index, edit in enumerate(proposal.edits):
         projection.edit(view.seq + 1, index, edit)
     return shown(projection.items)

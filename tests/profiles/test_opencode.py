@@ -309,7 +309,7 @@ def test_oc_29_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str,
     session = at_work(name)
     arrived = offline(session, session.profile.arrival(session.card)(ToolReturned(ToolResult("c1", (Text(text),)), tool="read")))
     shown = text_of(arrived.result)
-    assert session.around.blobs.get(arrived.result.blob) == text.encode()
+    assert session.environment.blobs.get(arrived.result.blob) == text.encode()
     assert notice in shown
     assert arrived.result.blob in shown
     small = ToolReturned(ToolResult("c1", (Text("x\n" * 1_999 + "x"),)), tool="read")
@@ -354,7 +354,7 @@ def test_oc_29_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
 
 
 def test_the_estimators_are_those_of_the_variants() -> None:
-    assert (at_work("opencode").scale.rule, at_work("opencode-1.18").scale.rule) == (opencode_size, json_size)
+    assert (at_work("opencode").counter.rule, at_work("opencode-1.18").counter.rule) == (opencode_size, json_size)
 
 
 def test_a_fold_keeps_what_is_pinned() -> None:

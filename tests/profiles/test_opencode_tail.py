@@ -6,15 +6,15 @@ from workplace import START, online, reply, say, use
 
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import SIZE_RULES, SizeRule
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.engine.moments import look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.tail import tail_start
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
@@ -23,7 +23,7 @@ RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 def session_with(usable: int, settings: dict[str, str] | None = None) -> Session:
     """A session under 1.18 whose model leaves so many tokens for what is read."""
     model = replace(card("claude-sonnet-4-5"), window=usable + 1_000, reply=1_000, input_limit=None)
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
     return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, around)
 
 
@@ -46,20 +46,20 @@ def conversation(*turn_sizes: tuple[int, ...]) -> list[Item]:
 @pytest.mark.parametrize("rule", RULES)
 def test_oc_18_the_number_of_turns_can_be_capped_and_none_keeps_no_tail(rule: SizeRule) -> None:
     items = conversation((40, 40), (40, 40), (40, 40))
-    scale = Scale(rule)
-    assert tail_start(items, 1_000, scale, 0) == 6
-    assert tail_start(items, 1_000, scale, 1) == 4
-    assert tail_start(items, 1_000, scale, 2) == 2
+    counter = TokenCounter(rule)
+    assert tail_start(items, 1_000, counter, 0) == 6
+    assert tail_start(items, 1_000, counter, 1) == 4
+    assert tail_start(items, 1_000, counter, 2) == 2
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and_pairs_stay_whole(rule: SizeRule) -> None:
-    scale = Scale(rule)
+    counter = TokenCounter(rule)
     items = conversation((40, 40), (40, 400, 40, 40))
-    fits = scale.item(items[4]) + scale.item(items[5])
-    assert tail_start(items, fits, scale) == 4
-    assert tail_start(items, fits - 1, scale) == 5
-    assert tail_start(items, fits + scale.item(items[3]), scale) == 3
+    fits = counter.item(items[4]) + counter.item(items[5])
+    assert tail_start(items, fits, counter) == 4
+    assert tail_start(items, fits - 1, counter) == 5
+    assert tail_start(items, fits + counter.item(items[3]), counter) == 3
     items = [
         *conversation((40, 40)),
         Item("7.0", "user", Text("go")),
@@ -67,19 +67,19 @@ def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and
         Item("9.0", "result", ToolResult("c", (Text("y" * 40),))),
         Item("10.0", "assistant", Text("z" * 40, "assistant")),
     ]
-    last = scale.item(items[5])
+    last = counter.item(items[5])
     # The result alone would fit as well, but not without its call.
-    assert tail_start(items, last + scale.item(items[4]), scale) == 5
-    assert tail_start(items, last + scale.item(items[4]) + scale.item(items[3]), scale) == 3
+    assert tail_start(items, last + counter.item(items[4]), counter) == 5
+    assert tail_start(items, last + counter.item(items[4]) + counter.item(items[3]), counter) == 3
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_oc_20_when_the_tail_would_reach_the_first_item_none_is_kept(rule: SizeRule) -> None:
-    scale = Scale(rule)
+    counter = TokenCounter(rule)
     items = conversation((40, 40), (40, 40))
-    whole = sum(scale.item(item) for item in items)
-    assert tail_start(items, whole, scale) == 4
-    assert tail_start(items, whole - 1, scale) == 1
+    whole = sum(counter.item(item) for item in items)
+    assert tail_start(items, whole, counter) == 4
+    assert tail_start(items, whole - 1, counter) == 1
 
 
 def test_oc_18_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_lets_fit() -> None:
@@ -89,16 +89,16 @@ def test_oc_18_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_le
         use(session, f"c{number}", "bash", '{"command":"make"}', "x" * 2_000)
         reply(session, Text("done", "assistant"))
     before = session.log.view.items
-    kept = tail_start(before, 15_000, Scale(SIZE_RULES["opencode-1.18"]))
+    kept = tail_start(before, 15_000, TokenCounter(SIZE_RULES["opencode-1.18"]))
     assert kept % 4 == 0 or before[kept].kind in {"call", "assistant"}
     online(session, look(session, "asked"), Scripted("we fixed it"))
     after = session.log.view.items
     assert [text_of(item.content) for item in after[:2]] == [MARKER, "we fixed it"]
     assert after[2:] == before[kept:]
-    tokens = sum(session.scale.item(item) for item in after[2:])
+    tokens = sum(session.counter.item(item) for item in after[2:])
     assert 13_000 < tokens <= 15_000
     # By the length of the texts alone, as the documents count, more of them would have stayed.
-    assert tail_start(before, 15_000, Scale(SIZE_RULES["opencode"])) < kept
+    assert tail_start(before, 15_000, TokenCounter(SIZE_RULES["opencode"])) < kept
 
 
 @pytest.mark.parametrize(("setting", "kept"), [({"compaction.tail_turns": "0"}, 0), ({"compaction.tail_turns": "1"}, 4)])

@@ -20,7 +20,7 @@ from palimpsest.policies.offload_preview import OffloadPreview
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.thrift import NUMBERS
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 THRIFT = ("careful", "balanced", "thrifty")
@@ -114,7 +114,7 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
 
 
 def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
-    recording = recording_of(made_up(4, 200_000, MemoryShelf(), "demo"), MemoryBlobs())
+    recording = recording_of(made_up(4, 200_000, MemorySessions(), "demo"), MemoryBlobs())
     outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT]
     costs = [sum(call.cost.total for call in outcome.calls) for outcome in outcomes]
     rereads = [len(outcome.rereads) for outcome in outcomes]

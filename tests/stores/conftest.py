@@ -1,22 +1,22 @@
-"""A shelf in memory and an index of it, for the tests of the index."""
+"""A store in memory and an index of it, for the tests of the index."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.ephemeral import MemorySessions
 from palimpsest.stores.sqlite import Index
 
 
 @pytest.fixture
-def shelf() -> MemoryShelf:
-    """A shelf that gives its lines out in small runs."""
-    return MemoryShelf(run=200)
+def store() -> MemorySessions:
+    """A store that gives its lines out in small runs."""
+    return MemorySessions(run=200)
 
 
 @pytest.fixture
-def index(shelf: MemoryShelf, tmp_path: Path) -> Iterator[Index]:
+def index(store: MemorySessions, tmp_path: Path) -> Iterator[Index]:
     """An index that has seen nothing yet."""
-    with Index(tmp_path / "index.sqlite", shelf) as index:
+    with Index(tmp_path / "index.sqlite", store) as index:
         yield index

@@ -12,14 +12,14 @@ from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.mend import repair
 
-Lines = list[bytes]
+LogFile = list[bytes]
 
 
 def session(folder: Path, *more: Body) -> Path:
-    with Log.create(JsonlShelf(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
+    with Log.create(JsonlSessions(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
         log.append(UserSaid((Text("fix the test"),)))
         log.append(ModelReplied((ToolCall("c1", "read", '{"path":"a.py"}'),)))
         log.append(ToolReturned(ToolResult("c1", (Text("assert False"),))))
@@ -35,7 +35,7 @@ def relinked(line: bytes, **changes: int) -> bytes:
     return encode_line(seq, parent, event.at, event.prev, encode_body(event.body))
 
 
-DAMAGES: list[tuple[str, Callable[[Lines], Lines], str, str]] = [
+DAMAGES: list[tuple[str, Callable[[LogFile], LogFile], str, str]] = [
     ("garbage line", lambda x: [*x[:2], b"garbage\n", *x[3:]], r"byte \d+: the line is not an event \(JSON is malformed", "log"),
     ("half a line", lambda x: [*x[:2], x[2][:40] + b"\n", *x[3:]], r"byte \d+: the line is not an event \(", "log"),
     ("empty object", lambda x: [*x[:2], b"{}\n", *x[3:]], r"byte \d+: the line is not an event \(Object missing required field", "log"),
@@ -57,45 +57,45 @@ DAMAGES: list[tuple[str, Callable[[Lines], Lines], str, str]] = [
 
 @pytest.mark.parametrize(("name", "damage", "message", "kind"), DAMAGES, ids=[case[0] for case in DAMAGES])
 def test_a_damaged_log_gets_one_line_that_names_file_and_place_and_is_left_as_it_is(
-    tmp_path: Path, name: str, damage: Callable[[Lines], Lines], message: str, kind: str
+    tmp_path: Path, name: str, damage: Callable[[LogFile], LogFile], message: str, kind: str
 ) -> None:
     path = session(tmp_path)
     path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
     damaged = path.read_bytes()
     with pytest.raises(PalimpsestError) as caught:
-        Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True)
+        Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True)
     assert re.search(message, str(caught.value)), str(caught.value)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
-    assert kind in {finding.kind for finding in verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings}
+    assert kind in {finding.kind for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings}
     assert path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize(("name", "damage", "message", "kind"), DAMAGES[:-1], ids=[case[0] for case in DAMAGES[:-1]])
 def test_a_repaired_log_verifies_and_opens_and_the_damaged_file_is_kept(
-    tmp_path: Path, name: str, damage: Callable[[Lines], Lines], message: str, kind: str
+    tmp_path: Path, name: str, damage: Callable[[LogFile], LogFile], message: str, kind: str
 ) -> None:
     path = session(tmp_path)
     path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
     damaged = path.read_bytes()
-    shelf = JsonlShelf(tmp_path)
+    store = JsonlSessions(tmp_path)
     if kind == "version":
         with pytest.raises(PalimpsestError, match="update palimpsest"):
-            repair(shelf, "s")
+            repair(store, "s")
         assert path.read_bytes() == damaged
         return
-    done = repair(shelf, "s")
+    done = repair(store, "s")
     assert Path(done.copy).read_bytes() == damaged
     assert len(done.changes) >= 1
-    assert {finding.kind for finding in verify(shelf, "s", MemoryBlobs()).findings} <= {"pair"}
-    assert Log.open(shelf, "s", FixedClock(1, 1)).tip == 3
-    assert repair(shelf, "s").changes == ()
+    assert {finding.kind for finding in verify(store, "s", MemoryBlobs()).findings} <= {"pair"}
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == 3
+    assert repair(store, "s").changes == ()
 
 
 def test_a_changed_body_breaks_the_chain_and_verify_names_the_event(tmp_path: Path) -> None:
     path = session(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"fix the test", b"fix the best"))
-    verdict = verify(JsonlShelf(tmp_path), "s", MemoryBlobs())
+    verdict = verify(JsonlSessions(tmp_path), "s", MemoryBlobs())
     assert [(finding.kind, finding.message) for finding in verdict.findings] == [
         ("hash", "event 2 does not continue the chain: it or the event before was changed")
     ]
@@ -108,21 +108,21 @@ def test_a_redacted_line_still_verifies_and_is_named(tmp_path: Path) -> None:
     digest = digest_of(encode_body(event.body))
     lines[1] = encode_line(event.seq, event.parent, event.at, event.prev, encode_body(UserSaid((Text("[REDACTED]"),))), digest=digest)
     path.write_bytes(b"".join(lines))
-    verdict = verify(JsonlShelf(tmp_path), "s", MemoryBlobs())
+    verdict = verify(JsonlSessions(tmp_path), "s", MemoryBlobs())
     assert (verdict.ok, verdict.redacted) == (True, (1,))
     assert link_of(event.prev, 1, 0, event.at, digest) == decode_line(lines[2], "test").prev
 
 
 def test_an_unknown_event_is_kept_and_the_log_goes_on(tmp_path: Path) -> None:
     path = session(tmp_path)
-    with Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1)) as log:
+    with Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1)) as log:
         place = log.place_of(log.tip)
     body = b'{"type":"hologram_shown","depth":3}'
     path.write_bytes(path.read_bytes() + encode_line(4, 3, 99, place.link, body))
-    with Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True) as log:
+    with Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True) as log:
         assert encode_body(log.event(4).body) == body
         log.append(UserSaid((Text("on"),)))
-    assert verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings == ()
+    assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings == ()
 
 
 def test_a_line_of_a_hundred_megabytes_is_named_and_not_read_whole_into_an_event(tmp_path: Path) -> None:
@@ -133,40 +133,40 @@ def test_a_line_of_a_hundred_megabytes_is_named_and_not_read_whole_into_an_event
             file.write(b"x" * 1024 * 1024)
         file.write(b"\n" + b"{}\n")
     with pytest.raises(PalimpsestError, match=f"byte {start}: a line is longer than 67,108,864 bytes"):
-        Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1))
+        Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1))
 
 
 def test_a_missing_blob_is_a_finding_that_names_event_and_address(tmp_path: Path) -> None:
     address = digest_of(b"a picture")
     session(tmp_path, UserSaid((Image("image/png", blob=address),)), CallStarted("m", "chat", tools=digest_of(b"[]")))
     blobs = BlobFolder(tmp_path / "blobs")
-    messages = [finding.message for finding in verify(JsonlShelf(tmp_path), "s", blobs).findings]
+    messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", blobs).findings]
     assert messages == [f"event 4 needs blob {address}, which is not there", f"event 5 needs blob {digest_of(b'[]')}, which is not there"]
     blobs.put(b"a picture")
     blobs.put(b"[]")
-    assert verify(JsonlShelf(tmp_path), "s", blobs).ok
+    assert verify(JsonlSessions(tmp_path), "s", blobs).ok
 
 
 def test_a_result_that_nobody_asked_for_is_a_finding(tmp_path: Path) -> None:
     session(tmp_path, ToolReturned(ToolResult("c9", (Text("hello"),))))
-    messages = [finding.message for finding in verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings]
+    messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings]
     assert messages == ["event 4 answers call c9, which nobody made"]
 
 
 def test_an_empty_file_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(b"")
     with pytest.raises(PalimpsestError, match="the log is empty"):
-        Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1))
-    assert [finding.kind for finding in verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings][:1] == ["empty"]
+        Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1))
+    assert [finding.kind for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings][:1] == ["empty"]
 
 
 def test_a_torn_last_line_is_a_finding_for_a_reader_and_gone_after_the_next_writer(tmp_path: Path) -> None:
     path = session(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"seq":4,"par')
-    shelf = JsonlShelf(tmp_path)
-    assert Log.open(shelf, "s", FixedClock(1, 1)).tip == 3
-    assert [finding.kind for finding in verify(shelf, "s", MemoryBlobs()).findings] == ["torn"]
-    Log.open(shelf, "s", FixedClock(1, 1), write=True).close()
-    assert verify(shelf, "s", MemoryBlobs()).ok
+    store = JsonlSessions(tmp_path)
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == 3
+    assert [finding.kind for finding in verify(store, "s", MemoryBlobs()).findings] == ["torn"]
+    Log.open(store, "s", FixedClock(1, 1), write=True).close()
+    assert verify(store, "s", MemoryBlobs()).ok
     assert ((tmp_path / "s.torn-1").read_bytes(), path.read_bytes()) == (b'{"seq":4,"par', whole)

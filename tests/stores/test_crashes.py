@@ -11,8 +11,8 @@ from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Us
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
 
 
 def test_a_writer_killed_two_hundred_times_loses_nothing_it_acknowledged() -> None:
@@ -22,7 +22,7 @@ def test_a_writer_killed_two_hundred_times_loses_nothing_it_acknowledged() -> No
 
 
 def write_a_session(folder: Path) -> bytes:
-    with Log.create(JsonlShelf(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
+    with Log.create(JsonlSessions(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
         log.append(UserSaid((Text("read the file 请读取文件"),)))
         log.append(ModelReplied((ToolCall("c1", "read", '{"path":"a.py"}'),), usage=Usage(input=10, output=5)))
         log.append(ToolReturned(ToolResult("c1", (Text("print('é')\n"),))))
@@ -37,26 +37,26 @@ def test_a_log_cut_at_every_byte_of_its_last_three_records_opens_with_all_whole_
         folder = tmp_path / str(cut)
         folder.mkdir()
         (folder / "s.jsonl").write_bytes(whole[:cut])
-        shelf = JsonlShelf(folder)
+        store = JsonlSessions(folder)
         kept = whole[:cut].count(b"\n")
-        with Log.open(shelf, "s", FixedClock(9, 1), write=True) as log:
+        with Log.open(store, "s", FixedClock(9, 1), write=True) as log:
             assert log.tip == kept - 1
             torn = whole[:cut].splitlines(keepends=True)[kept:]
             assert [path.read_bytes() for path in folder.glob("*.torn-1")] == torn
             log.append(UserSaid((Text("and on"),)))
-        assert verify(shelf, "s", MemoryBlobs()).findings == ()
+        assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
 def test_a_checkpoint_that_is_ahead_of_a_cut_log_is_not_trusted(tmp_path: Path) -> None:
     whole = write_a_session(tmp_path)
     (tmp_path / "s.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    assert Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1)).view.ids == ("1.0", "2.0")
+    assert Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1)).view.ids == ("1.0", "2.0")
 
 
 def test_a_block_of_zeros_at_the_end_is_set_aside(tmp_path: Path) -> None:
     whole = write_a_session(tmp_path)
     (tmp_path / "s.jsonl").write_bytes(whole + b"\0" * 5000 + b"\n\0\0")
-    with Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True) as log:
+    with Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True) as log:
         assert log.tip == 3
     assert (tmp_path / "s.jsonl").read_bytes() == whole
     assert (tmp_path / "s.torn-1").read_bytes() == b"\0" * 5000 + b"\n\0\0"
@@ -64,8 +64,8 @@ def test_a_block_of_zeros_at_the_end_is_set_aside(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12), st.integers(0, 2_000), st.booleans())
 def test_dropping_the_unsynced_tail_keeps_every_synced_event(writes: list[tuple[int, bool]], keep: int, with_checkpoint: bool) -> None:
-    shelf = MemoryShelf()
-    log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+    store = MemorySessions()
+    log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
     log.sync()
     synced = 0
     for size, sync in writes:
@@ -78,19 +78,19 @@ def test_dropping_the_unsynced_tail_keeps_every_synced_event(writes: list[tuple[
     lines = log.reader.lines
     assert hasattr(lines, "crash")
     lines.crash(keep)
-    with Log.open(shelf, "s", FixedClock(1, 1), write=True) as left:
+    with Log.open(store, "s", FixedClock(1, 1), write=True) as left:
         assert synced <= left.tip <= log.tip
         texts = [text_of(event.body.parts[0]) for event in left.events() if isinstance(event.body, UserSaid)]
         assert [len(text) for text in texts] == [size for size, _ in writes][: left.tip]
         left.append(UserSaid((Text("on"),)))
-    assert verify(shelf, "s", MemoryBlobs()).findings == ()
+    assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12), st.integers(0, 5_000), st.sampled_from(["cut", "zeros"]))
 def test_a_file_that_loses_its_unsynced_bytes_opens_with_every_synced_event(writes: list[tuple[int, bool]], keep: int, loss: str) -> None:
     with TemporaryDirectory() as name:
-        shelf, path = JsonlShelf(Path(name)), Path(name, "s.jsonl")
-        log = Log.create(shelf, SessionOpened("s"), FixedClock(1, 1))
+        store, path = JsonlSessions(Path(name)), Path(name, "s.jsonl")
+        log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
         log.sync()
         synced, safe = 0, path.stat().st_size
         for size, sync in writes:
@@ -103,9 +103,9 @@ def test_a_file_that_loses_its_unsynced_bytes_opens_with_every_synced_event(writ
         whole = path.read_bytes()
         left = whole[: safe + keep % (len(whole) - safe + 1)]
         path.write_bytes(left if loss == "cut" else left + b"\0" * (len(whole) - len(left)))
-        with Log.open(shelf, "s", FixedClock(1, 1), write=True) as reopened:
+        with Log.open(store, "s", FixedClock(1, 1), write=True) as reopened:
             assert synced <= reopened.tip <= tip
             texts = [text_of(event.body.parts[0]) for event in reopened.events() if isinstance(event.body, UserSaid)]
             assert [len(text) for text in texts] == [size for size, _ in writes][: reopened.tip]
             reopened.append(UserSaid((Text("on"),)))
-        assert verify(shelf, "s", MemoryBlobs()).findings == ()
+        assert verify(store, "s", MemoryBlobs()).findings == ()

@@ -3,15 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
-from palimpsest.core.ports import Blobs, Clock, Lines, Shelf
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryLines, MemoryShelf
+from palimpsest.core.ports import Blobs, Clock, LogFile, SessionStore
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
 LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"") + b"\n")
 
 
 def test_the_twins_are_what_the_inside_asks_for() -> None:
-    shelf: Shelf = MemoryShelf()
-    lines: Lines = shelf.create("one")
+    store: SessionStore = MemorySessions()
+    lines: LogFile = store.create("one")
     blobs: Blobs = MemoryBlobs()
     clock: Clock = FixedClock(1_000, 5)
     assert (lines.size, blobs.put(b"") in blobs) == (0, True)
@@ -21,8 +21,8 @@ def test_the_twins_are_what_the_inside_asks_for() -> None:
 
 @given(synced=st.lists(LINE, max_size=4), unsynced=st.lists(LINE, max_size=4), keep=st.integers(0, 60))
 def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: list[bytes], unsynced: list[bytes], keep: int) -> None:
-    shelf = MemoryShelf()
-    lines = shelf.create("one")
+    store = MemorySessions()
+    lines = store.create("one")
     for line in synced:
         lines.append(line)
     lines.sync()
@@ -32,19 +32,19 @@ def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: l
 
     left = b"".join(synced) + b"".join(unsynced)[:keep]
     whole = left[: left.rfind(b"\n") + 1]
-    assert [size for _, _, size, _ in shelf.stats()] == [len(left)]
-    again = shelf.open("one", write=True)
+    assert [size for _, _, size, _ in store.stats()] == [len(left)]
+    again = store.open("one", write=True)
     assert (again.read(0, 1000), again.cut, again.size) == (whole, left[len(whole) :], len(whole))
-    assert [size for _, _, size, _ in shelf.stats()] == [len(whole)]
+    assert [size for _, _, size, _ in store.stats()] == [len(whole)]
 
 
 def test_a_reader_is_told_that_a_crash_took_what_it_saw() -> None:
-    shelf = MemoryShelf()
-    lines = shelf.create("one")
+    store = MemorySessions()
+    lines = store.create("one")
     lines.append(b"first\n")
     lines.sync()
     lines.append(b"second\n")
-    reader = shelf.open("one")
+    reader = store.open("one")
     lines.crash()
     assert reader.read(0, 6) == b"first\n"
     for ask in (lambda: reader.read(0, 100), lambda: list(reader.chunks())):
@@ -53,21 +53,21 @@ def test_a_reader_is_told_that_a_crash_took_what_it_saw() -> None:
 
 
 def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_unless_told() -> None:
-    shelf = MemoryShelf()
-    lines = shelf.create("one")
+    store = MemorySessions()
+    lines = store.create("one")
     lines.save_checkpoint(b"ahead of the log")
     lines.crash()
     with pytest.raises(ReadOnly, match="memory:one: the session was closed"):
         lines.append(b"x\n")
-    again = shelf.open("one", write=True)
+    again = store.open("one", write=True)
     assert again.load_checkpoint() == b"ahead of the log"
     again.crash(checkpoint=False)
-    assert shelf.open("one").load_checkpoint() is None
+    assert store.open("one").load_checkpoint() is None
 
 
 def test_a_sync_that_fails_makes_the_session_read_only() -> None:
-    shelf = MemoryShelf()
-    lines = shelf.create("one")
+    store = MemorySessions()
+    lines = store.create("one")
     lines.append(b"x\n")
     lines.fail("Input/output error")
     with pytest.raises(StoreError, match="memory:one: Input/output error"):
@@ -75,11 +75,11 @@ def test_a_sync_that_fails_makes_the_session_read_only() -> None:
     with pytest.raises(ReadOnly, match=r"memory:one: an earlier sync failed \(Input/output error\)"):
         lines.append(b"y\n")
     lines.crash()
-    assert shelf.open("one").size == 0
+    assert store.open("one").size == 0
 
 
 def test_a_full_disk_takes_no_line_until_there_is_room() -> None:
-    lines = MemoryShelf().create("one")
+    lines = MemorySessions().create("one")
     lines.append(b"x\n")
     lines.fail()
     with pytest.raises(StoreError, match="memory:one: No space left on device"):
@@ -90,22 +90,22 @@ def test_a_full_disk_takes_no_line_until_there_is_room() -> None:
 
 
 def test_each_change_moves_the_time_of_the_file() -> None:
-    shelf = MemoryShelf()
-    one = shelf.create("one")
-    shelf.create("two")
+    store = MemorySessions()
+    one = store.create("one")
+    store.create("two")
     one.append(b"abc\n")
-    assert list(shelf.stats()) == [("one", "memory:one", 4, 3), ("two", "memory:two", 0, 2)]
-    shelf.replace("two", b"z\n")
-    shelf.remove("one")
-    assert list(shelf.stats()) == [("two", "memory:two", 2, 4)]
+    assert list(store.stats()) == [("one", "memory:one", 4, 3), ("two", "memory:two", 0, 2)]
+    store.replace("two", b"z\n")
+    store.remove("one")
+    assert list(store.stats()) == [("two", "memory:two", 2, 4)]
 
 
-def chunked(lines: MemoryLines) -> list[tuple[int, bytes]]:
+def chunked(lines: MemoryFile) -> list[tuple[int, bytes]]:
     return list(lines.chunks())
 
 
 def test_a_small_run_splits_between_lines() -> None:
-    lines = MemoryShelf(run=5).create("one")
+    lines = MemorySessions(run=5).create("one")
     for line in (b"a\n", b"b\n", b"cccccc\n", b"d\n"):
         lines.append(line)
     assert chunked(lines) == [(0, b"a\nb\ncccccc\n"), (11, b"d\n")]

@@ -51,7 +51,7 @@ def test_the_index_of_a_home_finds_what_was_said(home: Home | MemoryHome) -> Non
 
 def test_a_home_is_made_by_its_first_session_and_not_by_looking(tmp_path: Path) -> None:
     home = Home.at(tmp_path / "home")
-    assert home.shelf.sessions() == []
+    assert home.store.sessions() == []
     assert not home.folder.exists()
     home.new().close()
     assert home.folder.is_dir()

@@ -3,7 +3,7 @@ from index_logs import found, log_of, said, write
 
 from palimpsest.core.events import ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 from palimpsest.stores.refresh import RefreshReport
 from palimpsest.stores.sqlite import Hit, Index
 from palimpsest.stores.units import SessionRow
@@ -11,7 +11,7 @@ from palimpsest.stores.units import SessionRow
 DAY = 86_400_000
 
 
-def test_every_readable_piece_is_found(shelf: MemoryShelf, index: Index) -> None:
+def test_every_readable_piece_is_found(store: MemorySessions, index: Index) -> None:
     bodies = (
         SessionOpened("one"),
         UserSaid((Text("the needle I want"),)),
@@ -20,7 +20,7 @@ def test_every_readable_piece_is_found(shelf: MemoryShelf, index: Index) -> None
         NotesTaken("needle is in the hay", 3),
         Titled("Needle hunt"),
     )
-    shelf.replace("one", log_of(bodies, at=1_000))
+    store.replace("one", log_of(bodies, at=1_000))
     index.refresh()
     assert index.search("needle", marks=("<", ">")) == [
         Hit("one", 5, "", "title", 1_005, "<Needle> hunt"),
@@ -32,8 +32,8 @@ def test_every_readable_piece_is_found(shelf: MemoryShelf, index: Index) -> None
     ]
 
 
-def test_identifiers_are_found_whole_and_by_their_words(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "one", "call foo_bar(x)", "foo and bar", "foobar", "修复长期记忆", "忆记")
+def test_identifiers_are_found_whole_and_by_their_words(store: MemorySessions, index: Index) -> None:
+    write(store, "one", "call foo_bar(x)", "foo and bar", "foobar", "修复长期记忆", "忆记")
     index.refresh()
     assert found(index, "foo_bar") == [("one", 1)]
     assert found(index, "bar") == [("one", 2), ("one", 1)]
@@ -45,28 +45,28 @@ def test_identifiers_are_found_whole_and_by_their_words(shelf: MemoryShelf, inde
     assert found(index, '"') == found(index, "absent") == []
 
 
-def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "b", "word one", "word two", at=DAY)
-    write(shelf, "a", "word three", at=2 * DAY)
+def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: MemorySessions, index: Index) -> None:
+    write(store, "b", "word one", "word two", at=DAY)
+    write(store, "a", "word three", at=2 * DAY)
     index.refresh()
     assert found(index, "word") == [("a", 1), ("b", 2), ("b", 1)]
-    lines = shelf.open("b", write=True)
+    lines = store.open("b", write=True)
     lines.append(log_of(said("word four"), at=3 * DAY, seq=3))
     index.refresh()
     assert found(index, "word") == [("b", 3), ("a", 1), ("b", 2), ("b", 1)]
     assert found(index, "word", limit=2) == [("b", 3), ("a", 1)]
 
 
-def test_the_best_match_comes_first_when_ranked(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "one", "word word word", "word among many others that say nothing at all about it")
+def test_the_best_match_comes_first_when_ranked(store: MemorySessions, index: Index) -> None:
+    write(store, "one", "word word word", "word among many others that say nothing at all about it")
     index.refresh()
     assert found(index, "word") == [("one", 2), ("one", 1)]
     assert found(index, "word", ranked=True) == [("one", 1), ("one", 2)]
 
 
-def test_a_search_is_narrowed_by_session_kind_and_time(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "a", "word", "word", at=DAY)
-    shelf.replace("b", log_of((SessionOpened("b"), ModelReplied((Text("word", "assistant"),)), *said("word")), at=2 * DAY))
+def test_a_search_is_narrowed_by_session_kind_and_time(store: MemorySessions, index: Index) -> None:
+    write(store, "a", "word", "word", at=DAY)
+    store.replace("b", log_of((SessionOpened("b"), ModelReplied((Text("word", "assistant"),)), *said("word")), at=2 * DAY))
     index.refresh()
     for ranked in (False, True):
         assert found(index, "word", session="a", ranked=ranked) in ([("a", 2), ("a", 1)], [("a", 1), ("a", 2)])
@@ -76,26 +76,26 @@ def test_a_search_is_narrowed_by_session_kind_and_time(shelf: MemoryShelf, index
         assert found(index, "word", session="none", ranked=ranked) == []
 
 
-def test_a_refresh_reads_only_new_bytes(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "one", "first", "x" * 1000)
-    write(shelf, "two", "other")
-    total = sum(size for _, _, size, _ in shelf.stats())
+def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: Index) -> None:
+    write(store, "one", "first", "x" * 1000)
+    write(store, "two", "other")
+    total = sum(size for _, _, size, _ in store.stats())
     assert index.stats_changed()
     assert index.refresh() == RefreshReport(read=2, bytes=total)
     assert not index.stats_changed()
     assert index.refresh() == RefreshReport()
     more = log_of(said("second"), seq=3)
-    shelf.open("one", write=True).append(more)
+    store.open("one", write=True).append(more)
     assert index.stats_changed()
     assert index.refresh() == RefreshReport(read=1, bytes=len(more))
     assert (found(index, "first"), found(index, "second")) == ([("one", 1)], [("one", 3)])
 
 
-def test_a_torn_line_waits_until_it_is_whole(shelf: MemoryShelf, index: Index) -> None:
+def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: Index) -> None:
     whole, more = log_of((SessionOpened("one"), *said("first"))), log_of(said("second"), seq=2)
-    shelf.replace("one", whole + more[:10])
+    store.replace("one", whole + more[:10])
     assert index.refresh() == RefreshReport(read=1, bytes=len(whole))
-    lines: MemoryLines = shelf.open("one", write=True)
+    lines: MemoryFile = store.open("one", write=True)
     assert index.refresh() == RefreshReport(read=1)
     lines.append(more)
     assert index.refresh() == RefreshReport(read=1, bytes=len(more))
@@ -103,49 +103,49 @@ def test_a_torn_line_waits_until_it_is_whole(shelf: MemoryShelf, index: Index) -
 
 
 @pytest.mark.parametrize("other", [("short",), ("fresh", "words"), ("x" * 50, "longer than before", "and more")])
-def test_a_replaced_log_is_read_anew(shelf: MemoryShelf, index: Index, other: tuple[str, ...]) -> None:
-    write(shelf, "one", "stale", "words")
-    write(shelf, "two", "stale")
+def test_a_replaced_log_is_read_anew(store: MemorySessions, index: Index, other: tuple[str, ...]) -> None:
+    write(store, "one", "stale", "words")
+    write(store, "two", "stale")
     index.refresh()
-    write(shelf, "one", *other)
+    write(store, "one", *other)
     report = index.refresh()
-    assert (report.read, report.bytes) == (1, shelf.open("one").size)
+    assert (report.read, report.bytes) == (1, store.open("one").size)
     assert found(index, "stale") == [("two", 1)]
     assert found(index, other[-1]) == [("one", len(other))]
     assert [(row.id, row.events) for row in index.list()] == [("one", 1 + len(other)), ("two", 2)]
 
 
-def test_a_log_redacted_in_its_middle_is_read_anew(shelf: MemoryShelf, index: Index) -> None:
+def test_a_log_redacted_in_its_middle_is_read_anew(store: MemorySessions, index: Index) -> None:
     log = log_of((SessionOpened("one"), *said("x" * 600, "secret", "y" * 600)))
-    shelf.replace("one", log)
+    store.replace("one", log)
     index.refresh()
-    shelf.replace("one", log.replace(b"secret", b"hidden"))
+    store.replace("one", log.replace(b"secret", b"hidden"))
     index.refresh()
     assert (found(index, "secret"), found(index, "hidden")) == ([], [("one", 2)])
 
 
-def test_numbers_that_no_database_holds_are_bad_lines(shelf: MemoryShelf, index: Index) -> None:
-    shelf.replace("one", log_of((SessionOpened("one"), *said("word"))) + log_of(said("late"), at=2**80, seq=2))
+def test_numbers_that_no_database_holds_are_bad_lines(store: MemorySessions, index: Index) -> None:
+    store.replace("one", log_of((SessionOpened("one"), *said("word"))) + log_of(said("late"), at=2**80, seq=2))
     assert index.refresh().bad_lines == 1
     assert (found(index, "word"), found(index, "late")) == ([("one", 1)], [])
 
 
-def test_a_vanished_log_is_dropped(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "one", "word")
-    write(shelf, "two", "word")
+def test_a_vanished_log_is_dropped(store: MemorySessions, index: Index) -> None:
+    write(store, "one", "word")
+    write(store, "two", "word")
     index.refresh()
-    shelf.remove("two")
+    store.remove("two")
     assert index.refresh() == RefreshReport(gone=1)
     assert (found(index, "word"), [row.id for row in index.list()]) == ([("one", 1)], ["one"])
 
 
-def test_bad_lines_are_counted_and_stop_nothing(shelf: MemoryShelf, index: Index) -> None:
+def test_bad_lines_are_counted_and_stop_nothing(store: MemorySessions, index: Index) -> None:
     good = log_of((SessionOpened("one"), *said("first")))
     newer = b'{"seq":2,"parent":1,"at":2,"prev":"","body":{"type":"dreamt","of":"sheep"}}\n'
     broken = b'{"seq":3,"parent":2,"at"\n\xff\xfe\n{"seq":99999999999999999999,"parent":2,"at":2,"prev":"","body":{"type":"turn_ended"}}\n'
-    shelf.replace("one", good + newer + broken + log_of(said("last"), seq=4))
-    shelf.replace("two", b"not a log\n")
-    write(shelf, "three", "word")
+    store.replace("one", good + newer + broken + log_of(said("last"), seq=4))
+    store.replace("two", b"not a log\n")
+    write(store, "three", "word")
     report = index.refresh()
     assert (report.read, report.bad_lines) == (3, 4)
     assert report.skipped == (
@@ -157,12 +157,12 @@ def test_bad_lines_are_counted_and_stop_nothing(shelf: MemoryShelf, index: Index
     assert index.refresh() == RefreshReport()
 
 
-def test_the_list_has_the_newest_first_and_every_column(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "old", "hello", at=DAY)
+def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, index: Index) -> None:
+    write(store, "old", "hello", at=DAY)
     opened = SessionOpened("new", "/home/me", "codex", "palimpsest", "model-a", Place("old", 1, "ab"), Place("old", 1))
     bodies = (opened, *said("fix it"), ModelReplied((), usage=Usage(10, output=5)))
-    shelf.replace("new", log_of(bodies, at=2 * DAY))
-    shelf.create("empty").close()
+    store.replace("new", log_of(bodies, at=2 * DAY))
+    store.create("empty").close()
     assert index.list() == [
         SessionRow(
             "new",

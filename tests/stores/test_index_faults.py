@@ -6,60 +6,60 @@ from index_logs import found, log_of, said, write
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import SessionOpened
-from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 from palimpsest.stores.refresh import RefreshReport
 from palimpsest.stores.sqlite import Index
 
 
-class DoorShelf(MemoryShelf):
-    """A shelf whose logs cannot be opened while they are shut."""
+class DoorShelf(MemorySessions):
+    """A store whose logs cannot be opened while they are shut."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shut: set[str] = set()
 
-    def open(self, session: str, *, write: bool = False) -> MemoryLines:
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
         if session in self.shut:
             raise StoreError("cannot open it: permission denied", where=session)
         return super().open(session, write=write)
 
 
 @pytest.fixture
-def shelf() -> DoorShelf:
+def store() -> DoorShelf:
     return DoorShelf()
 
 
 @pytest.fixture
-def index(shelf: DoorShelf, tmp_path: Path) -> Iterator[Index]:
-    with Index(tmp_path / "index.sqlite", shelf) as index:
+def index(store: DoorShelf, tmp_path: Path) -> Iterator[Index]:
+    with Index(tmp_path / "index.sqlite", store) as index:
         yield index
 
 
-def test_what_was_unreadable_is_known_until_it_is_mended(shelf: DoorShelf, index: Index, tmp_path: Path) -> None:
+def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index: Index, tmp_path: Path) -> None:
     whole = log_of((SessionOpened("one"), *said("first")))
-    shelf.replace("one", whole + b"garbage\n")
+    store.replace("one", whole + b"garbage\n")
     index.refresh()
-    shelf.open("one", write=True).append(log_of(said("second"), seq=2) + b"more garbage\n")
+    store.open("one", write=True).append(log_of(said("second"), seq=2) + b"more garbage\n")
     index.refresh()
     why = f"2 lines are no event; the first at byte {len(whole)}"
-    with Index(tmp_path / "index.sqlite", shelf) as later:
+    with Index(tmp_path / "index.sqlite", store) as later:
         assert (later.refresh(), later.faults()) == (RefreshReport(), [("memory:one", why)])
-    shelf.replace("one", whole)
+    store.replace("one", whole)
     index.refresh()
     assert index.faults() == []
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(shelf: DoorShelf, index: Index, *, known: bool) -> None:
-    write(shelf, "one", "word")
+def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(store: DoorShelf, index: Index, *, known: bool) -> None:
+    write(store, "one", "word")
     if known:
         index.refresh()
-        shelf.open("one", write=True).append(log_of(said("word"), seq=2))
-    shelf.shut.add("one")
+        store.open("one", write=True).append(log_of(said("word"), seq=2))
+    store.shut.add("one")
     assert index.refresh().skipped == (("memory:one", "cannot open it: permission denied"),)
     assert (index.stats_changed(), index.refresh()) == (False, RefreshReport())
     assert index.faults() == [("memory:one", "cannot open it: permission denied")]
     assert [row.id for row in index.list()] == (["one"] if known else [])
-    shelf.shut.clear()
+    store.shut.clear()
     assert index.refresh().read == 1
     assert (index.faults(), found(index, "word")) == ([], [("one", 2), ("one", 1)] if known else [("one", 1)])

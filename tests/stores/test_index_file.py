@@ -12,27 +12,27 @@ from index_logs import found, log_of, said, write
 from palimpsest.core.errors import Locked, StoreError
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.stores.ephemeral import MemoryLines, MemoryShelf
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.refresh import RefreshReport
 from palimpsest.stores.sqlite import Hit, Index, selection
 
 
-def test_the_index_is_kept_and_only_its_owner_may_read_it(shelf: MemoryShelf, tmp_path: Path) -> None:
-    write(shelf, "one", "word")
+def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions, tmp_path: Path) -> None:
+    write(store, "one", "word")
     path = tmp_path / "home" / "index.sqlite"
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         index.refresh()
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         assert (found(index, "word"), index.refresh()) == ([("one", 1)], RefreshReport())
 
 
 @pytest.mark.parametrize("spoil", ["text", "empty", "old", "new", "torn"])
-def test_a_damaged_or_other_version_of_the_file_is_made_anew(shelf: MemoryShelf, tmp_path: Path, spoil: str) -> None:
-    write(shelf, "one", "word " * 5_000)
+def test_a_damaged_or_other_version_of_the_file_is_made_anew(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
+    write(store, "one", "word " * 5_000)
     path = tmp_path / "index.sqlite"
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         index.refresh()
     if spoil in ("old", "new"):
         connection = sqlite3.connect(path)
@@ -42,38 +42,38 @@ def test_a_damaged_or_other_version_of_the_file_is_made_anew(shelf: MemoryShelf,
     else:
         data = path.read_bytes()
         path.write_bytes({"text": b"no database at all" * 100, "empty": b"", "torn": data[:4096] + b"\xa5" * (len(data) - 4096)}[spoil])
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         index.refresh()
         assert (found(index, "word"), index.note) == ([("one", 1)], "")
 
 
-def test_a_rebuild_forgets_the_words_of_a_redacted_log(shelf: MemoryShelf, tmp_path: Path) -> None:
+def test_a_rebuild_forgets_the_words_of_a_redacted_log(store: MemorySessions, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    write(shelf, "one", " ".join(f"hunter2secret{number:05}" for number in range(5_000)), "word")
+    write(store, "one", " ".join(f"hunter2secret{number:05}" for number in range(5_000)), "word")
     steps: list[tuple[int, int]] = []
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         index.refresh()
     before = path.read_bytes()
     assert b"hunter2secret" in before
-    write(shelf, "one", "redacted", "word")
-    with Index(path, shelf) as index:
+    write(store, "one", "redacted", "word")
+    with Index(path, store) as index:
         report = index.rebuild(lambda done, total: steps.append((done, total)))
         assert (found(index, "hunter2secret*"), found(index, "word")) == ([], [("one", 2)])
-    size = shelf.open("one").size
+    size = store.open("one").size
     # Some builds of SQLite blank what they free; a file that shrank holds nothing freed in any build.
     assert path.stat().st_size < len(before) // 2
     assert (report, b"hunter2secret" in path.read_bytes()) == (RefreshReport(read=1, bytes=size), False)
     assert all(total == size for _, total in steps)
 
 
-def test_an_index_full_of_dead_units_is_made_anew_by_itself(shelf: MemoryShelf, tmp_path: Path) -> None:
+def test_an_index_full_of_dead_units_is_made_anew_by_itself(store: MemorySessions, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    shelf.replace("big", log_of(UserSaid((Text("a"),) * 1000) for _ in range(11)))
-    write(shelf, "one", "word")
-    with Index(path, shelf) as index:
+    store.replace("big", log_of(UserSaid((Text("a"),) * 1000) for _ in range(11)))
+    write(store, "one", "word")
+    with Index(path, store) as index:
         index.refresh()
-        shelf.remove("big")
+        store.remove("big")
         index.refresh()
         assert found(index, "word") == [("one", 1)]
     connection = sqlite3.connect(path)
@@ -81,21 +81,21 @@ def test_an_index_full_of_dead_units_is_made_anew_by_itself(shelf: MemoryShelf, 
     connection.close()
 
 
-def test_a_home_that_cannot_be_written_has_its_index_in_memory(shelf: MemoryShelf, tmp_path: Path) -> None:
-    write(shelf, "one", "word")
+def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySessions, tmp_path: Path) -> None:
+    write(store, "one", "word")
     (tmp_path / "home").write_text("a file, not a folder")
     path = tmp_path / "home" / "index.sqlite"
-    with Index(path, shelf) as index:
+    with Index(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         assert found(index, "word") == [("one", 1)]
         assert index.note.startswith(f"{path} cannot be written (")
 
 
-def test_an_index_that_becomes_read_only_goes_on_in_memory(shelf: MemoryShelf, index: Index, tmp_path: Path) -> None:
-    write(shelf, "one", "word")
+def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+    write(store, "one", "word")
     index.refresh()
     index._database.connection.execute("PRAGMA query_only = 1")  # as root, file modes stop nobody
-    write(shelf, "two", "word")
+    write(store, "two", "word")
     index.refresh()
     assert found(index, "word") == [("two", 1), ("one", 1)]
     assert index.note == (
@@ -104,12 +104,12 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(shelf: MemoryShelf, i
     )
 
 
-def test_an_index_that_somebody_else_writes_is_one_clear_line(shelf: MemoryShelf, index: Index, tmp_path: Path) -> None:
-    write(shelf, "one", "word")
+def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+    write(store, "one", "word")
     index.refresh()
     other = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    write(shelf, "two", "word")
+    write(store, "two", "word")
     with pytest.raises(Locked) as error:
         index.refresh()
     assert str(error.value) == f"{tmp_path / 'index.sqlite'}: another process is writing the index; try again in a moment"
@@ -119,18 +119,18 @@ def test_an_index_that_somebody_else_writes_is_one_clear_line(shelf: MemoryShelf
     assert found(index, "word") == [("two", 1), ("one", 1)]
 
 
-def test_two_indexes_on_one_file_do_not_index_twice(shelf: MemoryShelf, index: Index, tmp_path: Path) -> None:
-    write(shelf, "one", "word")
-    with Index(tmp_path / "index.sqlite", shelf) as other:
+def test_two_indexes_on_one_file_do_not_index_twice(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+    write(store, "one", "word")
+    with Index(tmp_path / "index.sqlite", store) as other:
         index.refresh()
         assert other.refresh() == RefreshReport()
         assert found(other, "word") == [("one", 1)]
 
 
-def test_a_hit_whose_log_is_gone_has_an_empty_snippet(shelf: MemoryShelf, index: Index) -> None:
-    write(shelf, "one", "word")
+def test_a_hit_whose_log_is_gone_has_an_empty_snippet(store: MemorySessions, index: Index) -> None:
+    write(store, "one", "word")
     index.refresh()
-    shelf.remove("one")
+    store.remove("one")
     assert index.search("word") == [Hit("one", 1, "1.0", "user", 1, "")]
 
 
@@ -142,19 +142,19 @@ STEP = st.tuples(
 @settings(max_examples=30, deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_an_index_that_was_refreshed_now_and_then_finds_what_a_new_one_finds(steps: list[tuple[str, str, str]]) -> None:
-    shelf = MemoryShelf()
+    store = MemorySessions()
     logs: dict[str, list[Body]] = {}
-    with TemporaryDirectory() as folder, Index(f"{folder}/old.sqlite", shelf) as index, Index(f"{folder}/new.sqlite", shelf) as fresh:
+    with TemporaryDirectory() as folder, Index(f"{folder}/old.sqlite", store) as index, Index(f"{folder}/new.sqlite", store) as fresh:
         for what, session, text in steps:
             if what == "refresh":
                 index.refresh()
             elif what == "remove":
                 if logs.pop(session, None):
-                    shelf.remove(session)
+                    store.remove(session)
             else:
                 old = logs.get(session, [SessionOpened(session)]) if what == "append" else [SessionOpened(session, text)]
                 logs[session] = [*old, *said(text)]
-                shelf.replace(session, log_of(logs[session]))
+                store.replace(session, log_of(logs[session]))
         index.refresh()
         fresh.refresh()
         for query in ("red", "blue", "red -blue"):
@@ -173,7 +173,7 @@ def test_newest_first_sorts_nothing(index: Index, tmp_path: Path, session: str |
     assert "TEMP B-TREE" not in plan
 
 
-class ScratchedLines(MemoryLines):
+class ScratchedLines(MemoryFile):
     """A log on a disk that fails after the first run of lines."""
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -181,10 +181,10 @@ class ScratchedLines(MemoryLines):
         raise OSError(errno.EIO, "Input/output error")
 
 
-class ScratchedShelf(MemoryShelf):
-    """A shelf with one scratched log and one that cannot be opened."""
+class ScratchedShelf(MemorySessions):
+    """A store with one scratched log and one that cannot be opened."""
 
-    def open(self, session: str, *, write: bool = False) -> MemoryLines:
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
         lines = super().open(session, write=write)
         if session == "locked away":
             raise StoreError("cannot open it: permission denied", where=lines.name)
@@ -192,11 +192,11 @@ class ScratchedShelf(MemoryShelf):
 
 
 def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) -> None:
-    shelf = ScratchedShelf(run=100)
-    write(shelf, "locked away", "word")
-    write(shelf, "scratched", "word", "x" * 100, "word")
-    write(shelf, "well", "word")
-    with Index(tmp_path / "index.sqlite", shelf) as index:
+    store = ScratchedShelf(run=100)
+    write(store, "locked away", "word")
+    write(store, "scratched", "word", "x" * 100, "word")
+    write(store, "well", "word")
+    with Index(tmp_path / "index.sqlite", store) as index:
         report = index.refresh()
         assert report.skipped == (
             ("memory:locked away", "cannot open it: permission denied"),
@@ -208,10 +208,10 @@ def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) 
 
 
 def test_the_jsonl_shelf_is_indexed_the_same_way(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path / "sessions")
-    lines = shelf.create("one")
+    store = JsonlSessions(tmp_path / "sessions")
+    lines = store.create("one")
     lines.append(log_of((SessionOpened("one"), *said("a needle"))))
-    with Index(tmp_path / "index.sqlite", shelf) as index:
+    with Index(tmp_path / "index.sqlite", store) as index:
         assert [(row.id, row.path) for row in index.list()] == [("one", str(tmp_path / "sessions" / "one.jsonl"))]
         lines.append(log_of(said("another needle"), seq=2))
         index.refresh()

@@ -13,7 +13,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlLines, JsonlShelf
+from palimpsest.stores.jsonl import JsonlFile, JsonlSessions
 from palimpsest.stores.locks import Lock
 
 
@@ -22,7 +22,7 @@ def said(text: str) -> UserSaid:
 
 
 def create(folder: Path, session: str = "s") -> Log:
-    return Log.create(JsonlShelf(folder), SessionOpened(session), FixedClock(1, 1))
+    return Log.create(JsonlSessions(folder), SessionOpened(session), FixedClock(1, 1))
 
 
 def test_a_log_is_one_line_per_event_and_only_ever_grows(tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
 def test_a_second_writer_is_told_who_holds_the_session_and_readers_are_free(tmp_path: Path) -> None:
     with create(tmp_path):
         with pytest.raises(Locked, match=f"being written by process {os.getpid()} on .* since "):
-            Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True)
-        assert Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1)).tip == 0
-    Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True).close()
+            Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True)
+        assert Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1)).tip == 0
+    Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True).close()
 
 
 def test_a_log_opened_for_reading_takes_no_events(tmp_path: Path) -> None:
     create(tmp_path).close()
-    log = Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1))
+    log = Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1))
     with pytest.raises(ReadOnly, match="opened for reading"):
         log.append(said("no"))
     assert log.tip == 0
@@ -60,7 +60,7 @@ def test_a_log_opened_for_reading_takes_no_events(tmp_path: Path) -> None:
 @pytest.mark.parametrize("session", ["../s", "a/b", "", ".hidden", "x" * 129, "a\0b", "名"])
 def test_an_id_never_leaves_the_folder(tmp_path: Path, session: str) -> None:
     with pytest.raises(BadInput, match="cannot be the id of a session"):
-        JsonlShelf(tmp_path).open(session)
+        JsonlSessions(tmp_path).open(session)
 
 
 def test_an_id_is_given_once(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_id_is_given_once(tmp_path: Path) -> None:
 
 def test_an_unknown_session_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no session nope"):
-        JsonlShelf(tmp_path).open("nope")
+        JsonlSessions(tmp_path).open("nope")
 
 
 def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(tmp_path: Path) ->
     assert log.tip == 1
     log.append(said("after"))
     log.close()
-    assert verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).events == 3
+    assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).events == 3
 
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     lock.take()
-    lines = JsonlLines(Path("/dev/full"), lock=lock)
+    lines = JsonlFile(Path("/dev/full"), lock=lock)
     with pytest.raises(StoreError, match="/dev/full: cannot write to it: the disk is full; free some space, nothing was lost"):
         lines.append(b"{}\n")
     lines.close()
@@ -105,7 +105,7 @@ def test_a_failed_sync_makes_the_session_read_only(tmp_path: Path) -> None:
     log = create(tmp_path)
     log.append(said("written"))
     lines = log.reader.lines
-    assert isinstance(lines, JsonlLines)
+    assert isinstance(lines, JsonlFile)
     os.close(lines._file)
     with pytest.raises(StoreError, match=r"did not confirm the last events .*; the session is read-only now"):
         log.sync()
@@ -122,10 +122,10 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
         "from palimpsest.core.events import SessionOpened\n"
         "from palimpsest.core.log import Log\n"
         "from palimpsest.stores.ephemeral import FixedClock\n"
-        "from palimpsest.stores.jsonl import JsonlShelf\n"
+        "from palimpsest.stores.jsonl import JsonlSessions\n"
         "os.geteuid() == 0 and os.seteuid(65534)\n"
         "try:\n"
-        "    Log.create(JsonlShelf(pathlib.Path('/usr/palimpsest-test')), SessionOpened('s'), FixedClock())\n"
+        "    Log.create(JsonlSessions(pathlib.Path('/usr/palimpsest-test')), SessionOpened('s'), FixedClock())\n"
         "except StoreError as error:\n"
         "    print(error)\n"
     )
@@ -134,36 +134,36 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
 
 
 def test_a_fork_is_one_short_line_that_names_its_base(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path)
+    store = JsonlSessions(tmp_path)
     with create(tmp_path) as log:
         log.append(said("hello"))
-        fork = log.fork(shelf, "f")
+        fork = log.fork(store, "f")
         fork.close()
     assert (tmp_path / "f.jsonl").stat().st_size < 4096
-    assert Log.open(shelf, "f", FixedClock(1, 1)).view.ids == ("1.0",)
+    assert Log.open(store, "f", FixedClock(1, 1)).view.ids == ("1.0",)
 
 
 def test_a_fork_without_its_base_says_which_session_is_missing(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path)
+    store = JsonlSessions(tmp_path)
     with create(tmp_path) as log:
         log.append(said("hello"))
-        log.fork(shelf, "f").close()
+        log.fork(store, "f").close()
     (tmp_path / "s.jsonl").rename(tmp_path / "elsewhere")
     with pytest.raises(MissingBase, match="reads through session s, which is not there"):
-        Log.open(shelf, "f", FixedClock(1, 1))
-    assert [finding.kind for finding in verify(shelf, "f", MemoryBlobs()).findings] == ["base"]
+        Log.open(store, "f", FixedClock(1, 1))
+    assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
 
 
 def test_a_fork_of_another_session_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path)
+    store = JsonlSessions(tmp_path)
     with create(tmp_path) as log:
         log.append(said("hello"))
-        log.fork(shelf, "f").close()
+        log.fork(store, "f").close()
     (tmp_path / "s.jsonl").unlink()
     with create(tmp_path) as log:
         log.append(said("somebody else"))
     with pytest.raises(MissingBase, match="is not the one this was forked from: event 1 differs"):
-        Log.open(shelf, "f", FixedClock(1, 1))
+        Log.open(store, "f", FixedClock(1, 1))
 
 
 def test_resuming_reads_the_checkpoint_and_the_tail_and_not_the_history(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_resuming_reads_the_checkpoint_and_the_tail_and_not_the_history(tmp_path
         for number in range(600):
             log.append(said(f"message {number} " + "x" * 200))
     path = tmp_path / "s.jsonl"
-    with Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1), write=True) as log:
+    with Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True) as log:
         folded = log.view.items
         log.append(ViewEdited((Fold(folded[0].id, folded[-3].id, (Put("summary", Text("so far")),)),), by="test"))
     data = bytearray(path.read_bytes())
     middle = data.index(b"message 300")
     data[middle : middle + 7] = b"\xff" * 7
     path.write_bytes(data)
-    assert Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1)).view.ids == ("601.0.0", "599.0", "600.0")
+    assert Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1)).view.ids == ("601.0.0", "599.0", "600.0")

@@ -9,8 +9,8 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.home import Home
-from palimpsest.stores.jsonl import JsonlShelf
-from palimpsest.stores.overlay import OverlayBlobs, OverlayShelf
+from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
 
 def _clock() -> FixedClock:
@@ -20,14 +20,14 @@ def _clock() -> FixedClock:
 def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
-    data = home.shelf.path_of(SMALL).read_bytes()
-    with Log.open(OverlayShelf(home.shelf), SMALL, _clock(), write=True) as tried:
+    data = home.store.path_of(SMALL).read_bytes()
+    with Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried:
         made = [tried.append(UserSaid((Text(words),))).seq for words in ("one", "two")]
         events = list(tried.events())
         seen = tried.event(made[0]), tried.item(f"{made[1]}.0").content
 
-    assert home.shelf.path_of(SMALL).read_bytes() == data
-    with Log.open(home.shelf, SMALL, _clock(), write=True) as log:
+    assert home.store.path_of(SMALL).read_bytes() == data
+    with Log.open(home.store, SMALL, _clock(), write=True) as log:
         assert [log.append(UserSaid((Text(words),))).seq for words in ("one", "two")] == made
         assert list(log.events()) == events
         assert (log.event(made[0]), log.item(f"{made[1]}.0").content) == seen
@@ -36,13 +36,13 @@ def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Pa
 def test_a_trial_of_many_events_reads_back_all_of_them(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
-    with Log.open(OverlayShelf(home.shelf), SMALL, _clock(), write=True) as tried:
+    with Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried:
         tried.extend(UserSaid((Text(f"message {number}"),)) for number in range(300))
         tried.checkpoint()
         lines = b"".join(data for _, data in tried.reader.lines.chunks())
 
         assert tried.reader.lines.read(0, len(lines) + 10) == lines
-        assert lines.startswith(home.shelf.path_of(SMALL).read_bytes())
+        assert lines.startswith(home.store.path_of(SMALL).read_bytes())
         assert lines.count(b"\n") == 14 + 300
         assert tried.state_at(200).view.seq == 200
 
@@ -51,8 +51,8 @@ def test_whoever_writes_the_session_is_not_in_the_way_of_a_trial(tmp_path: Path)
     home = Home(tmp_path)
     small(home)
     with (
-        Log.open(JsonlShelf(home.shelf.folder), SMALL, _clock(), write=True),
-        Log.open(OverlayShelf(home.shelf), SMALL, _clock(), write=True) as tried,
+        Log.open(JsonlSessions(home.store.folder), SMALL, _clock(), write=True),
+        Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried,
     ):
         assert tried.append(UserSaid((Text("one"),))).seq == 14
 
@@ -60,13 +60,13 @@ def test_whoever_writes_the_session_is_not_in_the_way_of_a_trial(tmp_path: Path)
 def test_new_sessions_stand_beside_those_below(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
-    shelf = OverlayShelf(home.shelf)
-    Log.create(shelf, SessionOpened("new"), _clock()).close()
+    store = OverlaySessions(home.store)
+    Log.create(store, SessionOpened("new"), _clock()).close()
 
-    assert shelf.sessions() == [SMALL, "new"]
-    assert Log.open(shelf, "new", _clock()).opened.session == "new"
+    assert store.sessions() == [SMALL, "new"]
+    assert Log.open(store, "new", _clock()).opened.session == "new"
     with pytest.raises(BadInput):
-        home.shelf.open("new")
+        home.store.open("new")
 
 
 def test_blobs_of_both_stores_are_found_and_new_ones_stay_in_memory() -> None:

@@ -8,21 +8,21 @@ from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.mend import repair
 
-Lines = list[bytes]
+LogFile = list[bytes]
 
 
 def session(folder: Path) -> Path:
-    with Log.create(JsonlShelf(folder), SessionOpened("s", cwd="/repo"), FixedClock(1, 1)) as log:
+    with Log.create(JsonlSessions(folder), SessionOpened("s", cwd="/repo"), FixedClock(1, 1)) as log:
         for number in range(1, 7):
             log.append(UserSaid((Text(f"message {number}"),)))
     return folder / "s.jsonl"
 
 
 def texts(folder: Path) -> list[str]:
-    log = Log.open(JsonlShelf(folder), "s", FixedClock(1, 1))
+    log = Log.open(JsonlSessions(folder), "s", FixedClock(1, 1))
     bodies = [event.body for event in log.events()][1:]
     return [text_of(body.parts[0]) if isinstance(body, UserSaid) else type(body).__name__ for body in bodies]
 
@@ -63,20 +63,20 @@ EVERY = [f"message {number}" for number in range(1, 7)]
         "the opening missing",
     ],
 )
-def test_every_event_that_can_be_read_stays(tmp_path: Path, damage: Callable[[Lines], Lines], expected: list[str]) -> None:
+def test_every_event_that_can_be_read_stays(tmp_path: Path, damage: Callable[[LogFile], LogFile], expected: list[str]) -> None:
     path = session(tmp_path)
     path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
     damaged = path.read_bytes()
-    done = repair(JsonlShelf(tmp_path), "s")
+    done = repair(JsonlSessions(tmp_path), "s")
     assert Path(done.copy).read_bytes() == damaged
     assert texts(tmp_path) == expected
-    assert verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings == ()
-    assert repair(JsonlShelf(tmp_path), "s").changes == ()
+    assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings == ()
+    assert repair(JsonlSessions(tmp_path), "s").changes == ()
 
 
 def test_a_file_without_a_readable_line_becomes_an_empty_session_and_is_kept(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(b"nothing\nof ours\n")
-    done = repair(JsonlShelf(tmp_path), "s")
+    done = repair(JsonlSessions(tmp_path), "s")
     assert (Path(done.copy).read_bytes(), texts(tmp_path)) == (b"nothing\nof ours\n", [])
 
 
@@ -84,8 +84,8 @@ def test_a_missing_event_is_named_in_its_place(tmp_path: Path) -> None:
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], *lines[4:]]))
-    repair(JsonlShelf(tmp_path), "s")
-    log = Log.open(JsonlShelf(tmp_path), "s", FixedClock(1, 1))
+    repair(JsonlSessions(tmp_path), "s")
+    log = Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1))
     assert [log.event(number).body for number in (2, 3)] == [
         Failed("read", "missing", "event 2 could not be read"),
         Failed("read", "missing", "event 3 could not be read"),
@@ -95,7 +95,7 @@ def test_a_missing_event_is_named_in_its_place(tmp_path: Path) -> None:
 def test_a_torn_end_is_reported_though_nothing_else_is_wrong(tmp_path: Path) -> None:
     path = session(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
-    done = repair(JsonlShelf(tmp_path), "s")
+    done = repair(JsonlSessions(tmp_path), "s")
     assert (done.copy, len(done.changes)) == ("", 1)
     assert done.changes[0].startswith("the torn end of ")
 
@@ -103,18 +103,18 @@ def test_a_torn_end_is_reported_though_nothing_else_is_wrong(tmp_path: Path) -> 
 def test_what_a_repair_leaves_is_for_the_owner_alone(tmp_path: Path) -> None:
     path = session(tmp_path)
     path.write_bytes(b"junk\n" + path.read_bytes() + b"{")
-    repair(JsonlShelf(tmp_path), "s")
+    repair(JsonlSessions(tmp_path), "s")
     assert {oct(each.stat().st_mode & 0o777) for each in tmp_path.glob("s.*")} == {"0o600"}
 
 
 def test_a_fork_of_a_repaired_base_is_repaired_to_follow_it(tmp_path: Path) -> None:
     path = session(tmp_path)
-    shelf = JsonlShelf(tmp_path)
-    with Log.open(shelf, "s", FixedClock(1, 1)) as log:
-        log.fork(shelf, "f").close()
+    store = JsonlSessions(tmp_path)
+    with Log.open(store, "s", FixedClock(1, 1)) as log:
+        log.fork(store, "f").close()
     path.write_bytes(path.read_bytes().replace(b"message 2", b"massage 2"))
-    repair(shelf, "s")
-    assert [finding.kind for finding in verify(shelf, "f", MemoryBlobs()).findings] == ["base"]
-    assert repair(shelf, "f").changes[0] == "the base of this fork was repaired and is named anew"
-    assert verify(shelf, "f", MemoryBlobs()).ok
-    assert Log.open(shelf, "f", FixedClock(1, 1)).view.ids == tuple(f"{number}.0" for number in range(1, 7))
+    repair(store, "s")
+    assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
+    assert repair(store, "f").changes[0] == "the base of this fork was repaired and is named anew"
+    assert verify(store, "f", MemoryBlobs()).ok
+    assert Log.open(store, "f", FixedClock(1, 1)).view.ids == tuple(f"{number}.0" for number in range(1, 7))

@@ -18,7 +18,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 
 EVENTS = 40
 
@@ -30,7 +30,7 @@ def said(number: int) -> UserSaid:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shrinking")
-    with Log.create(JsonlShelf(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
+    with Log.create(JsonlSessions(folder), SessionOpened("s"), FixedClock(1, 1)) as log:
         for number in range(1, EVENTS):
             log.append(said(number))
     return folder / "s.jsonl"
@@ -66,13 +66,13 @@ def test_a_log_that_shrinks_under_a_reader_is_one_clear_error_or_the_right_answe
 ) -> None:
     whole, sidecar = written.read_bytes(), written.with_suffix(".checkpoint").read_bytes()
     ask = QUESTIONS[question]
-    shelf = JsonlShelf(written.parent)
+    store = JsonlSessions(written.parent)
     try:
         if not with_checkpoint:
             written.with_suffix(".checkpoint").unlink()
-        reader = Log.open(shelf, "s", FixedClock(1, 1))
+        reader = Log.open(store, "s", FixedClock(1, 1))
         right, view = ask(reader), reader.view
-        again = Log.open(shelf, "s", FixedClock(1, 1))
+        again = Log.open(store, "s", FixedClock(1, 1))
         size = int(cut * len(whole))
         os.truncate(written, size)
         answer = _answer_or_place(ask, again)
@@ -87,7 +87,7 @@ def test_a_log_that_shrinks_under_a_reader_is_one_clear_error_or_the_right_answe
 
 def test_a_log_that_lost_half_its_events_answers_no_question_as_if_it_were_whole(written: Path) -> None:
     whole = written.read_bytes()
-    log = Log.open(JsonlShelf(written.parent), "s", FixedClock(1, 1))
+    log = Log.open(JsonlSessions(written.parent), "s", FixedClock(1, 1))
     try:
         os.truncate(written, len(whole) // 2)
         for ask in QUESTIONS.values():
@@ -100,8 +100,8 @@ def test_a_log_that_lost_half_its_events_answers_no_question_as_if_it_were_whole
 
 @pytest.mark.parametrize("opening", [b'{"seq":', b'{"seq":x,', b'{"seq":12', b'{"seq":' + b"9" * 5_000 + b","])
 def test_a_line_that_begins_like_an_event_and_is_none_names_its_byte(tmp_path: Path, opening: bytes) -> None:
-    shelf = JsonlShelf(tmp_path)
-    with Log.create(shelf, SessionOpened("s"), FixedClock(1, 1)) as log:
+    store = JsonlSessions(tmp_path)
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
         for number in range(1, EVENTS):
             log.append(said(number))
         path = tmp_path / "s.jsonl"
@@ -113,17 +113,17 @@ def test_a_line_that_begins_like_an_event_and_is_none_names_its_byte(tmp_path: P
 
 
 def test_a_second_writer_is_refused_when_the_lock_file_was_removed(tmp_path: Path) -> None:
-    shelf = JsonlShelf(tmp_path)
-    with Log.create(shelf, SessionOpened("s"), FixedClock(1, 1)) as first:
+    store = JsonlSessions(tmp_path)
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as first:
         first.append(said(1))
         for _ in range(2):
             (tmp_path / ".locks" / "s").unlink()
             with pytest.raises(Locked, match="being written by another process; close it there"):
-                Log.open(shelf, "s", FixedClock(1, 1), write=True)
+                Log.open(store, "s", FixedClock(1, 1), write=True)
         assert first.append(said(2)).seq == 2
-    with Log.open(shelf, "s", FixedClock(1, 1), write=True) as second:
+    with Log.open(store, "s", FixedClock(1, 1), write=True) as second:
         assert second.append(said(3)).seq == 3
-    report = verify(shelf, "s", MemoryBlobs())
+    report = verify(store, "s", MemoryBlobs())
     assert (report.events, report.findings) == (4, ())
 
 
@@ -133,9 +133,9 @@ def test_another_process_is_refused_when_the_folder_of_locks_was_removed(tmp_pat
         "from palimpsest.core.errors import Locked\n"
         "from palimpsest.core.log import Log\n"
         "from palimpsest.stores.ephemeral import FixedClock\n"
-        "from palimpsest.stores.jsonl import JsonlShelf\n"
+        "from palimpsest.stores.jsonl import JsonlSessions\n"
         "try:\n"
-        "    Log.open(JsonlShelf(pathlib.Path(sys.argv[1])), 's', FixedClock(), write=True).close()\n"
+        "    Log.open(JsonlSessions(pathlib.Path(sys.argv[1])), 's', FixedClock(), write=True).close()\n"
         "    print('opened')\n"
         "except Locked:\n"
         "    print('refused')\n"
@@ -144,10 +144,10 @@ def test_another_process_is_refused_when_the_folder_of_locks_was_removed(tmp_pat
     def another() -> str:
         return subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True).stdout
 
-    with Log.create(JsonlShelf(tmp_path), SessionOpened("s"), FixedClock(1, 1)) as first:
+    with Log.create(JsonlSessions(tmp_path), SessionOpened("s"), FixedClock(1, 1)) as first:
         (tmp_path / ".locks" / "s").unlink()
         (tmp_path / ".locks").rmdir()
         assert another() == "refused\n"
         first.append(said(1))
     assert another() == "opened\n"
-    assert verify(JsonlShelf(tmp_path), "s", MemoryBlobs()).findings == ()
+    assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings == ()

@@ -7,15 +7,15 @@ from real_work import CLAUDE, Place
 
 from palimpsest.core.events import Body, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
 from palimpsest.core.log import Log
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.wire.cards import ModelCard
 
 
 def bodies(place: Place, session: str) -> list[Body]:
     """What happened on the path of a session, after its opening; events are not referred to by number, for the numbers change."""
-    log = Log.open(place.shelf, session, FixedClock(1))
+    log = Log.open(place.store, session, FixedClock(1))
     try:
         return list(_told(log))
     finally:
@@ -38,5 +38,5 @@ def _told(log: Log) -> Iterator[Body]:
 
 def again(place: Place, profile: Profile, model: ModelCard = CLAUDE) -> Session:
     """A new session that can see the blobs of the recorded ones."""
-    around = Surroundings(MemoryShelf(), place.blobs, FixedClock(1_700_000_000_000, 1_000))
+    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000))
     return Session.create(SessionOpened("again"), profile, model, around)

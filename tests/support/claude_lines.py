@@ -8,7 +8,7 @@ from claude_session import Line
 from palimpsest.core.events import Body, SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.foreign.claude_writer import write_claude
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "type", "uuid", "timestamp"}
 
@@ -21,7 +21,7 @@ def lines_of(log: Log, blobs: MemoryBlobs | None = None) -> list[Line]:
 def log_with(*bodies: Body) -> Log:
     """A session of ours in which these things happened."""
     log = Log.create(
-        MemoryShelf(), SessionOpened("s", cwd="/repo", model="gpt-5.5", meta={"branch": "main"}), FixedClock(1_700_000_000_000, 10)
+        MemorySessions(), SessionOpened("s", cwd="/repo", model="gpt-5.5", meta={"branch": "main"}), FixedClock(1_700_000_000_000, 10)
     )
     for body in bodies:
         log.append(body)

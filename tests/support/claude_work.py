@@ -10,9 +10,9 @@ from palimpsest.core.events import Event, SessionOpened, Usage, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.session import Session, Surroundings, nothing_there
+from palimpsest.engine.session import Environment, Session, nothing_there
 from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.result_files import MemoryResultFiles
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.request import Tool
@@ -44,8 +44,8 @@ def claude(
     tools: tuple[Tool, ...] = (),
 ) -> Session:
     """A new session, with a place for result files."""
-    around = Surroundings(
-        MemoryShelf(), MemoryBlobs(), clock or FixedClock(START, 1_000), keep=MemoryResultFiles(), look=world or nothing_there
+    around = Environment(
+        MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000), keep=MemoryResultFiles(), look=world or nothing_there
     )
     return Session.create(opened or SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, tools)
 

@@ -7,11 +7,11 @@ from workplace import NOTHING, START, reply, say, use
 
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.policies.handoff_proof import TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import CARDS, ModelCard, card
 from palimpsest.wire.request import Tool
 
@@ -30,7 +30,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 def codex_session(name: str = "codex", model: ModelCard = OTHER, settings: Mapping[str, str] = NO_SETTINGS) -> Session:
     """A new session; settings have the names of the original."""
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL))
     return Session.create(SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, (SHELL,))
 
 

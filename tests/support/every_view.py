@@ -17,7 +17,7 @@ from readings import CARDS
 from palimpsest.core.events import EditUndone, Event, ModelReplied
 from palimpsest.core.items import Thinking
 from palimpsest.core.log import Log
-from palimpsest.core.project import Projection
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.resuming import project_state
 from palimpsest.core.view import View
 from palimpsest.foreign.finding import find_sources
@@ -46,20 +46,20 @@ def take_all(home: Home, paths: Sequence[Path]) -> list[str]:
     found = find_sources(FORMATS, paths)
     bad = [f"{each.where}: {each.why}" for each in found.skipped]
     for source in found.sources:
-        done = import_session(format_named(source.format), source, home.shelf, home.blobs, home.clock)
+        done = import_session(format_named(source.format), source, home.store, home.blobs, home.clock)
         bad += [f"{each.where}: {each.why}" for each in done.bad]
     return bad
 
 
 def views(log: Log) -> Iterator[tuple[Event, View]]:
     """Every event of a log with the view after it, on whichever branch it is; only where a branch begins anything is read twice."""
-    projection = Projection(find=log.reader.item)
+    projection = ViewProjection(find=log.reader.item)
     for event in log.reader.run(log.reader.first, log.tip):
         if event.parent == projection.seq and not isinstance(event.body, EditUndone):
             projection.take(event)
         else:
             path = log.reader.path(event.seq)
-            projection = Projection(project_state(log.reader, path).view, log.reader.skip(path), log.reader.item)
+            projection = ViewProjection(project_state(log.reader, path).view, log.reader.skip(path), log.reader.item)
         yield event, projection.view
 
 
@@ -109,7 +109,7 @@ def main(words: Sequence[str]) -> int:
         for line in take_all(home, paths):
             print(f"not read: {line}")
         # The longest first, so that no process is left alone with one at the end.
-        sessions = sorted(home.shelf.sessions(), key=lambda session: -home.shelf.path_of(session).stat().st_size)
+        sessions = sorted(home.store.sessions(), key=lambda session: -home.store.path_of(session).stat().st_size)
         done: list[Seen] = []
         with ProcessPoolExecutor(_PROCESSES, mp_context=get_context("spawn")) as pool:
             for seen in pool.map(partial(look, home.folder), sessions):

@@ -21,17 +21,17 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import waiting, widen
-from palimpsest.core.ports import Shelf
+from palimpsest.core.ports import SessionStore
 from palimpsest.core.undo import restore, rewind, undo
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 Step = tuple[int, int, int]
 
 steps: st.SearchStrategy[list[Step]] = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 50), st.integers(0, 50)), max_size=25)
 
 
-def new_log(shelf: Shelf | None = None, session: str = "s") -> Log:
-    return Log.create(MemoryShelf() if shelf is None else shelf, SessionOpened(session, cwd="/repo", model="m"), FixedClock(1_000, 10))
+def new_log(store: SessionStore | None = None, session: str = "s") -> Log:
+    return Log.create(MemorySessions() if store is None else store, SessionOpened(session, cwd="/repo", model="m"), FixedClock(1_000, 10))
 
 
 def tell(log: Log, told: list[Step]) -> Log:

@@ -18,7 +18,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 FRAGMENTS = (
     "</script>",
@@ -81,7 +81,7 @@ texts: st.SearchStrategy[str] = st.one_of(st.lists(st.sampled_from(FRAGMENTS), m
 
 def hostile_log(text: str) -> Log:
     """A session that has a text wherever a session can have one."""
-    log = Log.create(MemoryShelf(), SessionOpened("s", cwd=text, model=text, origin=text), FixedClock(1_700_000_000_000, 1_000))
+    log = Log.create(MemorySessions(), SessionOpened("s", cwd=text, model=text, origin=text), FixedClock(1_700_000_000_000, 1_000))
     log.append(Titled(text))
     log.append(ContextStated((Statement(text, text),), (Statement("base", text, "system"),)))
     log.append(UserSaid((Text(text), Image("image/png", url=text), Document(text, name=text))))

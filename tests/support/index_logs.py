@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from palimpsest.core.codec import digest_of, encode_body, encode_line, link_of
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.ephemeral import MemorySessions
 from palimpsest.stores.sqlite import Index
 
 
@@ -24,9 +24,9 @@ def said(*texts: str) -> tuple[Body, ...]:
     return tuple(UserSaid((Text(text),)) for text in texts)
 
 
-def write(shelf: MemoryShelf, session: str, *texts: str, at: int = 0) -> None:
+def write(store: MemorySessions, session: str, *texts: str, at: int = 0) -> None:
     """A session in which the user says some texts."""
-    shelf.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
+    store.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
 
 
 def found(index: Index, query: str, **options: str | int | bool) -> list[tuple[str, int]]:

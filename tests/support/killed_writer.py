@@ -13,17 +13,17 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 
 
 def write_until_killed(folder: Path, acknowledge: int, seed: int) -> None:
     """Append events of many sizes, some one by one and some in groups, and report each number that a sync has confirmed."""
     chance = random.Random(seed)
-    shelf, clock = JsonlShelf(folder), FixedClock(1, 1)
+    store, clock = JsonlSessions(folder), FixedClock(1, 1)
     try:
-        log = Log.open(shelf, "s", clock, write=True)
+        log = Log.open(store, "s", clock, write=True)
     except BadInput:
-        log = Log.create(shelf, SessionOpened("s"), clock)
+        log = Log.create(store, SessionOpened("s"), clock)
     while True:
         for _ in range(chance.choice((1, 1, 3))):
             log.append(UserSaid((Text(f"event {log.tip + 1} " + "x" * chance.randrange(20_000)),)))
@@ -52,15 +52,15 @@ def one_round(folder: Path, seed: int) -> int:
 def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shelf = JsonlShelf(folder)
+        store = JsonlSessions(folder)
         for seed in range(rounds):
             last = one_round(folder, seed)
-            with Log.open(shelf, "s", FixedClock(1, 1), write=True) as log:
+            with Log.open(store, "s", FixedClock(1, 1), write=True) as log:
                 texts = [event.body.parts[0] for event in log.events() if isinstance(event.body, UserSaid)]
                 numbers = [int(part.text.split()[1]) for part in texts if isinstance(part, Text)]
                 if log.tip < last or numbers != list(range(1, log.tip + 1)):
                     sys.exit(f"round {seed}: acknowledged up to {last}, found up to {log.tip}")
-            verdict = verify(shelf, "s", MemoryBlobs())
+            verdict = verify(store, "s", MemoryBlobs())
             if not verdict.ok:
                 sys.exit(f"round {seed}: {verdict.findings}")
         torn = len(list(folder.glob("*.torn-*")))

@@ -13,7 +13,7 @@ from palimpsest.core.view import View
 from palimpsest.foreign.importing import Imported, import_session
 from palimpsest.foreign.opencode import OpencodeFormat
 from palimpsest.foreign.transcript import BadLine, Mark, Source
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 SCHEMA = GOLDEN / "opencode" / "schema.sql"
 GOLDEN_DATABASE = GOLDEN / "opencode" / "opencode.db"
@@ -149,21 +149,21 @@ class Home:
     """Where sessions are imported to, and the marks that the imports left."""
 
     def __init__(self) -> None:
-        self.shelf, self.blobs = MemoryShelf(), MemoryBlobs()
+        self.store, self.blobs = MemorySessions(), MemoryBlobs()
         self.marks: dict[str, Mark | None] = {}
 
     def take(self, path: Path, session: str = "", *, marked: bool = True) -> Imported:
         source = next(each for each in sources(path) if not session or each.session == session)
         mark = self.marks.get(source.session) if marked else None
-        done = import_session(OpencodeFormat(), source, self.shelf, self.blobs, FixedClock(), mark=mark)
+        done = import_session(OpencodeFormat(), source, self.store, self.blobs, FixedClock(), mark=mark)
         self.marks[source.session] = done.mark
         return done
 
     def log(self, session: str = "ses_test") -> Log:
-        return Log.open(self.shelf, f"opencode-{session}", FixedClock())
+        return Log.open(self.store, f"opencode-{session}", FixedClock())
 
     def bytes_of(self, session: str = "ses_test") -> bytes:
-        lines = self.shelf.open(f"opencode-{session}")
+        lines = self.store.open(f"opencode-{session}")
         return b"".join(data for _, data in lines.chunks(0))
 
 
@@ -178,7 +178,7 @@ def view_of(path: Path, session: str = "") -> View:
     """What the model sees at the end of a session."""
     home = Home()
     done = home.take(path, session)
-    return Log.open(home.shelf, done.session, FixedClock()).view
+    return Log.open(home.store, done.session, FixedClock()).view
 
 
 def words(view: View) -> list[tuple[str, str]]:

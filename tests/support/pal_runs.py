@@ -72,7 +72,7 @@ def send(log: Log, home: Home, reply: tuple[Content, ...], *, usage: Usage = NOT
 
 def small(home: Home, session: str = SMALL) -> None:
     """Fourteen events: a file is read, a question is asked in Chinese; three requests, each with its digest."""
-    with Log.create(home.shelf, SessionOpened(session, cwd="shop", model=MODEL), FixedClock(BEGAN, 1_000)) as log:
+    with Log.create(home.store, SessionOpened(session, cwd="shop", model=MODEL), FixedClock(BEGAN, 1_000)) as log:
         log.append(ContextStated(head=(Statement("base", "Be brief.", "system"),)))
         log.append(UserSaid((Text("What is in a.py?"),)))
         send(log, home, (Text("I look.", "assistant"), ToolCall("c1", "read", '{"path":"a.py"}')), usage=Usage(input=100, output=20))
@@ -89,7 +89,7 @@ def small(home: Home, session: str = SMALL) -> None:
 def edited(home: Home, session: str = SMALL) -> None:
     """The small session with two edits: event 14 folds the first turn, event 15 masks the summary it made."""
     small(home, session)
-    with Log.open(home.shelf, session, FixedClock(BEGAN + 60_000, 1_000), write=True) as log:
+    with Log.open(home.store, session, FixedClock(BEGAN + 60_000, 1_000), write=True) as log:
         fold = Fold("2.0", "8.0", (Put("summary", Text("a.py was read.")), Keep("2.0")))
         log.append(ViewEdited((fold,), by="tester", why="it was long", tokens_before=900, tokens_after=40))
         log.append(ViewEdited((Mask(("14.0.0",), "(hidden)"),), by="tester", why="shorter still"))
@@ -98,5 +98,5 @@ def edited(home: Home, session: str = SMALL) -> None:
 
 def long(home: Home, session: str = LONG, events: int = 900) -> None:
     """A made-up session with folds that cannot all be undone, for the window is too small."""
-    with Log.create(home.shelf, SessionOpened(session, model=MODEL), FixedClock(BEGAN, 1_000)) as log:
+    with Log.create(home.store, SessionOpened(session, model=MODEL), FixedClock(BEGAN, 1_000)) as log:
         log.extend(generate(5, events))

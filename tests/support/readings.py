@@ -7,10 +7,10 @@ from pathlib import Path
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.project import Projection
+from palimpsest.core.project import ViewProjection
 from palimpsest.foreign.importing import Imported, import_session
 from palimpsest.foreign.transcript import BadLine, Format, Source
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules import check_request
@@ -22,7 +22,7 @@ class Home:
     """A home in memory that sessions are imported into."""
 
     def __init__(self) -> None:
-        self.shelf = MemoryShelf()
+        self.store = MemorySessions()
         self.blobs = MemoryBlobs()
         self.done: dict[str, Imported] = {}
 
@@ -31,23 +31,23 @@ class Home:
         found = []
         for source in sources(form, path):
             old = self.done.get(source.session)
-            done = import_session(form, source, self.shelf, self.blobs, FixedClock(1), mark=old.mark if old else None)
+            done = import_session(form, source, self.store, self.blobs, FixedClock(1), mark=old.mark if old else None)
             self.done[source.session] = done
             found.append(done)
         return found
 
     def log(self, session: str) -> bytes:
         """The bytes of a log."""
-        lines = self.shelf.open(session)
+        lines = self.store.open(session)
         return b"".join(chunk for _, chunk in lines.chunks())
 
     def logs(self) -> dict[str, bytes]:
         """The bytes of all logs."""
-        return {session: self.log(session) for session in self.shelf.sessions()}
+        return {session: self.log(session) for session in self.store.sessions()}
 
     def events(self, session: str) -> list[Event]:
         """The events of a log."""
-        log = Log.open(self.shelf, session, FixedClock(1))
+        log = Log.open(self.store, session, FixedClock(1))
         return list(log.reader.run(log.reader.first, log.tip))
 
     def bodies(self, session: str) -> list[Body]:
@@ -80,7 +80,7 @@ def returned(bodies: list[Body]) -> list[str]:
 def faults(home: Home, session: str, every: int = 1) -> list[str]:
     """What the providers would refuse of the views of a session, at every event or every so many."""
     encoders = [(each, Encoder(each, fetch=home.blobs.get)) for each in CARDS]
-    projection = Projection()
+    projection = ViewProjection()
     found = []
     events = home.events(session)
     for event in events:
@@ -133,5 +133,5 @@ def check_growth(form: Format, path: Path, folder: Path, count: int = 5) -> None
 
 def shown(home: Home, session: str) -> list[str]:
     """The texts that the model sees at the end of a session."""
-    log = Log.open(home.shelf, session, FixedClock(1))
+    log = Log.open(home.store, session, FixedClock(1))
     return [text_of(item.content) for item in (*log.view.head, *log.view.items)]

@@ -15,12 +15,12 @@ from palimpsest.core.log import Log
 from palimpsest.core.ports import Sendable
 from palimpsest.core.recovery import recover
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import DEFAULTS
@@ -32,7 +32,7 @@ CLAUDE = card("claude-sonnet-4-5")
 class Place(NamedTuple):
     """Where logs and blobs are."""
 
-    shelf: MemoryShelf
+    store: MemorySessions
     blobs: MemoryBlobs
     sessions: tuple[str, ...]
 
@@ -54,23 +54,23 @@ class Always:
 @cache
 def generated() -> Place:
     """Three made-up sessions, the longest of more tokens than a window holds."""
-    shelf = MemoryShelf()
+    store = MemorySessions()
     names = []
     for seed, events in ((1, 40), (2, 150), (3, 500)):
-        log = Log.create(shelf, SessionOpened(f"made{seed}", model=CLAUDE.name), FixedClock(1_700_000_000_000, 2_000))
+        log = Log.create(store, SessionOpened(f"made{seed}", model=CLAUDE.name), FixedClock(1_700_000_000_000, 2_000))
         log.extend(list(generate(seed, events, fold_at=None)))
         log.close()
         names.append(f"made{seed}")
-    return Place(shelf, MemoryBlobs(), tuple(names))
+    return Place(store, MemoryBlobs(), tuple(names))
 
 
 @cache
 def recorded(folder: Path) -> Place:
     """The sessions of other programs below a folder."""
-    place = Place(MemoryShelf(), MemoryBlobs(), ())
+    place = Place(MemorySessions(), MemoryBlobs(), ())
     names = []
     for source in find_sources(FORMATS, [folder]).sources:
-        done = import_session(format_named(source.format), source, place.shelf, place.blobs, FixedClock(1_700_000_000_000, 10))
+        done = import_session(format_named(source.format), source, place.store, place.blobs, FixedClock(1_700_000_000_000, 10))
         names.append(done.session)
     return place._replace(sessions=tuple(dict.fromkeys(names)))
 
@@ -88,18 +88,18 @@ _forks = iter(range(1_000_000))
 
 def at_work(place: Place, session: str, profile: Profile, model: ModelCard = CLAUDE, *, seq: int | None = None) -> Session:
     """A fork of a session at one of its events, under a profile."""
-    base = Log.open(place.shelf, session, FixedClock(1_800_000_000_000, 1_000))
+    base = Log.open(place.store, session, FixedClock(1_800_000_000_000, 1_000))
     try:
-        log = base.fork(place.shelf, f"fork{next(_forks)}", seq)
+        log = base.fork(place.store, f"fork{next(_forks)}", seq)
     finally:
         base.close()
     recover(log)
-    return Session(log, profile, model, Surroundings(place.shelf, place.blobs, FixedClock(1_800_000_000_000, 1_000)))
+    return Session(log, profile, model, Environment(place.store, place.blobs, FixedClock(1_800_000_000_000, 1_000)))
 
 
 def cramped(place: Place, session: str, share: float = 1.0) -> ModelCard:
     """A card whose window is a share of what a session shows, so that it must give something up; never less than 6,000 tokens."""
-    log = Log.open(place.shelf, session, FixedClock(1))
+    log = Log.open(place.store, session, FixedClock(1))
     tokens = sum(palimpsest_size(item.content) for item in (*log.view.head, *log.view.items))
     log.close()
     window = max(6_000, int(tokens * share))
@@ -110,6 +110,6 @@ def faults(session: Session) -> list[str]:
     """What three providers would refuse in the request for the view as it is."""
     found = []
     for model in CARDS:
-        request = encode(session.log.view, model, session.tools, DEFAULTS, session.around.blobs.get)
+        request = encode(session.log.view, model, session.tools, DEFAULTS, session.environment.blobs.get)
         found += [f"{model.wire}: {fault}" for fault in check_request(model.wire, request.body)]
     return found

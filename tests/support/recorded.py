@@ -6,7 +6,7 @@ from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpene
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.lab.recording import Recording, recording_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 SECOND = 1_000
 NOTHING = Usage()
@@ -14,7 +14,7 @@ NOTHING = Usage()
 
 def log_of(*timed: tuple[int, Body], session: str = "recorded", model: str = "claude-sonnet-4-5") -> Log:
     """A log of bodies, each with the second at which it happened."""
-    log = Log.create(MemoryShelf(), SessionOpened(session, cwd="/repo", model=model), FixedClock(0))
+    log = Log.create(MemorySessions(), SessionOpened(session, cwd="/repo", model=model), FixedClock(0))
     for at, body in timed:
         log.append(body, at=at * SECOND, foreign=True)
     return log
@@ -48,6 +48,6 @@ def ended(at: int, text: str = "Done.") -> list[tuple[int, Body]]:
 
 def made_up(seed: int, events: int) -> Recording:
     """A generated session that nobody ever folded."""
-    log = Log.create(MemoryShelf(), SessionOpened(f"made{seed}", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 2_000))
+    log = Log.create(MemorySessions(), SessionOpened(f"made{seed}", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 2_000))
     log.extend(list(generate(seed, events, fold_at=None)))
     return recording_of(log, MemoryBlobs())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from palimpsest.core.budget import Budget
 from palimpsest.core.health import Health
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, CachedPrefix, Card, Moment, Situation, Use
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.wire.cards import card
 
@@ -61,14 +61,14 @@ def situation(
 ) -> Situation:
     """One moment in which everything weighs what its text says."""
     view = View(head=tuple(head), items=tuple(items), pins=pins, held=held)
-    scale = Scale(size)
+    counter = TokenCounter(size)
     return Situation(
         view=view,
         budget=Budget(window, compact_at=compact_at),
         card=model,
         moment=moment,
-        scale=scale,
-        used=scale.total(view),
+        counter=counter,
+        used=counter.total(view),
         now=NOW,
         health=Health(calls=calls),
         cache=cache or Cache(tuple(prefixes), automatic=model.cache == "automatic"),

@@ -11,9 +11,9 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Situation
 from palimpsest.engine.flow import answer_without_model, carry_out
 from palimpsest.engine.moments import Looked
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
 
 Result = TypeVar("Result")
@@ -23,7 +23,7 @@ NOTHING = Usage()
 
 def work(profile: Profile, model: str = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
     """A new session under a profile."""
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), clock or FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000))
     return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model), around)
 
 
@@ -34,7 +34,7 @@ def say(session: Session, text: str) -> Event:
 
 def reply(session: Session, *parts: Text | ToolCall, usage: Usage = NOTHING) -> Event:
     """A call is made and the model replies."""
-    started = session.record(CallStarted(session.card.name, session.card.wire, estimate=session.scale.raw(session.log.view)))
+    started = session.record(CallStarted(session.card.name, session.card.wire, estimate=session.counter.raw(session.log.view)))
     return session.record(ModelReplied(parts, call=started.seq, usage=usage, stop="end_turn"))
 
 

@@ -10,7 +10,7 @@ from palimpsest.core.events import CallStarted, ModelReplied, Rewound, SessionOp
 from palimpsest.core.items import Seal, Text, Thinking
 from palimpsest.core.log import Log
 from palimpsest.core.undo import undo
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, Prices, card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.past import calls_of, next_request, past_request
@@ -83,7 +83,7 @@ def test_what_one_card_decided_does_not_bind_another_model() -> None:
 
 
 def _log() -> Log:
-    return Log.create(MemoryShelf(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
+    return Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
 
 
 def test_every_request_comes_back_byte_for_byte_whatever_was_edited_undone_or_left_later() -> None:
@@ -108,11 +108,11 @@ def test_every_request_comes_back_byte_for_byte_whatever_was_edited_undone_or_le
 
 
 def test_a_request_through_a_fork_is_found_in_its_base() -> None:
-    shelf, blobs = MemoryShelf(), MemoryBlobs()
-    log = Log.create(shelf, SessionOpened("base", model="claude-sonnet-4-5"), FixedClock(1, 1))
+    store, blobs = MemorySessions(), MemoryBlobs()
+    log = Log.create(store, SessionOpened("base", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("hello"),)))
     body = _send(log, blobs)
-    forked = log.fork(shelf, "fork")
+    forked = log.fork(store, "fork")
     forked.append(UserSaid((Text("more"),)))
     second = _send(forked, blobs)
 
@@ -193,7 +193,7 @@ def test_the_request_to_come_takes_tools_and_parameters_of_the_last_call() -> No
 
 
 def test_a_session_that_names_no_model_asks_for_one() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(1, 1))
     log.append(UserSaid((Text("hello"),)))
 
     with pytest.raises(BadInput, match="names no model"):
@@ -202,7 +202,7 @@ def test_a_session_that_names_no_model_asks_for_one() -> None:
 
 
 def test_a_model_that_nobody_knows_is_spoken_to_as_its_log_says() -> None:
-    log = Log.create(MemoryShelf(), SessionOpened("s", model="somebody/new-model"), FixedClock(1, 1))
+    log = Log.create(MemorySessions(), SessionOpened("s", model="somebody/new-model"), FixedClock(1, 1))
     log.append(UserSaid((Text("hello"),)))
     log.append(CallStarted("somebody/new-model", "anthropic"))
     past = past_request(log, 1, MemoryBlobs().get)

@@ -24,15 +24,15 @@ from palimpsest.audit.warm import places_of
 from palimpsest.core.edits import Insert
 from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, SideCalled, Usage, ViewEdited
 from palimpsest.core.items import Item
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Cache, CachedPrefix, Card
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import EMPTY, View
 
 # A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
 _DOUBT = 2
 
 
-class CacheTally:
+class CacheProjection:
     """A belief about the cache that is being kept, event by event."""
 
     def __init__(self) -> None:
@@ -50,19 +50,19 @@ class CacheTally:
         tally._head, tally._items, tally._call = view.head, view.items, view.call
         return tally
 
-    def take(self, event: Event, view: View, scale: Scale, card: Card) -> None:
+    def take(self, event: Event, view: View, counter: TokenCounter, card: Card) -> None:
         """Look at one event and the view after it."""
         match event.body:
             case CallStarted(purpose="turn") as call:
                 self._start(call, event.at, card)
-                self._raw = scale.raw(view)
+                self._raw = counter.raw(view)
             case ModelReplied(usage=usage):
-                self._reply(usage, event.at, scale, card)
+                self._reply(usage, event.at, counter, card)
             case ViewEdited() as edited:
-                self._change(view, scale, by=edited)
+                self._change(view, counter, by=edited)
                 self._value = replace(self._value, watch=watch_edit(self._value.watch, edited))
             case EditUndone():
-                self._change(view, scale)
+                self._change(view, counter)
             case ContextStated(head=head) if head is not None:
                 self._state(view)
             case SideCalled() as side:
@@ -83,7 +83,7 @@ class CacheTally:
         prefixes = self._value.prefixes if same else ()
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
 
-    def _reply(self, usage: Usage, at: int, scale: Scale, card: Card) -> None:
+    def _reply(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
         cache = replace(self._value, watch=watch_reply(self._value.watch, usage), edited=False, missed=self._missed(usage))
         called = at if cache.called is None else cache.called
         live = [prefix for prefix in cache.prefixes if prefix.live(called)]
@@ -91,34 +91,34 @@ class CacheTally:
             case "none":
                 prefixes: list[CachedPrefix] = []
             case "automatic":
-                prefixes = self._all_of(usage, called, scale, card, cache.missed)
+                prefixes = self._all_of(usage, called, counter, card, cache.missed)
             case "marks":
-                prefixes = self._marked(live, usage, called, scale, card)
+                prefixes = self._marked(live, usage, called, counter, card)
         self._value = replace(cache, prefixes=tuple(thinned(prefixes)), called=called)
 
-    def _total(self, scale: Scale) -> int:
+    def _total(self, counter: TokenCounter) -> int:
         """Tokens of the last request by our own estimate."""
         if self._raw is not None:
-            return scale.scaled(self._raw)
-        return sum(scale.item(item) for part in (self._head, self._items) for item in part)
+            return counter.scaled(self._raw)
+        return sum(counter.item(item) for part in (self._head, self._items) for item in part)
 
     def _missed(self, usage: Usage) -> int:
         if not usage.prompt:
             return self._value.missed
         return self._value.missed + 1 if usage.cache_read * 2 < usage.prompt else 0
 
-    def _all_of(self, usage: Usage, at: int, scale: Scale, card: Card, missed: int) -> list[CachedPrefix]:
+    def _all_of(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
         """An automatic cache keeps the whole prompt, unless it shows again and again that it does not."""
         last = self._items[-1].id if self._items else ""
-        tokens = whole_steps(usage.prompt or self._total(scale))
+        tokens = whole_steps(usage.prompt or self._total(counter))
         if missed > _DOUBT:
             tokens = usage.cache_read
-            last = reaching(tokens, sums_of(self._head, self._items, scale), usage.prompt) if tokens else ""
+            last = reaching(tokens, sums_of(self._head, self._items, counter), usage.prompt) if tokens else ""
         return [CachedPrefix(last, tokens, at, IDLE)] if last and tokens >= card.cache_minimum else []
 
-    def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, scale: Scale, card: Card) -> list[CachedPrefix]:
+    def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
         """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""
-        call, total = self._call, self._total(scale)
+        call, total = self._call, self._total(counter)
         marks = marks_of(call, self._head, self._items)
         told = usage.prompt > 0
         read, share = (usage.cache_read, usage.prompt / max(total, 1)) if told else (max((p.tokens for p in live), default=0), 1.0)
@@ -130,7 +130,7 @@ class CacheTally:
         tail = self._items[-1].id if self._items else ""
         sums: dict[str, int] = {}
         if not known.issuperset(set(marks) - {tail}) or read > longest * 1.01 + 64:
-            sums = sums_of(self._head, self._items, scale)
+            sums = sums_of(self._head, self._items, counter)
         made = [(name, min(reach, round(sums[name] * share))) for name in marks if name not in known and name != tail and name in sums]
         if read > longest * 1.01 + 64 and (last := reaching(read, sums, usage.prompt)) and last not in known:
             made = [(name, tokens) for name, tokens in made if name != last]
@@ -140,7 +140,7 @@ class CacheTally:
         kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in made if tokens >= card.cache_minimum]
         return sorted(kept, key=lambda prefix: prefix.tokens)
 
-    def _change(self, view: View, scale: Scale, by: ViewEdited | None = None) -> None:
+    def _change(self, view: View, counter: TokenCounter, by: ViewEdited | None = None) -> None:
         """An edit changed what is sent from some place on: what reaches that far can no longer be read."""
         place = first_change(self._items, view.items)
         cache = self._value
@@ -151,7 +151,7 @@ class CacheTally:
         places = places_of(view)
         left = [prefix for prefix in cache.prefixes if ends_before(prefix, place, places)]
         if cache.automatic:
-            left = shortened(cache.prefixes, place, view, scale)
+            left = shortened(cache.prefixes, place, view, counter)
         frontier = view.items[place - 1].id if place else ""
         self._value = replace(cache, prefixes=tuple(left), frontier=frontier, edited=edited)
 

@@ -27,8 +27,8 @@ def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, 
 
     Pins stay, and what an undo brought back is only taken when `held` says so.
     """
-    view, scale, calls = situation.view, situation.scale, situation.health.calls
-    items, uses, sizes, written, factor = view.items, situation.uses, scale.sizes(view), scale.coverings, scale.factor
+    view, counter, calls = situation.view, situation.counter, situation.health.calls
+    items, uses, sizes, written, factor = view.items, situation.uses, counter.sizes(view), counter.coverings, counter.factor
     ages = ages_for(patience)
     stay = pinned(view) if held else pinned(view) | view.held
     found: list[Dead] = []
@@ -44,7 +44,7 @@ def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, 
         paid = calls - death + 1 if calls > death else 1
         known = written.get(item.id)
         if known is None or known.item is not item or known.factor != factor:
-            found.append(Dead(place, scale.scaled(sizes[place]), paid))
+            found.append(Dead(place, counter.scaled(sizes[place]), paid))
         elif known.gain > 0:
             found.append(Dead(place, known.gain, paid, known.mask))
     return found
@@ -54,10 +54,10 @@ def with_masks(dead: list[Dead], situation: Situation) -> list[Dead]:
     """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
     if all(each.mask is not None for each in dead):
         return dead
-    items, scale = situation.view.items, situation.scale
+    items, counter = situation.view.items, situation.counter
     found: list[Dead] = []
     for each in dead:
-        mask, gain = covered(items, each.place, scale)
+        mask, gain = covered(items, each.place, counter)
         if gain > 0:
             found.append(Dead(each.place, gain, each.calls, mask))
     return found

@@ -13,7 +13,7 @@ from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
 from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
-from palimpsest.core.situation import Evidence, Quote, Ran, Said, Waiting
+from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
 from palimpsest.core.tokens import estimate
 
 MOST_COMMANDS: Final = 400
@@ -32,7 +32,7 @@ Key = TypeVar("Key")
 Kept = TypeVar("Kept")
 
 
-class EvidenceTally:
+class EvidenceProjection:
     """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
 
     It is `bounded` by what can ever be shown, unless somebody wants to measure what was not. `names_told` is for whoever remembers
@@ -127,17 +127,17 @@ class EvidenceTally:
         for name in names:
             self._put("names", self._names, name, None, MOST_NAMES)
 
-    def _waiting_for(self, call: ToolCall) -> Waiting:
+    def _waiting_for(self, call: ToolCall) -> PendingCall:
         action = action_of(call, self.declared)
         if action.kind == "plan":
             tasks, task, drop = change_of(call)
-            return Waiting(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
+            return PendingCall(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
         command, handle = action.command[:LONGEST_COMMAND], ""
         if not command and action.kind in ("command", "other"):
             handle = handle_asked(call)
             running = self._waiting.get(_running(handle)) if handle else None
             command = running.command if running is not None else ""
-        return Waiting(
+        return PendingCall(
             call.call_id,
             "command" if command else action.kind,
             command,
@@ -151,7 +151,7 @@ class EvidenceTally:
         waiting = self._waiting.pop(call_id, None)
         self._changed.add("waiting")
         if waiting is None:
-            waiting = Waiting(call_id, tool_class(body.tool, self.declared))
+            waiting = PendingCall(call_id, tool_class(body.tool, self.declared))
         if waiting.kind == "command":
             self._take_command(seq, waiting, body)
         elif not body.result.error:
@@ -159,19 +159,19 @@ class EvidenceTally:
             if waiting.kind == "plan":
                 self._take_plan(waiting, result_text(body.result))
 
-    def _take_paths(self, waiting: Waiting, body: ToolReturned) -> None:
+    def _take_paths(self, waiting: PendingCall, body: ToolReturned) -> None:
         changes = waiting.kind in ("edit", "write")
         for path in (*waiting.edited, *(body.paths if changes else ())):
             self._edit(path)
         for path in (*waiting.read, *(body.paths if waiting.kind == "read" else ())):
             self._look_at(path)
 
-    def _take_command(self, seq: int, waiting: Waiting, body: ToolReturned) -> None:
+    def _take_command(self, seq: int, waiting: PendingCall, body: ToolReturned) -> None:
         output = result_text(body.result)
         code, error = exit_of(body), body.result.error
         handle = handle_told(output) if code is None else ""
         if handle:
-            self._put("waiting", self._waiting, _running(handle), Waiting(_running(handle), "command", waiting.command), MOST_WAITING)
+            self._put("waiting", self._waiting, _running(handle), PendingCall(_running(handle), "command", waiting.command), MOST_WAITING)
         elif waiting.handle:
             self._waiting.pop(_running(waiting.handle), None)
         for path in waiting.edited if code in (0, None) and not error else ():
@@ -202,7 +202,7 @@ class EvidenceTally:
             del self._errors[same]
             self._changed.add("errors")
 
-    def _take_plan(self, waiting: Waiting, answer: str) -> None:
+    def _take_plan(self, waiting: PendingCall, answer: str) -> None:
         self._set_tasks(waiting.tasks)
         if waiting.drop and self._tasks.pop(waiting.drop, None) is not None:
             self._changed.add("tasks")

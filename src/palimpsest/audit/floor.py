@@ -43,14 +43,14 @@ def last_request(view: View) -> tuple[Item, ...]:
 
 def floor_of(situation: Situation) -> Floor:
     """The irreducible floor of the view as it is now."""
-    view, scale = situation.view, situation.scale
+    view, counter = situation.view, situation.counter
     pins, request, open_calls = pinned(view), last_request(view), waiting(view.items)
     asked = frozenset(item.id for item in request)
     stated = frozenset(fact.id for source, fact in view.facts.items() if source in NEEDED) - asked
     begun = frozenset(item.id for item in open_calls) - pins
     kept = [item for item in view.items if item.id in pins and item.id not in asked | stated]
-    loudest = sorted(view.head, key=lambda item: -scale.item(item))[:1]
-    largest = sorted(kept, key=lambda item: -scale.item(item))[:3]
+    loudest = sorted(view.head, key=lambda item: -counter.item(item))[:1]
+    largest = sorted(kept, key=lambda item: -counter.item(item))[:3]
     parts = [
         FloorPart("head", _sum(situation, view.head), f"shorten {loudest[0].source or loudest[0].id}" if loudest else ""),
         FloorPart("tools", situation.tools_tokens, "offer fewer tools"),
@@ -85,13 +85,13 @@ def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
 
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
-    return sum(situation.scale.item(item) for item in items)
+    return sum(situation.counter.item(item) for item in items)
 
 
 def _tasks(situation: Situation) -> int:
     """Open tasks are listed by their opening words whatever else goes."""
     lines = "\n".join(f"- {task[:60]}" for task in situation.evidence.tasks)
-    return situation.scale.scaled(situation.scale.rule(Text(lines))) if lines else 0
+    return situation.counter.scaled(situation.counter.rule(Text(lines))) if lines else 0
 
 
 def _event(item: Item) -> str:

@@ -9,8 +9,8 @@ from palimpsest.core.fitting import keeps_pairs
 from palimpsest.core.items import Value, text_of
 from palimpsest.core.pairs import parted
 from palimpsest.core.policy import Edits
-from palimpsest.core.scale import shown
 from palimpsest.core.situation import Situation
+from palimpsest.core.token_counter import shown
 from palimpsest.core.view import View
 
 Strictness: TypeAlias = Literal["full", "alive"]
@@ -51,7 +51,7 @@ def judge(
     torn = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
     if torn:
         return Verdict(refused=f"item {torn[0]} would show without its other half")
-    before, left = situation.scale.total(situation.view), situation.scale.total(after)
+    before, left = situation.counter.total(situation.view), situation.counter.total(after)
     if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":

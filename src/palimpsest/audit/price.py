@@ -22,8 +22,8 @@ class Price(Value, frozen=True):
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
     """The difference of two bills for the next request, with and without an edit."""
-    card, scale = situation.card, situation.scale
-    saved = scale.total(before) - scale.total(after)
+    card, counter = situation.card, situation.counter
+    saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
     prices = prices_of(card.prices)
     rates = rates_of(card, situation.cache)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.scale import Covering, Scale
+from palimpsest.core.token_counter import Covering, TokenCounter
 from palimpsest.core.tokens import estimate
 
 MOST_TOKENS = 25
@@ -66,23 +66,23 @@ def _call_of(items: Sequence[Item], place: int) -> ToolCall | None:
     return None
 
 
-def covered(items: Sequence[Item], place: int, scale: Scale) -> tuple[Mask, int]:
+def covered(items: Sequence[Item], place: int, counter: TokenCounter) -> tuple[Mask, int]:
     """The mask that clears a result, and the tokens that this frees."""
     item = items[place]
-    known = scale.coverings.get(item.id)
-    if known is None or known.item is not item or known.factor != scale.factor:
-        known = scale.coverings[item.id] = _covering(items, place, scale, known)
+    known = counter.coverings.get(item.id)
+    if known is None or known.item is not item or known.factor != counter.factor:
+        known = counter.coverings[item.id] = _covering(items, place, counter, known)
     return known.mask, known.gain
 
 
-def _covering(items: Sequence[Item], place: int, scale: Scale, known: Covering | None) -> Covering:
+def _covering(items: Sequence[Item], place: int, counter: TokenCounter, known: Covering | None) -> Covering:
     """The mask of a result as things weigh now. A factor that moved only a little leaves the words of most as they were."""
-    item, factor = items[place], scale.factor
-    tokens = scale.item(item)
+    item, factor = items[place], counter.factor
+    tokens = counter.item(item)
     if known is not None and known.item is item and known.tokens == tokens and _coarse(known.factor) == _coarse(factor):
         mask, weight = known.mask, known.weight
     else:
         mask = Mask((item.id,), stub_of(items, place, tokens, factor))
         call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
-        weight = scale.rule(ToolResult(call_id, (Text(mask.text),)))
-    return Covering(item, factor, tokens, mask, weight, tokens - scale.scaled(weight))
+        weight = counter.rule(ToolResult(call_id, (Text(mask.text),)))
+    return Covering(item, factor, tokens, mask, weight, tokens - counter.scaled(weight))

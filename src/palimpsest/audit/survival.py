@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from palimpsest.audit.entities import numbers_of
-from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.visible import Visible, readable, strings_in
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, Value
@@ -62,7 +62,7 @@ def survival_of(
     three turns begin; without it they are counted within the span. `numbers` is for whoever remembers them.
     """
     events = tuple(span)
-    tally = EvidenceTally(bounded=False, names_told=_nothing)
+    tally = EvidenceProjection(bounded=False, names_told=_nothing)
     for event in events:
         tally.take(event)
     proven = tally.value()

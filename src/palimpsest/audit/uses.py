@@ -69,7 +69,7 @@ def dies_at(use: Use, ages: Mapping[Kind, Ages] = AGES) -> int | None:
     return dies
 
 
-class UsesTally:
+class UsesProjection:
     """Uses that are being followed, event by event; `calls` counts the replies of the model."""
 
     def __init__(self) -> None:

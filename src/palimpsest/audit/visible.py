@@ -8,7 +8,7 @@ import msgspec
 
 from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
-from palimpsest.core.scale import shown
+from palimpsest.core.token_counter import shown
 
 COMMAND: Final = 60
 OPENING: Final = 40

@@ -6,18 +6,18 @@ from typing import Self
 import msgspec
 from msgspec import Raw
 
-from palimpsest.audit.cached import CacheTally
-from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.cached import CacheProjection
+from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.rent import rent_of_call
 from palimpsest.audit.tools import Action, ToolClass
-from palimpsest.audit.uses import UsesTally
+from palimpsest.audit.uses import UsesProjection
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import CallStarted, Event, ViewEdited
 from palimpsest.core.items import Content, ToolResult, Value
 from palimpsest.core.log import Log
-from palimpsest.core.project import Projection
-from palimpsest.core.scale import Scale
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Use
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import EMPTY, View
 
 VERSION = 1
@@ -38,22 +38,28 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Witness:
-    """Sees every event of one session, along its path; `scale` and `card` may change when the model does.
+    """Sees every event of one session, along its path; `counter` and `card` may change when the model does.
 
     `declared` says what tools are for that tell more of themselves than their names do.
     """
 
     def __init__(
-        self, scale: Scale, card: Card, tools_tokens: int = 0, parts: int = PARTS, *, declared: Mapping[str, ToolClass] | None = None
+        self,
+        counter: TokenCounter,
+        card: Card,
+        tools_tokens: int = 0,
+        parts: int = PARTS,
+        *,
+        declared: Mapping[str, ToolClass] | None = None,
     ) -> None:
-        self.scale = scale
+        self.counter = counter
         self.card = card
         self.tools_tokens = tools_tokens
         self._parts = parts
         self.rent = 0.0
-        self._evidence = EvidenceTally()
-        self._uses = UsesTally()
-        self._cache = CacheTally()
+        self._evidence = EvidenceProjection()
+        self._uses = UsesProjection()
+        self._cache = CacheProjection()
         self.declared = declared
         self._follow_declarations()
 
@@ -61,7 +67,7 @@ class Witness:
     def of(
         cls,
         log: Log,
-        scale: Scale,
+        counter: TokenCounter,
         card: Card,
         tools_tokens: int = 0,
         parts: int = PARTS,
@@ -69,11 +75,11 @@ class Witness:
         declared: Mapping[str, ToolClass] | None = None,
     ) -> Self:
         """A witness of all that a log tells; with a memo only what came after it is looked at."""
-        witness = cls(scale, card, tools_tokens, parts, declared=declared)
+        witness = cls(counter, card, tools_tokens, parts, declared=declared)
         start, view = witness._recall(log)
         witness._follow_declarations()
         path = log.path
-        projection = Projection(view, log.reader.skip(path), log.reader.item)
+        projection = ViewProjection(view, log.reader.skip(path), log.reader.item)
         for run in path.runs:
             for event in log.reader.run(max(run.first, start + 1), run.last) if run.last > start else ():
                 projection.take(event)
@@ -106,10 +112,10 @@ class Witness:
         """Look at one event and the view after it."""
         self._evidence.take(event)
         self._uses.take(event, view)
-        self._cache.take(event, view, self.scale, self.card)
+        self._cache.take(event, view, self.counter, self.card)
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
-            self.rent += rent_of_call(view, self.evidence, self.scale, self.card, tools=self.tools_tokens, parts=self._parts)
+            self.rent += rent_of_call(view, self.evidence, self.counter, self.card, tools=self.tools_tokens, parts=self._parts)
         elif isinstance(body, ViewEdited) and any(isinstance(edit, Fold) for edit in body.edits):
             self.rent = 0.0
 
@@ -136,7 +142,7 @@ class Witness:
         state = log.state_at(seq)
         view = state.view
         self.rent = memo.rent
-        self._evidence = EvidenceTally.of(memo.evidence)
-        self._uses = UsesTally.of(memo.uses, view, state.health.calls)
-        self._cache = CacheTally.of(memo.cache, view)
+        self._evidence = EvidenceProjection.of(memo.evidence)
+        self._uses = UsesProjection.of(memo.uses, view, state.health.calls)
+        self._cache = CacheProjection.of(memo.cache, view)
         return seq, view

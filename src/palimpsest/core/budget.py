@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Thinking, Value
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 
 Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
@@ -46,7 +46,7 @@ def _reached(size: int, level: int | None) -> bool:
 
 def used(
     view: View,
-    scale: Scale,
+    counter: TokenCounter,
     tools_tokens: int = 0,
     *,
     old_seals: bool = False,
@@ -58,18 +58,18 @@ def used(
     `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
     """
     if view.reported is None:
-        return unreported(scale.total(view)) + tools_tokens
+        return unreported(counter.total(view)) + tools_tokens
     total = view.reported.tokens
     for item in view.since(view.reported.seq):
-        total += scale.item(item)
-    return total + old_seals_size(view, scale) if old_seals else total
+        total += counter.item(item)
+    return total + old_seals_size(view, counter) if old_seals else total
 
 
-def old_seals_size(view: View, scale: Scale) -> int:
+def old_seals_size(view: View, counter: TokenCounter) -> int:
     """Tokens of the sealed thinking that stands before the newest user message."""
     newest = max((index for index, item in enumerate(view.items) if item.kind in ("user", "steering")), default=0)
     before = view.items[:newest]
-    return sum(scale.item(item) for item in before if isinstance(item.content, Thinking) and item.content.seal is not None)
+    return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.seal is not None)
 
 
 def percent_left(total: int, effective_window: int) -> int:

@@ -2,7 +2,7 @@
 
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.items import Item, Value
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 
 TOOLS = "tools"
@@ -30,9 +30,9 @@ class Census(Value, frozen=True, omit_defaults=False):
     items: tuple[CensusItem, ...]
 
 
-def census(view: View, scale: Scale, budget: Budget, tools_tokens: int = 0) -> Census:
+def census(view: View, counter: TokenCounter, budget: Budget, tools_tokens: int = 0) -> Census:
     """Everything that the next request would carry, with its weight."""
-    items = tuple(_counted(item, scale) for part in (view.head, view.items) for item in part)
+    items = tuple(_counted(item, counter) for part in (view.head, view.items) for item in part)
     by_kind: dict[str, int] = {}
     by_source: dict[str, int] = {}
     for item in items:
@@ -41,10 +41,10 @@ def census(view: View, scale: Scale, budget: Budget, tools_tokens: int = 0) -> C
             by_source[item.source] = by_source.get(item.source, 0) + item.tokens
     if tools_tokens:
         by_kind[TOOLS] = tools_tokens
-    total = used(view, scale, tools_tokens)
+    total = used(view, counter, tools_tokens)
     free = max(0, budget.window - total - budget.buffer)
     return Census(budget.window, total, free, budget.buffer, by_kind, by_source, items)
 
 
-def _counted(item: Item, scale: Scale) -> CensusItem:
-    return CensusItem(item.id, item.kind, scale.item(item), item.mask is not None, item.source)
+def _counted(item: Item, counter: TokenCounter) -> CensusItem:
+    return CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source)

@@ -11,7 +11,7 @@ from palimpsest.core.events import NULL, CallStarted, EditUndone
 from palimpsest.core.health import Health
 from palimpsest.core.items import Cover
 from palimpsest.core.ledger import Ledger
-from palimpsest.core.ports import Lines
+from palimpsest.core.ports import LogFile
 from palimpsest.core.view import Fact, Reported, RunningNotes
 
 
@@ -68,7 +68,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return sha256(data).hexdigest().encode() + b"\n" + data
 
 
-def load_checkpoint(lines: Lines) -> Checkpoint | None:
+def load_checkpoint(lines: LogFile) -> Checkpoint | None:
     """The checkpoint beside a log, if it is whole, of this version, and about this very log; a log is always enough without."""
     stored = lines.load_checkpoint()
     if stored is None:
@@ -83,7 +83,7 @@ def load_checkpoint(lines: Lines) -> Checkpoint | None:
     return checkpoint if checkpoint.v == VERSION and _matches(checkpoint, lines) else None
 
 
-def _matches(checkpoint: Checkpoint, lines: Lines) -> bool:
+def _matches(checkpoint: Checkpoint, lines: LogFile) -> bool:
     """Whether the log has, at the place the checkpoint names, the event and the chain that it names."""
     if checkpoint.offset > lines.size:
         return False

@@ -40,13 +40,13 @@ class Usage(Value, frozen=True):
         return self.prompt + self.output
 
 
-class Happening(Value, frozen=True, kw_only=True):
+class EventBody(Value, frozen=True, kw_only=True):
     """A body. `foreign` is what another program's file says beside it, as raw JSON: kept for the way back there, and not read here."""
 
     foreign: Raw = NULL
 
 
-class SessionOpened(Happening, frozen=True, tag="session_opened"):
+class SessionOpened(EventBody, frozen=True, tag="session_opened"):
     """The first line of a file. `base` makes it a fork that reads through another session; `opener` is the call that made a child."""
 
     session: str
@@ -59,13 +59,13 @@ class SessionOpened(Happening, frozen=True, tag="session_opened"):
     meta: dict[str, str] = {}
 
 
-class UserTyped(Happening, frozen=True, tag="user_typed"):
+class UserTyped(EventBody, frozen=True, tag="user_typed"):
     """Input as it arrived, durable at once; it enters the view when `UserSaid` names it."""
 
     parts: tuple[Part, ...]
 
 
-class UserSaid(Happening, frozen=True, tag="user_said"):
+class UserSaid(EventBody, frozen=True, tag="user_said"):
     """Input takes its place in the conversation, at the start of a turn or as steering within one."""
 
     parts: tuple[Part, ...]
@@ -73,7 +73,7 @@ class UserSaid(Happening, frozen=True, tag="user_said"):
     steering: bool = False
 
 
-class CallStarted(Happening, frozen=True, tag="call_started"):
+class CallStarted(EventBody, frozen=True, tag="call_started"):
     """A request leaves: what it was made of, and the digest of its exact bytes."""
 
     model: str
@@ -87,7 +87,7 @@ class CallStarted(Happening, frozen=True, tag="call_started"):
     purpose: str = "turn"
 
 
-class ModelReplied(Happening, frozen=True, tag="model_replied"):
+class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it."""
 
     parts: tuple[Content, ...]
@@ -99,14 +99,14 @@ class ModelReplied(Happening, frozen=True, tag="model_replied"):
     error: str = ""
 
 
-class ToolStarted(Happening, frozen=True, tag="tool_started"):
+class ToolStarted(EventBody, frozen=True, tag="tool_started"):
     """A tool begins to run, so that a crash can be told from a tool that never ran."""
 
     call_id: str
     tool: str
 
 
-class ToolReturned(Happening, frozen=True, tag="tool_returned"):
+class ToolReturned(EventBody, frozen=True, tag="tool_returned"):
     """A tool's result, bounded; `exit` is the exit code of a command and `paths` the files it read or wrote."""
 
     result: ToolResult
@@ -126,14 +126,14 @@ class Statement(Value, frozen=True):
     ref: str = ""
 
 
-class ContextStated(Happening, frozen=True, tag="context_stated"):
+class ContextStated(EventBody, frozen=True, tag="context_stated"):
     """Sources speak. With a `head` a new epoch begins; `items` are appended to the view."""
 
     items: tuple[Statement, ...] = ()
     head: tuple[Statement, ...] | None = None
 
 
-class ViewEdited(Happening, frozen=True, tag="view_edited"):
+class ViewEdited(EventBody, frozen=True, tag="view_edited"):
     """Somebody changed what the model sees: who, why, and what it saves, costs and hides."""
 
     edits: tuple[Edit, ...]
@@ -147,7 +147,7 @@ class ViewEdited(Happening, frozen=True, tag="view_edited"):
     loss: Loss | None = None
 
 
-class EditUndone(Happening, frozen=True, tag="edit_undone"):
+class EditUndone(EventBody, frozen=True, tag="edit_undone"):
     """A `ViewEdited` is taken back, whole or the edits named by index; `brings` are the items that show again."""
 
     event: int
@@ -156,7 +156,7 @@ class EditUndone(Happening, frozen=True, tag="edit_undone"):
     brings: tuple[str, ...] = ()
 
 
-class Rewound(Happening, frozen=True, tag="rewound"):
+class Rewound(EventBody, frozen=True, tag="rewound"):
     """The conversation goes on from an earlier event, which is this event's parent."""
 
     to: int
@@ -164,7 +164,7 @@ class Rewound(Happening, frozen=True, tag="rewound"):
     why: str = ""
 
 
-class NotesTaken(Happening, frozen=True, tag="notes_taken"):
+class NotesTaken(EventBody, frozen=True, tag="notes_taken"):
     """Running notes of this session, and the last event they cover."""
 
     text: str
@@ -172,7 +172,7 @@ class NotesTaken(Happening, frozen=True, tag="notes_taken"):
     tokens: int = 0
 
 
-class NoteSaved(Happening, frozen=True, tag="note_saved"):
+class NoteSaved(EventBody, frozen=True, tag="note_saved"):
     """A long-term note was written; its text lives in the note store."""
 
     scope: str
@@ -184,7 +184,7 @@ class NoteSaved(Happening, frozen=True, tag="note_saved"):
     evidence: tuple[str, ...] = ()
 
 
-class NoteForgotten(Happening, frozen=True, tag="note_forgotten"):
+class NoteForgotten(EventBody, frozen=True, tag="note_forgotten"):
     """A long-term note was superseded, retracted or forgotten."""
 
     scope: str
@@ -196,7 +196,7 @@ class NoteForgotten(Happening, frozen=True, tag="note_forgotten"):
     evidence: tuple[str, ...] = ()
 
 
-class Recalled(Happening, frozen=True, tag="recalled"):
+class Recalled(EventBody, frozen=True, tag="recalled"):
     """Notes were brought into the view for a query."""
 
     query: str
@@ -206,21 +206,21 @@ class Recalled(Happening, frozen=True, tag="recalled"):
     tokens: int = 0
 
 
-class ModelSwitched(Happening, frozen=True, tag="model_switched"):
+class ModelSwitched(EventBody, frozen=True, tag="model_switched"):
     """Another model takes over."""
 
     model: str
     previous: str = ""
 
 
-class ModeChanged(Happening, frozen=True, tag="mode_changed"):
+class ModeChanged(EventBody, frozen=True, tag="mode_changed"):
     """The way of working changed: plan, build, review."""
 
     mode: str
     previous: str = ""
 
 
-class TaskChanged(Happening, frozen=True, tag="task_changed"):
+class TaskChanged(EventBody, frozen=True, tag="task_changed"):
     """A task or todo list changed; `state` is the new whole, as JSON of the tool that owns it."""
 
     task: str
@@ -228,7 +228,7 @@ class TaskChanged(Happening, frozen=True, tag="task_changed"):
     state: Raw = NULL
 
 
-class Pinned(Happening, frozen=True, tag="pinned"):
+class Pinned(EventBody, frozen=True, tag="pinned"):
     """Items or files that no policy may hide, or may hide again."""
 
     ids: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Pinned(Happening, frozen=True, tag="pinned"):
     on: bool = True
 
 
-class Titled(Happening, frozen=True, tag="titled"):
+class Titled(EventBody, frozen=True, tag="titled"):
     """The session got a title or tags."""
 
     title: str
@@ -244,7 +244,7 @@ class Titled(Happening, frozen=True, tag="titled"):
     by: str = ""
 
 
-class Permitted(Happening, frozen=True, tag="permitted"):
+class Permitted(EventBody, frozen=True, tag="permitted"):
     """Somebody with the right to do so allowed an action."""
 
     call_id: str
@@ -253,7 +253,7 @@ class Permitted(Happening, frozen=True, tag="permitted"):
     scope: str = "once"
 
 
-class Refused(Happening, frozen=True, tag="refused"):
+class Refused(EventBody, frozen=True, tag="refused"):
     """An action or an edit was not allowed, and why; a refused edit is kept with it, `of` being who proposed it."""
 
     what: str
@@ -264,7 +264,7 @@ class Refused(Happening, frozen=True, tag="refused"):
     of: str = ""
 
 
-class ChildOpened(Happening, frozen=True, tag="child_opened"):
+class ChildOpened(EventBody, frozen=True, tag="child_opened"):
     """A sub-agent began in a session of its own."""
 
     session: str
@@ -272,7 +272,7 @@ class ChildOpened(Happening, frozen=True, tag="child_opened"):
     role: str = ""
 
 
-class ChildEnded(Happening, frozen=True, tag="child_ended"):
+class ChildEnded(EventBody, frozen=True, tag="child_ended"):
     """A sub-agent ended, by itself or not."""
 
     session: str
@@ -280,7 +280,7 @@ class ChildEnded(Happening, frozen=True, tag="child_ended"):
     text: str = ""
 
 
-class SideCalled(Happening, frozen=True, tag="side_called"):
+class SideCalled(EventBody, frozen=True, tag="side_called"):
     """A call that is no part of the conversation (a title, a summary, an extraction); it costs all the same."""
 
     purpose: str
@@ -290,14 +290,14 @@ class SideCalled(Happening, frozen=True, tag="side_called"):
     ask: str = ""
 
 
-class FilesSnapshotted(Happening, frozen=True, tag="files_snapshotted"):
+class FilesSnapshotted(EventBody, frozen=True, tag="files_snapshotted"):
     """The state of the work tree was kept, so that files can be restored."""
 
     snapshot: str
     paths: tuple[str, ...] = ()
 
 
-class Failed(Happening, frozen=True, tag="failed"):
+class Failed(EventBody, frozen=True, tag="failed"):
     """Something did not work: `what` was tried, the `error` kind and a line about it."""
 
     what: str
@@ -306,20 +306,20 @@ class Failed(Happening, frozen=True, tag="failed"):
     by: str = ""
 
 
-class TurnEnded(Happening, frozen=True, tag="turn_ended"):
+class TurnEnded(EventBody, frozen=True, tag="turn_ended"):
     """The agent hands back to the user."""
 
     stop: str = "done"
 
 
-class ForeignNoted(Happening, frozen=True, tag="foreign_noted"):
-    """Lines of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
+class ForeignNoted(EventBody, frozen=True, tag="foreign_noted"):
+    """LogFile of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
 
     format: str
     keys: tuple[str, ...] = ()
 
 
-class Unknown(Happening, frozen=True, tag="unknown"):
+class Unknown(EventBody, frozen=True, tag="unknown"):
     """An event of a newer version: kept, shown as such, and never interpreted."""
 
     raw: Raw

@@ -6,16 +6,16 @@ from collections.abc import Set as AbstractSet
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
 from palimpsest.core.pairs import lonely, waiting
-from palimpsest.core.project import Find, Projection
+from palimpsest.core.project import Find, ViewProjection
 from palimpsest.core.view import View
 
 
-def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[], AbstractSet[str]]) -> Projection:
+def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[], AbstractSet[str]]) -> ViewProjection:
     """The view that edits would leave, in the making; `BadEdit` if one names what is not there, or parts a call from its result.
 
     `alone` are the items that never had another half; it is asked only when it matters.
     """
-    trial = Projection(view, find=find)
+    trial = ViewProjection(view, find=find)
     heads = frozenset(item.id for item in view.head)
     for index, edit in enumerate(edits):
         _check_names(trial.places, edit, find, heads)

@@ -6,9 +6,9 @@ from palimpsest.core.checkpoint import Checkpoint, load_checkpoint
 from palimpsest.core.codec import GENESIS, decode_chunk, link_of_line
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import EditUndone, Event, UserSaid, UserTyped
-from palimpsest.core.health import Health, HealthTally
-from palimpsest.core.ledger import Ledger, LedgerTally
-from palimpsest.core.project import Projection
+from palimpsest.core.health import Health, HealthProjection
+from palimpsest.core.ledger import Ledger, LedgerProjection
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.reading import Reader
 from palimpsest.core.resuming import NOTHING_YET, State, project_state, restore_view, state_at
 from palimpsest.core.view import View
@@ -24,9 +24,9 @@ class Following:
         self.seq = reader.first - 1
         self.link = GENESIS
         self.last_line = 0
-        self._projection = Projection(state.view, find=reader.item)
-        self._health = HealthTally.of(state.health)
-        self._ledger = LedgerTally.of(Ledger())
+        self._projection = ViewProjection(state.view, find=reader.item)
+        self._health = HealthProjection.of(state.health)
+        self._ledger = LedgerProjection.of(Ledger())
         self._inbox: dict[int, None] = {}
         self._waiting: list[Event] = []
         self.memo: tuple[int, Raw] | None = None
@@ -66,7 +66,7 @@ class Following:
     def _catch_up(self, *, projecting: bool = True) -> None:
         if not self._waiting:
             return
-        health, ledger, take = HealthTally.WATCHES, LedgerTally.WATCHES, self._projection.take
+        health, ledger, take = HealthProjection.WATCHES, LedgerProjection.WATCHES, self._projection.take
         for event in self._waiting:
             kind = type(event.body)
             if kind in ledger:
@@ -84,7 +84,7 @@ class Following:
         before, shaped = self.seq, False
         offset, chunk = start, b""
         event: Event | None = None
-        lines, health, ledger = self._reader.lines, HealthTally.WATCHES, LedgerTally.WATCHES
+        lines, health, ledger = self._reader.lines, HealthProjection.WATCHES, LedgerProjection.WATCHES
         take, expected = self._projection.take, self.seq
         for offset, chunk in lines.chunks(start):
             for event in decode_chunk(chunk, lines.name, offset):
@@ -121,9 +121,9 @@ class Following:
         """Stand where a checkpoint was made."""
         self._reader.jumps = list(checkpoint.jumps)
         self._reader.undone = list(checkpoint.undone)
-        self._projection = Projection(view, find=self._reader.item)
-        self._health = HealthTally.of(checkpoint.health)
-        self._ledger = LedgerTally.of(checkpoint.ledger)
+        self._projection = ViewProjection(view, find=self._reader.item)
+        self._health = HealthProjection.of(checkpoint.health)
+        self._ledger = LedgerProjection.of(checkpoint.ledger)
         self._inbox = dict.fromkeys(checkpoint.inbox)
         self.seq = checkpoint.seq
         self.link = checkpoint.link
@@ -132,8 +132,8 @@ class Following:
 
     def _project_again(self) -> None:
         state = project_state(self._reader, self._reader.path(self.seq))
-        self._projection = Projection(state.view, find=self._reader.item)
-        self._health = HealthTally.of(state.health)
+        self._projection = ViewProjection(state.view, find=self._reader.item)
+        self._health = HealthProjection.of(state.health)
 
     def _sort(self, event: Event) -> None:
         """Keep the inbox: what was typed waits in it until it is said."""

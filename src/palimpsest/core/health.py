@@ -49,7 +49,7 @@ class Health(Value, frozen=True):
         return {tool: self.calls - at for tool, at in self.called.items()}
 
 
-class HealthTally:
+class HealthProjection:
     """A health that is being counted, event by event."""
 
     WATCHES: ClassVar[frozenset[type]] = frozenset(

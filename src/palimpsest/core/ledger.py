@@ -59,7 +59,7 @@ def _row(usage: Usage) -> tuple[int, int, int, int, int, int]:
     return usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long, usage.output, usage.reasoning
 
 
-class LedgerTally:
+class LedgerProjection:
     """A ledger that is being counted, event by event."""
 
     WATCHES: ClassVar[frozenset[type]] = frozenset({CallStarted, ModelReplied, SideCalled})

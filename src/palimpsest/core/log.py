@@ -17,7 +17,7 @@ from palimpsest.core.items import Item
 from palimpsest.core.ledger import Ledger
 from palimpsest.core.pairs import lonely
 from palimpsest.core.path import Path
-from palimpsest.core.ports import Clock, Lines, Shelf
+from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.project import numbers_of, project
 from palimpsest.core.reading import Reader, open_reader
 from palimpsest.core.resuming import NOTHING_YET, Position, State, checkpoint_of, state_at
@@ -33,10 +33,10 @@ class Log:
     Every append is written before it is applied, so what the view shows is always in the file; `sync` makes it survive a power cut.
     """
 
-    def __init__(self, reader: Reader, clock: Clock, following: Following, *, write: bool, unsynced_base: Lines | None = None) -> None:
+    def __init__(self, reader: Reader, clock: Clock, following: Following, *, write: bool, unsynced_base: LogFile | None = None) -> None:
         self.reader = reader
         self.session = reader.session
-        self._lines: Lines = reader.lines
+        self._lines: LogFile = reader.lines
         self._clock = clock
         self._following = following
         self._write = write
@@ -46,23 +46,23 @@ class Log:
         self.memo: Callable[[], Raw] | None = None
 
     @classmethod
-    def create(cls, shelf: Shelf, opened: SessionOpened, clock: Clock) -> Self:
+    def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock) -> Self:
         """A new session, held for writing."""
         event = _first_event(opened, clock)
-        lines = shelf.create(opened.session, _first_line(event))
+        lines = store.create(opened.session, _first_line(event))
         reader = Reader(opened.session, lines, event)
         return cls(reader, clock, _opened(reader, NOTHING_YET), write=True)
 
-    def fork(self, shelf: Shelf, session: str, seq: int | None = None) -> Self:
+    def fork(self, store: SessionStore, session: str, seq: int | None = None) -> Self:
         """A new session that begins after an event of this one; it reads through this one, and nothing is copied."""
         at = self.tip if seq is None else self._known(seq)
         state = State(self.view, self.health) if at == self.tip else self.state_at(at)
         base = self.place_of(at)
         opened = structs.replace(self.opened, session=session, origin="palimpsest", model=state.view.model, base=base, opener=None)
         event = _first_event(opened, self._clock)
-        below = self.reader.owner(at).upto(at, shelf)
+        below = self.reader.owner(at).upto(at, store)
         try:
-            lines = shelf.create(session, _first_line(event))
+            lines = store.create(session, _first_line(event))
         except BaseException:
             below.close()
             raise
@@ -70,11 +70,11 @@ class Log:
         return type(self)(reader, self._clock, _opened(reader, state), write=True, unsynced_base=self._lines)
 
     @classmethod
-    def open(cls, shelf: Shelf, session: str, clock: Clock, *, write: bool = False) -> Self:
+    def open(cls, store: SessionStore, session: str, clock: Clock, *, write: bool = False) -> Self:
         """A session as it was left; only the tail after its checkpoint is read."""
-        lines = shelf.open(session, write=write)
+        lines = store.open(session, write=write)
         try:
-            reader = open_reader(shelf, session, lines)
+            reader = open_reader(store, session, lines)
         except BaseException:
             lines.close()
             raise

@@ -14,7 +14,7 @@ class Clock(Protocol):
         ...
 
 
-class Lines(Protocol):
+class LogFile(Protocol):
     """The lines of one log, and the checkpoint beside them."""
 
     @property
@@ -61,14 +61,14 @@ class Lines(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class SessionStore(Protocol):
     """All the sessions of one home."""
 
-    def create(self, session: str, first: bytes = b"") -> Lines:
+    def create(self, session: str, first: bytes = b"") -> LogFile:
         """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         ...
 
-    def open(self, session: str, *, write: bool = False) -> Lines:
+    def open(self, session: str, *, write: bool = False) -> LogFile:
         """The log of a session; at most one writer holds it at a time."""
         ...
 

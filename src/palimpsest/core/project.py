@@ -40,7 +40,7 @@ def nowhere(item_id: str) -> Item | None:
 
 def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING, find: Find = nowhere) -> View:
     """The view after events; `skip` names edits that were undone."""
-    projection = Projection(start, skip, find)
+    projection = ViewProjection(start, skip, find)
     for event in events:
         projection.take(event)
     return projection.view
@@ -51,7 +51,7 @@ def apply(view: View, event: Event, find: Find = nowhere) -> View:
     return project((event,), view, find=find)
 
 
-class Projection:
+class ViewProjection:
     """A view in the making; it never leaves this layer except as the frozen view."""
 
     def __init__(self, start: View = EMPTY, skip: Skip = NOTHING, find: Find = nowhere) -> None:
@@ -211,24 +211,24 @@ def item_of(event: Event, item_id: str) -> Item | None:
     return None
 
 
-def _take_opened(view: Projection, seq: int, body: SessionOpened) -> None:
+def _take_opened(view: ViewProjection, seq: int, body: SessionOpened) -> None:
     if body.model:
         view.model = body.model
 
 
-def _take_said(view: Projection, seq: int, body: UserSaid) -> None:
+def _take_said(view: ViewProjection, seq: int, body: UserSaid) -> None:
     kind: Kind = "steering" if body.steering else "user"
     for number, part in enumerate(body.parts):
         view.items.append(Item(f"{seq}.{number}", kind, part))
 
 
-def _take_started(view: Projection, seq: int, body: CallStarted) -> None:
+def _take_started(view: ViewProjection, seq: int, body: CallStarted) -> None:
     if body.purpose == "turn":
         view.call = body
         view.model = body.model
 
 
-def _take_replied(view: Projection, seq: int, body: ModelReplied) -> None:
+def _take_replied(view: ViewProjection, seq: int, body: ModelReplied) -> None:
     items = view.items
     for number, part in enumerate(body.parts):
         items.append(Item(f"{seq}.{number}", kind_of(part), part))
@@ -238,11 +238,11 @@ def _take_replied(view: Projection, seq: int, body: ModelReplied) -> None:
         view.reported = Reported(usage.total, seq, usage.cache_write + usage.cache_write_long)
 
 
-def _take_returned(view: Projection, seq: int, body: ToolReturned) -> None:
+def _take_returned(view: ViewProjection, seq: int, body: ToolReturned) -> None:
     view.items.append(Item(f"{seq}.0", "result", body.result))
 
 
-def _take_stated(view: Projection, seq: int, body: ContextStated) -> None:
+def _take_stated(view: ViewProjection, seq: int, body: ContextStated) -> None:
     items = [Item(f"{seq}.{number}", piece.kind, piece.content, piece.source) for number, piece in enumerate(pieces_of(body))]
     if body.head is not None:
         view.epoch += 1
@@ -256,7 +256,7 @@ def _take_stated(view: Projection, seq: int, body: ContextStated) -> None:
         view.facts[statement.source] = Fact(statement.value or statement.text, item.id)
 
 
-def _take_edited(view: Projection, seq: int, body: ViewEdited) -> None:
+def _take_edited(view: ViewProjection, seq: int, body: ViewEdited) -> None:
     undone = view.skip.get(seq)
     if undone is not None and not undone:
         return
@@ -268,35 +268,35 @@ def _take_edited(view: Projection, seq: int, body: ViewEdited) -> None:
         view.reported = Reported(body.tokens_after, seq)
 
 
-def _take_undone(view: Projection, seq: int, body: EditUndone) -> None:
+def _take_undone(view: ViewProjection, seq: int, body: EditUndone) -> None:
     view.held |= frozenset(body.brings)
     view.reported = None
 
 
-def _take_notes(view: Projection, seq: int, body: NotesTaken) -> None:
+def _take_notes(view: ViewProjection, seq: int, body: NotesTaken) -> None:
     view.notes = RunningNotes(body.text, body.covers, seq)
 
 
-def _take_recalled(view: Projection, seq: int, body: Recalled) -> None:
+def _take_recalled(view: ViewProjection, seq: int, body: Recalled) -> None:
     for number, part in enumerate(body.parts):
         view.items.append(Item(f"{seq}.{number}", "recalled", part))
 
 
-def _take_switched(view: Projection, seq: int, body: ModelSwitched) -> None:
+def _take_switched(view: ViewProjection, seq: int, body: ModelSwitched) -> None:
     view.model = body.model
     view.reported = None
 
 
-def _take_mode(view: Projection, seq: int, body: ModeChanged) -> None:
+def _take_mode(view: ViewProjection, seq: int, body: ModeChanged) -> None:
     view.mode = body.mode
 
 
-def _take_pinned(view: Projection, seq: int, body: Pinned) -> None:
+def _take_pinned(view: ViewProjection, seq: int, body: Pinned) -> None:
     names = frozenset(body.ids) | frozenset(body.paths)
     view.pins = view.pins | names if body.on else view.pins - names
 
 
-_TAKERS: Mapping[type, Callable[[Projection, int, Any], None]] = {
+_TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
     SessionOpened: _take_opened,
     UserSaid: _take_said,
     CallStarted: _take_started,

@@ -9,7 +9,7 @@ from palimpsest.core.errors import BadInput, BadLog, MissingBase
 from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
 from palimpsest.core.items import Item
 from palimpsest.core.path import Path, Run, path_to
-from palimpsest.core.ports import Lines, Shelf
+from palimpsest.core.ports import LogFile, SessionStore
 from palimpsest.core.project import Skip, item_of, numbers_of
 
 _BLOCK = 16 * 1024
@@ -23,7 +23,7 @@ class Reader:
     It keeps no events: only where branches begin (`jumps`) and which edits were undone (`undone`), both few.
     """
 
-    def __init__(self, session: str, lines: Lines, opened: Event, base: "Reader | None" = None) -> None:
+    def __init__(self, session: str, lines: LogFile, opened: Event, base: "Reader | None" = None) -> None:
         self.session = session
         self.lines = lines
         self.opened = opened
@@ -39,10 +39,10 @@ class Reader:
         if self.base is not None:
             self.base.close()
 
-    def upto(self, seq: int, shelf: Shelf) -> "Reader":
+    def upto(self, seq: int, store: SessionStore) -> "Reader":
         """A reader of the same log through handles of its own, for a fork that outlives this one and knows nothing after `seq`."""
-        below = None if self.base is None else self.base.upto(self.first - 1, shelf)
-        twin = Reader(self.session, shelf.open(self.session), self.opened, below)
+        below = None if self.base is None else self.base.upto(self.first - 1, store)
+        twin = Reader(self.session, store.open(self.session), self.opened, below)
         twin.jumps = [jump for jump in self.jumps if jump[0] <= seq]
         twin.undone = [undone for undone in self.undone if undone[0] <= seq]
         return twin
@@ -214,30 +214,30 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(shelf: Shelf, session: str, lines: Lines, *, check: bool = True) -> Reader:
+def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> Reader:
     """A reader of a log and of every log below it; the shape of this file itself is still to be noted.
 
     Without `check` a base that changed since the fork is read all the same.
     """
     opened = _first_event(lines)
     place = _opening(opened, lines).base
-    return Reader(session, lines, opened, None if place is None else _open_base(shelf, lines, place, check=check))
+    return Reader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
 
 
-def _opening(event: Event, lines: Lines) -> SessionOpened:
+def _opening(event: Event, lines: LogFile) -> SessionOpened:
     if not isinstance(event.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
     return event.body
 
 
-def _first_event(lines: Lines) -> Event:
+def _first_event(lines: LogFile) -> Event:
     first = b"".join(chunk for _, chunk in _first_line(lines))
     if not first:
         raise BadLog("the log is empty; nothing was ever recorded in it", where=lines.name)
     return decode_line(first, lines.name)
 
 
-def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
+def _first_line(lines: LogFile) -> Iterator[tuple[int, bytes]]:
     place = 0
     while block := lines.read(place, _BLOCK):
         newline = block.find(b"\n")
@@ -247,13 +247,13 @@ def _first_line(lines: Lines) -> Iterator[tuple[int, bytes]]:
         place += len(block)
 
 
-def _open_base(shelf: Shelf, lines: Lines, place: Place, *, check: bool) -> Reader:
+def _open_base(store: SessionStore, lines: LogFile, place: Place, *, check: bool) -> Reader:
     try:
-        below = shelf.open(place.session)
+        below = store.open(place.session)
     except BadInput as error:
         raise MissingBase(f"the fork reads through session {place.session}, which is not there", where=lines.name) from error
     try:
-        base = open_reader(shelf, place.session, below)
+        base = open_reader(store, place.session, below)
     except BaseException:
         below.close()
         raise

@@ -10,11 +10,11 @@ from palimpsest.core.codec import decode_chunk
 from palimpsest.core.edits import Put, into_of
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.health import Health, HealthTally
+from palimpsest.core.health import Health, HealthProjection
 from palimpsest.core.items import Item, kind_of, seq_of
 from palimpsest.core.ledger import Ledger
 from palimpsest.core.path import Path
-from palimpsest.core.project import Projection, pieces_of
+from palimpsest.core.project import ViewProjection, pieces_of
 from palimpsest.core.reading import Reader
 from palimpsest.core.view import EMPTY, View
 
@@ -57,9 +57,9 @@ def state_at(reader: Reader, seq: int) -> State:
 
 def project_state(reader: Reader, path: Path, after: int = -1, start: State = NOTHING_YET) -> State:
     """The state at the end of a path, from a state after one of its events or from nothing."""
-    projection = Projection(start.view, reader.skip(path), reader.item)
-    health = HealthTally.of(start.health)
-    watched = HealthTally.WATCHES
+    projection = ViewProjection(start.view, reader.skip(path), reader.item)
+    health = HealthProjection.of(start.health)
+    watched = HealthProjection.WATCHES
     for run in path.runs:
         if run.last <= after:
             continue
@@ -74,7 +74,7 @@ class Walk:
     """The views along a path, one after the other, as if edits that were undone had never been; each event is read once."""
 
     def __init__(self, reader: Reader, path: Path) -> None:
-        self._projection = Projection(skip=reader.skip(path), find=reader.item)
+        self._projection = ViewProjection(skip=reader.skip(path), find=reader.item)
         self._events = reader.along(path)
 
     def view_at(self, seq: int) -> View:

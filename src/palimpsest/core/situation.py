@@ -7,7 +7,7 @@ from palimpsest.core.budget import Budget
 from palimpsest.core.health import Health
 from palimpsest.core.items import Value
 from palimpsest.core.ledger import Ledger
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 
 Moment: TypeAlias = Literal[
@@ -180,7 +180,7 @@ class Ran(Value, frozen=True):
     note: str = ""
 
 
-class Waiting(Value, frozen=True):
+class PendingCall(Value, frozen=True):
     """A call that nobody answered yet, or a command that still runs: what its result will prove.
 
     `handle` is how later calls name a command that runs on. `tasks` is a whole list, `task` one more and `drop` one less.
@@ -227,7 +227,7 @@ class Evidence(Value, frozen=True):
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     said: tuple[Said, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class Situation:
     budget: Budget
     card: Card
     moment: Moment
-    scale: Scale
+    counter: TokenCounter
     used: int = 0
     now: int = 0
     health: Health = field(default_factory=Health)

@@ -7,7 +7,7 @@ from palimpsest.core.edits import Put, into_of, named
 from palimpsest.core.errors import BadLog, PalimpsestError
 from palimpsest.core.events import CallStarted, Event, ModelReplied, Recalled, SessionOpened, ToolReturned, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.items import Content, Document, Image, ToolCall, ToolResult, Value, seq_of
-from palimpsest.core.ports import Blobs, Lines, Shelf
+from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.core.reading import open_reader
 
 
@@ -28,14 +28,14 @@ class Verdict(Value, frozen=True):
     redacted: tuple[int, ...] = ()
 
 
-def verify(shelf: Shelf, session: str, blobs: Blobs) -> Verdict:
+def verify(store: SessionStore, session: str, blobs: Blobs) -> Verdict:
     """Read a whole log and check everything that can be checked; the first fault does not end it."""
-    lines = shelf.open(session)
+    lines = store.open(session)
     try:
         inspection = _Inspection(lines, blobs)
         inspection.read()
         if inspection.fork:
-            inspection.check_base(shelf, session)
+            inspection.check_base(store, session)
         return inspection.verdict()
     finally:
         lines.close()
@@ -44,7 +44,7 @@ def verify(shelf: Shelf, session: str, blobs: Blobs) -> Verdict:
 class _Inspection:
     """The state of one verification: what is expected next, and what was found."""
 
-    def __init__(self, lines: Lines, blobs: Blobs) -> None:
+    def __init__(self, lines: LogFile, blobs: Blobs) -> None:
         self._lines = lines
         self._blobs = blobs
         self._findings: list[Finding] = []
@@ -70,9 +70,9 @@ class _Inspection:
         if self._lines.torn:
             self._say(self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off")
 
-    def check_base(self, shelf: Shelf, session: str) -> None:
+    def check_base(self, store: SessionStore, session: str) -> None:
         try:
-            base = open_reader(shelf, session, self._lines).base
+            base = open_reader(store, session, self._lines).base
         except PalimpsestError as error:
             self._findings.append(Finding(error.where, "base", error.message))
         else:

@@ -56,10 +56,10 @@ async def _send(session: Session, provider: Provider) -> ModelReplied:
     room = model.window - session.used
     limit = min(session.params.max_tokens or model.reply, model.reply)
     fits = room >= limit and (session.params.max_tokens or 0) <= model.reply
-    wanted = anchored(session.params, session.witness.cache, session.around.clock.now())
+    wanted = anchored(session.params, session.witness.cache, session.environment.clock.now())
     params = resolved(wanted if fits else replace(wanted, max_tokens=max(_SHORTEST, min(room, limit))), model)
-    request = encode(view, model, session.tools, params, session.around.blobs.get)
-    tools = session.around.blobs.put(_encode(session.tools)) if session.tools else ""
+    request = encode(view, model, session.tools, params, session.environment.blobs.get)
+    tools = session.environment.blobs.put(_encode(session.tools)) if session.tools else ""
     started = session.record(
         CallStarted(
             model=model.name,
@@ -68,7 +68,7 @@ async def _send(session: Session, provider: Provider) -> ModelReplied:
             tools=tools,
             digest=request.digest,
             size=len(request.body),
-            estimate=session.scale.raw(view),
+            estimate=session.counter.raw(view),
             marks=request.marks,
         )
     )

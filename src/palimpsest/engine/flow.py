@@ -44,10 +44,10 @@ def answer_without_model(session: Session, want: Want) -> Answer:
         case Ask():
             raise NoModel(f"no model is at hand for {want.purpose}; set a key or name a model, or go on without", where=session.log.session)
         case Look():
-            return session.around.look(want)
+            return session.environment.look(want)
         case Save(data=data, name=name):
-            keep = session.around.keep
-            return keep(name, data) if name and keep is not None else session.around.blobs.put(data)
+            keep = session.environment.keep
+            return keep(name, data) if name and keep is not None else session.environment.blobs.put(data)
         case Span(first=first, last=last):
             return tuple(session.log.reader.run(max(0, first), min(last, session.log.tip)))
 
@@ -78,7 +78,7 @@ def request_of(session: Session, want: Ask, model: ModelCard) -> Request:
         params = replace(params, mark_rule=want.marks)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
-    return encode(asked, model, session.tools if want.tools else (), params, session.around.blobs.get)
+    return encode(asked, model, session.tools if want.tools else (), params, session.environment.blobs.get)
 
 
 async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:

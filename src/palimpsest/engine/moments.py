@@ -160,11 +160,11 @@ def _left(session: Session, after: View, situation: Situation, *, folds: bool) -
     A report knows of more than the log does, such as tools and the head of a program that does not record its own. Where after a fold
     as much would stay that one were due again at once, the report is left behind, and the profile's own count stands until the next.
     """
-    scale, level = session.scale, situation.budget.compact_at
-    left = situation.used - situation.incoming + scale.total(after) - scale.total(situation.view)
+    counter, level = session.counter, situation.budget.compact_at
+    left = situation.used - situation.incoming + counter.total(after) - counter.total(situation.view)
     anew = folds and (session.profile.recounts or (level is not None and left >= level))
     if anew or situation.view.reported is None:
-        left = session.profile.count(structs.replace(after, reported=None), scale, situation.tools_tokens)
+        left = session.profile.count(structs.replace(after, reported=None), counter, situation.tools_tokens)
     return max(1, left)
 
 

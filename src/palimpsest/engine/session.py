@@ -13,11 +13,11 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Body, Event, ModelReplied, ModelSwitched, Pinned, Rewound, SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Look
-from palimpsest.core.ports import Blobs, Clock, Shelf
+from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.recovery import recover
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.core.sizes import SIZE_RULES, tool_list_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.undo import plan_undo
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import CARDS, ModelCard, card
@@ -30,10 +30,10 @@ def nothing_there(_: Look) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """What a session has around it: where logs, blobs and files go, the time, what can be looked at, and which models are known."""
 
-    shelf: Shelf
+    store: SessionStore
     blobs: Blobs
     clock: Clock
     keep: Callable[[str, bytes], str] | None = None
@@ -44,26 +44,26 @@ class Surroundings:
 class Session:
     """One log under one profile, for one model."""
 
-    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> None:
+    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> None:
         self.log = log
         self.profile = profile
         self.card = model
-        self.around = around
+        self.environment = around
         self.tools = tools
         self.params: Params = replace(profile.params, cache_key=log.session)
-        self.scale = self._scale()
+        self.counter = self._counter()
         self._witness_again()
 
     @classmethod
-    def create(cls, opened: SessionOpened, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> Self:
+    def create(cls, opened: SessionOpened, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> Self:
         """A new session."""
         opened = replace(opened, profile=profile.name, model=model.name)
-        return cls(Log.create(around.shelf, opened, around.clock), profile, model, around, tools)
+        return cls(Log.create(around.store, opened, around.clock), profile, model, around, tools)
 
     @classmethod
-    def resume(cls, session: str, profile: Profile, model: ModelCard, around: Surroundings, tools: tuple[Tool, ...] = ()) -> Self:
+    def resume(cls, session: str, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> Self:
         """A session as it was left; what a crash left open is closed."""
-        log = Log.open(around.shelf, session, around.clock, write=True)
+        log = Log.open(around.store, session, around.clock, write=True)
         try:
             recover(log)
             return cls(log, profile, model, around, tools)
@@ -79,12 +79,12 @@ class Session:
     @property
     def tools_tokens(self) -> int:
         """What the list of tools weighs in a request."""
-        return self.scale.scaled(sum(tool_list_size(bytes(tool.schema) + tool.description.encode()) for tool in self.tools))
+        return self.counter.scaled(sum(tool_list_size(bytes(tool.schema) + tool.description.encode()) for tool in self.tools))
 
     @property
     def used(self) -> int:
         """What the next request would carry, as this profile counts."""
-        return self.profile.count(self.log.view, self.scale, self.tools_tokens)
+        return self.profile.count(self.log.view, self.counter, self.tools_tokens)
 
     def record(self, body: Body) -> Event:
         """Append an event, and let everything that follows from events follow."""
@@ -94,7 +94,7 @@ class Session:
         else:
             self.witness.take(event, self.log.view)
         if isinstance(body, ModelReplied):
-            self.scale.factor = self._factor()
+            self.counter.factor = self._factor()
         return event
 
     def situation(
@@ -110,9 +110,9 @@ class Session:
             budget=budget,
             card=self.card,
             moment=moment,
-            scale=self.scale,
+            counter=self.counter,
             used=known,
-            now=self.around.clock.now(),
+            now=self.environment.clock.now(),
             health=log.health,
             ledger=log.ledger,
             cache=witness.cache,
@@ -133,7 +133,7 @@ class Session:
         """Take back an edit and all that rests on it, unless the view would then no longer fit."""
         undoing = plan_undo(self.log, seq, edits, why)
         room = self.budget.block_at or self.budget.window
-        tokens = self.scale.total(undoing.view) + self.tools_tokens
+        tokens = self.counter.total(undoing.view) + self.tools_tokens
         if tokens > room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
         return tuple([self.record(body) for body in undoing.undone])
@@ -147,13 +147,13 @@ class Session:
 
     def fork(self, session: str, seq: int | None = None) -> "Session":
         """A new session that goes on from an event of this one."""
-        return Session(self.log.fork(self.around.shelf, session, seq), self.profile, self.card, self.around, self.tools)
+        return Session(self.log.fork(self.environment.store, session, seq), self.profile, self.card, self.environment, self.tools)
 
     def switch(self, model: ModelCard) -> Event:
         """Go on with another model."""
         event = self.record(ModelSwitched(model.name, self.card.name))
         self.card = model
-        self.scale = self.witness.scale = self._scale()
+        self.counter = self.witness.counter = self._counter()
         self.witness.card = model
         return event
 
@@ -169,10 +169,10 @@ class Session:
 
     def named_card(self, name: str) -> ModelCard:
         """The card of a model that a plan names."""
-        return card(name, self.around.cards)
+        return card(name, self.environment.cards)
 
-    def _scale(self) -> Scale:
-        return Scale(SIZE_RULES[self.profile.size], self._factor(), drops_cached=self.card.cache_edits)
+    def _counter(self) -> TokenCounter:
+        return TokenCounter(SIZE_RULES[self.profile.size], self._factor(), drops_cached=self.card.cache_edits)
 
     def _factor(self) -> float:
         """Only our own estimate learns from what providers report; the others count as their originals do."""
@@ -180,5 +180,5 @@ class Session:
 
     def _witness_again(self) -> None:
         declared = declared_classes(self.tools)
-        self.witness = Witness.of(self.log, self.scale, self.card, self.tools_tokens, self.profile.parts, declared=declared)
+        self.witness = Witness.of(self.log, self.counter, self.card, self.tools_tokens, self.profile.parts, declared=declared)
         self.log.memo = self.witness.memo

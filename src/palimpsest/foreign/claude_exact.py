@@ -1,4 +1,4 @@
-"""Lines of Claude Code that were imported, put together again exactly as they were."""
+"""LogFile of Claude Code that were imported, put together again exactly as they were."""
 
 import re
 from collections.abc import Iterable, Iterator

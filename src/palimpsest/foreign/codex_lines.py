@@ -1,4 +1,4 @@
-"""Lines of a rollout kept beside a body: what the body says already is a hole in the line, filled again on the way back."""
+"""LogFile of a rollout kept beside a body: what the body says already is a hole in the line, filled again on the way back."""
 
 import base64
 import re

@@ -56,7 +56,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
         if isinstance(event.body, UserSaid):
             in_turn, said = True, event.body
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
-        # Lines that mean nothing to a model repeat the newest words of the user.
+        # LogFile that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
         kept.update(lines_back(found.line, partial(contents_of, body, partial(_content, log)), blobs))
     for number in sorted(kept):

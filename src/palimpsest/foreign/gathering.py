@@ -1,24 +1,24 @@
-"""A shelf whose logs gather what is appended into few large writes, for imports that bring thousands of lines."""
+"""A store whose logs gather what is appended into few large writes, for imports that bring thousands of lines."""
 
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.ports import Lines, Shelf
+from palimpsest.core.ports import LogFile, SessionStore
 
 _ENOUGH = 256 * 1024
 
 
 class Gathering:
-    """Another shelf behind it. A crash loses what was not written yet, which the next import reads again."""
+    """Another store behind it. A crash loses what was not written yet, which the next import reads again."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, store: SessionStore) -> None:
+        self._shelf = store
 
-    def create(self, session: str, first: bytes = b"") -> Lines:
+    def create(self, session: str, first: bytes = b"") -> LogFile:
         """A log under a new id with its first line, which is written at once."""
         return _GatheredLines(self._shelf.create(session, first))
 
-    def open(self, session: str, *, write: bool = False) -> Lines:
+    def open(self, session: str, *, write: bool = False) -> LogFile:
         """The log of a session."""
         return _GatheredLines(self._shelf.open(session, write=write))
 
@@ -30,7 +30,7 @@ class Gathering:
 class _GatheredLines:
     """The lines of one log and those on their way there; whoever reads or syncs sees all of them."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LogFile) -> None:
         self._lines = lines
         self._held: list[bytes] = []
         self._size = lines.size

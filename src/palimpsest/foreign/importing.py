@@ -26,7 +26,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Blobs, Clock, Shelf
+from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.view import View
 from palimpsest.foreign.gathering import Gathering
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
@@ -92,13 +92,13 @@ def opener_in(format_name: str, parent: str) -> Place | None:
 
 
 def import_session(
-    form: Format, source: Source, shelf: Shelf, blobs: Blobs, clock: Clock, *, mark: Mark | None = None, since: int = -1
+    form: Format, source: Source, store: SessionStore, blobs: Blobs, clock: Clock, *, mark: Mark | None = None, since: int = -1
 ) -> Imported:
     """Read what is new in a session into its log, making the log if there is none; facts that are there already are passed over.
 
     The mark is that of an earlier import which left the log at the event `since`; without that event everything is read again.
     """
-    recording = _Recording(Gathering(shelf), session_id(form.name, source.session), clock)
+    recording = _Recording(Gathering(store), session_id(form.name, source.session), clock)
     try:
         for told in _told(form, source, blobs, mark if recording.exists and recording.tip >= since else None):
             match told:
@@ -128,8 +128,8 @@ def _told(form: Format, source: Source, blobs: Blobs, mark: Mark | None) -> Iter
 class _Recording:
     """A log that is being filled; it is the desk that facts look at."""
 
-    def __init__(self, shelf: Shelf, session: str, clock: Clock) -> None:
-        self._shelf = shelf
+    def __init__(self, store: SessionStore, session: str, clock: Clock) -> None:
+        self._shelf = store
         self._session = session
         self._clock = clock
         self._seqs: dict[str, int] = {}
@@ -147,7 +147,7 @@ class _Recording:
         self._log: Log | None = None
         self.exists = False
         try:
-            self._log = Log.open(shelf, session, clock, write=True)
+            self._log = Log.open(store, session, clock, write=True)
         except BadInput:
             return
         self.exists = True

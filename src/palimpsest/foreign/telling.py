@@ -35,7 +35,7 @@ from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking,
 from palimpsest.core.ledger import total_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
-from palimpsest.core.project import Projection, pieces_of
+from palimpsest.core.project import ViewProjection, pieces_of
 from palimpsest.foreign.cleaning import Clean, Thing, as_is, clean_value
 from palimpsest.foreign.showing import counted, headline
 from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
@@ -82,7 +82,7 @@ class _Teller:
         self._skip = log.reader.skip(path)
         view = log.view if path.tip == log.tip else log.state_at(path.tip).view
         self._shown = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
-        self._projection: Projection | None = Projection(find=log.reader.item)
+        self._projection: ViewProjection | None = ViewProjection(find=log.reader.item)
         self._number = 0
         self._model = ""
         self._begin()
@@ -176,7 +176,7 @@ class _Teller:
             self._entries.append(Used(event.seq, event.at, None, clean, hidden))
 
     def _edited(self, event: Event, body: ViewEdited) -> Edited:
-        view = self._projection or Projection(self._log.state_at(event.parent).view, find=self._log.reader.item)
+        view = self._projection or ViewProjection(self._log.state_at(event.parent).view, find=self._log.reader.item)
         self._projection = view
         before = {item.id: item for item in view.items}
         view.take(event)

@@ -17,8 +17,8 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Item
 from palimpsest.core.log import Log
 from palimpsest.core.project import pieces_of
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 
 _CHANGES = frozenset({ViewEdited, EditUndone, Rewound})
@@ -33,7 +33,7 @@ class Weighing:
     """
 
     def __init__(self) -> None:
-        self._scale = Scale(palimpsest_size)
+        self._counter = TokenCounter(palimpsest_size)
         # What the view weighs; nothing when it must be looked at to know.
         self._size: int | None = None
         self._unseen: int | None = None
@@ -44,7 +44,7 @@ class Weighing:
         """The call with its estimate, unless it has one or is no part of the conversation."""
         if call.estimate or call.purpose != "turn":
             return call
-        raw = self._size = self._scale.raw(log.view) if self._size is None else self._size
+        raw = self._size = self._counter.raw(log.view) if self._size is None else self._size
         if self._unseen is not None:
             return structs.replace(call, estimate=raw + self._unseen)
         self._first, self._model = raw, call.model
@@ -65,7 +65,7 @@ class Weighing:
             self._size = None
         elif self._size is not None and kind in _BRINGS:
             for number, piece in enumerate(pieces_of(body)):
-                self._size += self._scale.item(Item(f"{event.seq}.{number}", piece.kind, piece.content))
+                self._size += self._counter.item(Item(f"{event.seq}.{number}", piece.kind, piece.content))
 
     def recall(self, event: Event, log: Log) -> None:
         """Take in an event of an earlier import, as if it were imported now."""
@@ -81,4 +81,4 @@ class Weighing:
     def resume(self, log: Log) -> None:
         """Weigh the newest call of an earlier import again, for its reply may come now."""
         if self._unseen is None and self._call >= 0:
-            self._first = self._scale.raw(log.state_at(self._call).view)
+            self._first = self._counter.raw(log.state_at(self._call).view)

@@ -39,7 +39,7 @@ class Bystander:
         self._peak = -1
         self._fullest = stage.session.log.view
         session = stage.session
-        self._encoder = Encoder(session.card, session.tools, session.params, session.around.blobs.get)
+        self._encoder = Encoder(session.card, session.tools, session.params, session.environment.blobs.get)
 
     def map(self, event: Event, recorded: int) -> None:
         """An event of the replayed log stands for a recorded one."""
@@ -82,7 +82,7 @@ class Bystander:
 
     def census(self) -> tuple[Share, ...]:
         """Who filled the window when it was fullest, the largest first."""
-        return shares(self._fullest, self._stage.scale.item)
+        return shares(self._fullest, self._stage.counter.item)
 
     def _keep(self, event: Event, body: ViewEdited, billed: tuple[int, int]) -> None:
         kind = _kind(body.edits)

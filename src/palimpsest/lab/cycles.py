@@ -26,13 +26,13 @@ from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Want, run_steps
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.lab.outcome import Kept, Probed
 from palimpsest.lab.probes import Probe, probes_of
 from palimpsest.lab.probes_score import Score, answerable, score
 from palimpsest.lab.probes_seen import Recorded, visible
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard
 
 CYCLES: Final = (1, 2, 5, 10)
@@ -87,7 +87,7 @@ class Material:
 def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: int, answering: Answering = answer_without_model) -> Asked:
     """Feed a session part by part, fold after each part as if the user had asked for it, and put the questions at the end."""
     clock = FixedClock()
-    around = Surroundings(MemoryShelf(), MemoryBlobs(), clock)
+    around = Environment(MemorySessions(), MemoryBlobs(), clock)
     came_from: dict[int, int] = {}
     why: Counter[str] = Counter()
     with Session.create(SessionOpened("probed"), profile, model, around) as session:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from palimpsest.core.events import CallStarted, Event, ModelReplied, ViewEdited
 from palimpsest.core.items import Value
-from palimpsest.core.project import Projection
-from palimpsest.core.scale import Scale
+from palimpsest.core.project import ViewProjection
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 
 # Factors beyond these come from files that do not hold what was sent, and not from the vocabulary of a model.
@@ -50,13 +50,13 @@ def measure_of(events: Iterable[Event]) -> Measure:
 
 def samples_of(events: Iterable[Event]) -> tuple[list[Sample], str]:
     """What was shown and what was reported at each call, and the model that replied last."""
-    projection, scale = Projection(), Scale(palimpsest_size)
+    projection, counter = ViewProjection(), TokenCounter(palimpsest_size)
     samples: list[Sample] = []
     raw, run, model = 0, 0, ""
     for event in events:
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
-            raw = scale.raw(projection.view)
+            raw = counter.raw(projection.view)
         elif isinstance(body, ModelReplied):
             if body.usage.prompt and raw:
                 samples.append(Sample(raw, body.usage.prompt, run))

@@ -9,8 +9,8 @@ from palimpsest.audit.tools import action_of, result_text
 from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs
-from palimpsest.engine.session import Surroundings
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.engine.session import Environment
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 # How programs number the lines of a file that they show.
 _NUMBERED: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
@@ -45,9 +45,9 @@ class Outside:
         self._calls: dict[str, ToolCall] = {}
         self._kept: set[str] = set()
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> Environment:
         """What a session is given."""
-        return Surroundings(MemoryShelf(), self.blobs, self.clock, self._keep, self._look)
+        return Environment(MemorySessions(), self.blobs, self.clock, self._keep, self._look)
 
     def called(self, call: ToolCall) -> None:
         """A tool is called; a file that it writes whole is known from now on."""

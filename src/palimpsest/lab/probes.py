@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from palimpsest.audit.evidence import EvidenceTally
+from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.sentences import sentences_of
 from palimpsest.core.events import Event, UserSaid
 from palimpsest.core.items import Text, Value
@@ -65,7 +65,7 @@ Thing = TypeVar("Thing")
 def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
     """All questions about a session so far, by kind; one to which there is nothing to say is not asked."""
     known = tuple(events)
-    tally = EvidenceTally()
+    tally = EvidenceProjection()
     for event in known:
         tally.take(event)
     evidence = tally.value()

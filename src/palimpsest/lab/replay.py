@@ -154,7 +154,7 @@ class _Run:
         recorded = self._by.recorded(source_of(missing))
         self._by.map(asked, recorded)
         self._by.map(event, recorded)
-        tokens = stage.scale.item(stage.session.log.view.items[-1])
+        tokens = stage.counter.item(stage.session.log.view.items[-1])
         self._rereads.append(Reread(step.number, stage.now, missing.names, recorded, tokens))
         self._look("before_call")
 
@@ -168,8 +168,8 @@ class _Run:
 
 
 def _tokens(said: UserSaid, stage: Stage) -> int:
-    scale = stage.session.scale
-    return sum(scale.scaled(scale.rule(part)) for part in said.parts)
+    counter = stage.session.counter
+    return sum(counter.scaled(counter.rule(part)) for part in said.parts)
 
 
 def _unseen(recording: Recording) -> tuple[Statement, ...]:

@@ -19,7 +19,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Text
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Shelf
+from palimpsest.core.ports import SessionStore
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.tokens import FAMILY_FACTORS
 from palimpsest.lab import wording
@@ -50,10 +50,10 @@ def story(seed: int) -> Iterator[Stamped]:
     return _Story(seed).tell()
 
 
-def made_up(seed: int, tokens: int, shelf: Shelf, session: str = "") -> Log:
+def made_up(seed: int, tokens: int, store: SessionStore, session: str = "") -> Log:
     """A session in which at least so many tokens were said and printed (unscaled), ended with a whole turn; held for writing."""
     clock = FixedClock(START)
-    log = Log.create(shelf, SessionOpened(session or f"made-up-{seed}", cwd="/home/dev/shop", origin="generated", model=MODEL), clock)
+    log = Log.create(store, SessionOpened(session or f"made-up-{seed}", cwd="/home/dev/shop", origin="generated", model=MODEL), clock)
     told = 0
     for at, body in story(seed):
         log.append(body, at=at)

@@ -11,9 +11,9 @@ from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, SideCalled, Usage
 from palimpsest.core.items import Item, Text, ToolCall, text_of
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import Moment
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import Looked, look
 from palimpsest.engine.session import Session
@@ -58,8 +58,8 @@ class Stage:
         self.session = Session.create(opened, profile, card, self.outside.surroundings())
         self.session.params = replace(self.session.params, ttl=ttl)
         self.session.witness.ask_for_names(names.shown, names.told)
-        self.scale = Scale(palimpsest_size, self.measure.factor, drops_cached=card.cache_edits)
-        self.till = Till(card, self.scale.item, ttl)
+        self.counter = TokenCounter(palimpsest_size, self.measure.factor, drops_cached=card.cache_edits)
+        self.till = Till(card, self.counter.item, ttl)
         self.sight = Sight(names)
         self.manner = manner_of(profile.name)
         self._asking = asking
@@ -99,7 +99,7 @@ class Stage:
         self._book(usage, purpose)
         card = session.card
         # A digest says that these are all the marks there were.
-        started = CallStarted(card.name, card.wire, self._params, digest="replayed", estimate=session.scale.raw(view), marks=slip.marks)
+        started = CallStarted(card.name, card.wire, self._params, digest="replayed", estimate=session.counter.raw(view), marks=slip.marks)
         event = session.record(started)
         replied = session.record(replace(reply, call=event.seq, usage=usage, model=card.name, foreign=Raw(b"null")))
         for part in reply.parts:
@@ -144,7 +144,7 @@ class Stage:
         return reply_to(want, self._summary(manner), session.card, usage, round(manner.kept / factor))
 
     def _tokens(self, items: tuple[Item, ...]) -> int:
-        return sum(self.scale.item(item) for item in items)
+        return sum(self.counter.item(item) for item in items)
 
     def _summary(self, manner: Manner) -> str:
         """A summary that remembers as much as those of the imitated program do."""

@@ -13,7 +13,7 @@ from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.transcript import BadLine, Source
 from palimpsest.lab.recording import Recording, recording_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import SUFFIX
 
 OWN = "palimpsest"
@@ -52,13 +52,13 @@ def take_log(log: Log, blobs: Blobs, source: str, form: str = OWN) -> Taken:
 
 def take_foreign(source: Source) -> Taken | BadLine:
     """A session of another program; nothing of it is kept when it is let go."""
-    shelf, blobs = MemoryShelf(), MemoryBlobs()
+    store, blobs = MemorySessions(), MemoryBlobs()
     form = format_named(source.format)
     try:
-        done = import_session(form, source, shelf, blobs, FixedClock(1))
+        done = import_session(form, source, store, blobs, FixedClock(1))
         if done.tip < 0:
             return BadLine(source.path, done.bad[0].why if done.bad else "it has no session in it")
-        with Log.open(shelf, done.session, FixedClock(1)) as log:
+        with Log.open(store, done.session, FixedClock(1)) as log:
             taken = take_log(log, blobs, source.path, source.format)
     except PalimpsestError as error:
         return BadLine(source.path, error.message)

@@ -68,14 +68,14 @@ def _commands_in(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
 
 def tail_start(situation: Situation, bound: int) -> int:
     """Where the tail begins: as far back as the bound reaches at a safe place, behind an earlier fold, the last round always."""
-    items, scale = situation.view.items, situation.scale
+    items, counter = situation.view.items, situation.counter
     cuts = safe_cuts(items)
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
     barrier = max((place + 1 for place, item in enumerate(items) if is_part(item)), default=0)
     tokens, reach = 0, len(items)
     for place in range(len(items) - 1, -1, -1):
-        tokens += scale.item(items[place])
+        tokens += counter.item(items[place])
         if tokens > bound or place < barrier:
             break
         reach = place
@@ -119,7 +119,7 @@ def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
         _Message(
             name.removeprefix(STAND_IN) if name.startswith(STAND_IN) else parts[0].id,
             tuple(parts),
-            sum(situation.scale.item(item) for item in parts),
+            sum(situation.counter.item(item) for item in parts),
             not name.startswith(STAND_IN),
         )
         for name, parts in messages.items()
@@ -130,10 +130,10 @@ def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
     """The head and the tail of a message, within what is left of the bound."""
     if room < _SHORTEST_CUT:
         return None
-    scale = situation.scale
+    counter = situation.counter
     text = "\n".join(text_of(item.content) for item in message.items)
     room -= _SHORTEST_CUT // 2
-    bounded = preview(text, room, room * 2 // 3, room // 3, scale.factor)
+    bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
     if not bounded.cut:
         return None
     return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{STAND_IN}{message.id}")
@@ -161,7 +161,7 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
 
     Of two results that are as likely to be needed again the smaller one takes less room, so that more of them stay.
     """
-    scale, calls = situation.scale, situation.health.calls
+    counter, calls = situation.counter, situation.health.calls
     kept = {item.id for item in run if item.id in floor.ids}
     if not bounds.results:
         return kept
@@ -176,7 +176,7 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
             continue
         pair = halves.get(item.content.call_id, []) if isinstance(item.content, ToolResult) else []
         if calls - use.last_named <= bounds.recent and len(pair) == 2 and isinstance(pair[0].content, ToolCall):
-            tokens = sum(scale.item(half) for half in pair)
+            tokens = sum(counter.item(half) for half in pair)
             worth = 1 / ((_RECENT + calls - use.last_named) * (_FRAME + tokens))
             named.append((worth, place, tokens, tuple(pair)))
     room = bounds.results
@@ -188,8 +188,8 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
 
 
 def _tokens(situation: Situation, into: Into, run: Sequence[Item], tail: Sequence[Item]) -> int:
-    scale = situation.scale
-    sizes = {item.id: scale.item(item) for item in run}
-    made = sum(sizes[piece.id] if isinstance(piece, Keep) else scale.scaled(scale.rule(piece.content)) for piece in into)
-    rest = sum(scale.item(item) for item in (*situation.view.head, *tail))
+    counter = situation.counter
+    sizes = {item.id: counter.item(item) for item in run}
+    made = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.scaled(counter.rule(piece.content)) for piece in into)
+    rest = sum(counter.item(item) for item in (*situation.view.head, *tail))
     return made + rest + situation.tools_tokens

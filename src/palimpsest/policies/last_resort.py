@@ -42,7 +42,7 @@ def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
     for place, item in enumerate(items[: starts[-1]] if starts else ()):
         if not isinstance(item.content, ToolResult) or item.mask is not None or item.id in pins:
             continue
-        mask, gain = covered(items, place, situation.scale)
+        mask, gain = covered(items, place, situation.counter)
         if gain > 0:
             masks.append(mask)
             saved += gain

@@ -24,14 +24,14 @@ class PruneResults:
 
     def plan(self, situation: Situation) -> Plan:
         """One mask over all candidates, or nothing."""
-        scale, view = situation.scale, situation.view
+        counter, view = situation.counter, situation.view
         passed = saved = 0
         ids: list[str] = []
         safe = spared(view)
         for item in self._walk(view.items):
             if item.id in safe:
                 continue
-            size = scale.item(item)
+            size = counter.item(item)
             passed += size
             if passed > self.protect:
                 ids.append(item.id)

@@ -65,16 +65,16 @@ class SwapNotes:
 
     def window(self, situation: Situation, notes: RunningNotes) -> int | None:
         """Where the messages begin that stay; `None` if nothing shows where the notes end."""
-        items, scale = situation.view.items, situation.scale
+        items, counter = situation.view.items, situation.counter
         covered = _covered(situation.view, notes)
         if covered is None:
             return None
         floor = _after_summary(items)
         start = max(covered, floor)
-        tokens = sum(scale.item(item) for item in items[start:])
+        tokens = sum(counter.item(item) for item in items[start:])
         while start > floor and not self._enough(tokens, _texts(items[start:])):
             earlier = _message_start(items, start - 1, floor)
-            tokens += sum(scale.item(item) for item in items[earlier:start])
+            tokens += sum(counter.item(item) for item in items[earlier:start])
             start = earlier
         return _with_calls(items, start, floor)
 
@@ -83,9 +83,9 @@ class SwapNotes:
 
     def _still_full(self, situation: Situation, put: Put, left: list[Item]) -> bool:
         level = situation.budget.compact_at
-        scale = situation.scale
-        rest = sum(scale.item(item) for item in (*situation.view.head, *left)) + situation.tools_tokens
-        return level is not None and rest + scale.scaled(scale.rule(put.content)) >= level
+        counter = situation.counter
+        rest = sum(counter.item(item) for item in (*situation.view.head, *left)) + situation.tools_tokens
+        return level is not None and rest + counter.scaled(counter.rule(put.content)) >= level
 
 
 def is_empty(notes: str, template: str = "") -> bool:

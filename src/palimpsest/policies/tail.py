@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from palimpsest.core.items import Item
 from palimpsest.core.pairs import safe_cuts
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 
 
-def tail_start(items: Sequence[Item], budget: int, scale: Scale, turns: int | None = None) -> int:
+def tail_start(items: Sequence[Item], budget: int, counter: TokenCounter, turns: int | None = None) -> int:
     """The index of the first item of the tail; all of them are summarised when it would reach back to the beginning."""
     end = len(items)
     starts = [index for index, item in enumerate(items) if item.kind == "user" and (index == 0 or items[index - 1].kind != "user")]
@@ -15,20 +15,20 @@ def tail_start(items: Sequence[Item], budget: int, scale: Scale, turns: int | No
     for number, start in enumerate(reversed(starts)):
         if turns is not None and number >= turns:
             break
-        size = sum(scale.item(item) for item in items[start:begun])
+        size = sum(counter.item(item) for item in items[start:begun])
         if size > rest:
-            begun = _split(items, start, begun, rest, scale)
+            begun = _split(items, start, begun, rest, counter)
             break
         begun, rest = start, rest - size
     return end if begun == 0 else begun
 
 
-def _split(items: Sequence[Item], start: int, stop: int, rest: int, scale: Scale) -> int:
+def _split(items: Sequence[Item], start: int, stop: int, rest: int, counter: TokenCounter) -> int:
     """The earliest place inside a turn from which the rest of it fits, with every call on the side of its result."""
     safe = frozenset(safe_cuts(items))
     best, size = stop, 0
     for index in range(stop - 1, start, -1):
-        size += scale.item(items[index])
+        size += counter.item(items[index])
         if size > rest:
             break
         if index in safe:

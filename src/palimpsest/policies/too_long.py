@@ -7,13 +7,15 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text
 from palimpsest.core.pairs import rounds
 from palimpsest.core.policy import Answer, Ask, Want, ask
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 
 RETRIES = 3
 _GAP = "[The oldest part of this conversation does not fit here and was left out.]"
 
 
-def ask_dropping(items: tuple[Item, ...], prompt: str, scale: Scale, retries: int = RETRIES) -> Generator[Want, Answer, ModelReplied]:
+def ask_dropping(
+    items: tuple[Item, ...], prompt: str, counter: TokenCounter, retries: int = RETRIES
+) -> Generator[Want, Answer, ModelReplied]:
     """The reply to all rounds, or to those that are left after whole rounds were dropped from the start, again and again."""
     for left in range(retries, -1, -1):
         try:
@@ -22,18 +24,18 @@ def ask_dropping(items: tuple[Item, ...], prompt: str, scale: Scale, retries: in
             starts = rounds(items)
             if not left or len(starts) < 2:
                 raise CannotFold(f"too long to compact: {error.message}", kind="too_long_to_compact", where=error.where) from error
-            items = _after_gap(items[starts[drops(items, starts, error.gap, scale)] :])
+            items = _after_gap(items[starts[drops(items, starts, error.gap, counter)] :])
     raise CannotFold("too long to compact", kind="too_long_to_compact")
 
 
-def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, scale: Scale) -> int:
+def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: TokenCounter) -> int:
     """How many of the oldest rounds go: the fewest that cover a known gap, else a fifth of them; one round always stays."""
     most = len(starts) - 1
     if gap is None:
         return min(most, max(1, len(starts) // 5))
     size = 0
     for number in range(most):
-        size += sum(scale.item(item) for item in items[starts[number] : starts[number + 1]])
+        size += sum(counter.item(item) for item in items[starts[number] : starts[number + 1]])
         if size >= gap:
             return number + 1
     return most

@@ -9,14 +9,14 @@ from palimpsest.core.budget import Budget, used
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.health import CIRCUIT
 from palimpsest.core.policy import Answer, Policy, Want
-from palimpsest.core.scale import Scale
 from palimpsest.core.situation import PARTS
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
 Arrival: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]
-Count: TypeAlias = Callable[[View, Scale, int], int]
+Count: TypeAlias = Callable[[View, TokenCounter, int], int]
 
 
 def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:

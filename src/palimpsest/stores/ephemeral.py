@@ -33,7 +33,7 @@ class _File:
     synced: int = 0
     checkpoint: bytes | None = None
     cut: bytes = b""
-    writer: "MemoryLines | None" = None
+    writer: "MemoryFile | None" = None
 
     @property
     def whole(self) -> int:
@@ -41,11 +41,11 @@ class _File:
         return self.data.rfind(b"\n") + 1
 
 
-class MemoryLines:
+class MemoryFile:
     """The lines of one log in memory. `crash` loses what was not synced; `fail` is a disk that refuses from now on."""
 
-    def __init__(self, shelf: "MemoryShelf", file: _File, *, write: bool) -> None:
-        self._shelf = shelf
+    def __init__(self, store: "MemorySessions", file: _File, *, write: bool) -> None:
+        self._shelf = store
         self._file = file
         self._size = file.whole
         self._why_not = "" if write else "the session was opened for reading"
@@ -144,7 +144,7 @@ class MemoryLines:
         self._disk_error = reason
 
 
-class MemoryShelf:
+class MemorySessions:
     """All the sessions of one home in memory; `run` is how many bytes a chunk has, about."""
 
     def __init__(self, *, run: int = RUN) -> None:
@@ -152,7 +152,7 @@ class MemoryShelf:
         self._files: dict[str, _File] = {}
         self._time = 0
 
-    def create(self, session: str, first: bytes = b"") -> MemoryLines:
+    def create(self, session: str, first: bytes = b"") -> MemoryFile:
         """A log under a new id with its first line, held for writing."""
         if session in self._files:
             raise BadInput("a session of this id exists already", where=session)
@@ -162,14 +162,14 @@ class MemoryShelf:
             lines.append(first)
         return lines
 
-    def open(self, session: str, *, write: bool = False) -> MemoryLines:
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
         """The log of a session; at most one writer holds it at a time."""
         file = self._files.get(session)
         if file is None:
             raise BadInput("there is no session of this id", where=session)
         if write and file.writer is not None:
             raise Locked("another writer holds this session", where=file.name)
-        lines = MemoryLines(self, file, write=write)
+        lines = MemoryFile(self, file, write=write)
         if write:
             file.writer = lines
             file.cut = bytes(file.data[file.whole :]) or file.cut

@@ -8,7 +8,7 @@ from msgspec import Struct
 from palimpsest.core.codec import decode_chunk, decode_line
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
-from palimpsest.core.ports import Lines
+from palimpsest.core.ports import LogFile
 
 _PIECE = 1024 * 1024
 # So much is read again, in a few hundredths of a second, whenever a log has grown.
@@ -34,7 +34,7 @@ class Gathered(Struct, frozen=True):
     end: int
 
 
-def gather(lines: Lines, start: int) -> Iterator[Gathered]:
+def gather(lines: LogFile, start: int) -> Iterator[Gathered]:
     """The events of a log from a byte on, run by run; lines that are no events of ours are counted and left out."""
     for offset, chunk in lines.chunks(start):
         spans = list(_spans(chunk))
@@ -78,7 +78,7 @@ def _spans(chunk: bytes) -> Iterator[tuple[int, int]]:
         begin = end + 1
 
 
-def print_of(lines: Lines, last: int, done: int) -> str:
+def print_of(lines: LogFile, last: int, done: int) -> str:
     """What tells a log from another one: its first 32 MiB, and the line at `last`, whose chain covers all before it.
 
     The chain alone would not do: it holds on purpose when a line is redacted.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Clock, Shelf
+from palimpsest.core.ports import Clock, SessionStore
 from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.cards import CARDS, ModelCard
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class Home:
         return MemoryHome() if clock is None else MemoryHome(clock)
 
     @property
-    def shelf(self) -> JsonlShelf:
+    def store(self) -> JsonlSessions:
         """All sessions."""
-        return JsonlShelf(self.folder / "sessions")
+        return JsonlSessions(self.folder / "sessions")
 
     @property
     def blobs(self) -> BlobFolder:
@@ -68,21 +68,21 @@ class Home:
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
         """A new session, held for writing."""
-        return _new(self.shelf, self.clock, cwd, model, title)
+        return _new(self.store, self.clock, cwd, model, title)
 
     def open(self, session: str, *, write: bool = True) -> Log:
         """A session as it was left, held for writing unless told not to."""
-        return Log.open(self.shelf, session, self.clock, write=write)
+        return Log.open(self.store, session, self.clock, write=write)
 
     def fork(self, log: Log, seq: int | None = None) -> Log:
         """A new session that goes on from an event of another, or from its tip."""
-        return log.fork(self.shelf, new_session_id(self.clock.now()), seq)
+        return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
     def index(self) -> "Index":
         """The search over all sessions; close it after use."""
         from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
 
-        return Index(self.index_path, self.shelf)
+        return Index(self.index_path, self.store)
 
     def cards(self) -> tuple[ModelCard, ...]:
         """All known model cards; the user's own win over the built-in ones of the same name."""
@@ -110,31 +110,31 @@ class MemoryHome:
     """A home without a folder, for tests, examples and work that nobody wants to keep."""
 
     clock: Clock = field(default_factory=SystemClock)
-    shelf: MemoryShelf = field(default_factory=MemoryShelf)
+    store: MemorySessions = field(default_factory=MemorySessions)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
         """A new session, held for writing."""
-        return _new(self.shelf, self.clock, cwd, model, title)
+        return _new(self.store, self.clock, cwd, model, title)
 
     def open(self, session: str, *, write: bool = True) -> Log:
         """A session as it was left, held for writing unless told not to."""
-        return Log.open(self.shelf, session, self.clock, write=write)
+        return Log.open(self.store, session, self.clock, write=write)
 
     def fork(self, log: Log, seq: int | None = None) -> Log:
         """A new session that goes on from an event of another, or from its tip."""
-        return log.fork(self.shelf, new_session_id(self.clock.now()), seq)
+        return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
     def index(self) -> "Index":
         """The search over all sessions, made anew each time."""
         from palimpsest.stores.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
         from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - the same
 
-        return Index(MEMORY, self.shelf)
+        return Index(MEMORY, self.store)
 
 
-def _new(shelf: Shelf, clock: Clock, cwd: str, model: str, title: str) -> Log:
-    log = Log.create(shelf, SessionOpened(new_session_id(clock.now()), cwd=cwd, model=model), clock)
+def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) -> Log:
+    log = Log.create(store, SessionOpened(new_session_id(clock.now()), cwd=cwd, model=model), clock)
     if title:
         log.append(Titled(title))
     return log

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from palimpsest.core.codec import MAX_LINE
 from palimpsest.core.errors import BadInput, BadLog, ReadOnly, StoreError
-from palimpsest.core.ports import Lines
+from palimpsest.core.ports import LogFile
 from palimpsest.stores.disk import open_in_folder, refusal, sync_file, sync_folder, write_private
 from palimpsest.stores.locks import Lock
 
@@ -18,7 +18,7 @@ SUFFIX = ".jsonl"
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-class JsonlLines:
+class JsonlFile:
     """The lines of one file. Opened for writing, a torn last line is copied aside and cut; readers just do not see it."""
 
     def __init__(self, path: Path, *, lock: Lock | None = None, new: int | None = None) -> None:
@@ -187,7 +187,7 @@ class JsonlLines:
             raise refusal(error, self._path, "repair the last line of") from error
 
 
-class JsonlShelf:
+class JsonlSessions:
     """A folder of sessions, one file each."""
 
     def __init__(self, folder: Path) -> None:
@@ -200,7 +200,7 @@ class JsonlShelf:
             raise BadInput(f"{session!r} cannot be the id of a session: letters, digits, dots, dashes and underscores only")
         return self.folder / f"{session}{SUFFIX}"
 
-    def create(self, session: str, first: bytes = b"") -> Lines:
+    def create(self, session: str, first: bytes = b"") -> LogFile:
         """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind."""
         path = self.path_of(session)
         try:
@@ -223,12 +223,12 @@ class JsonlShelf:
             raise
         return lines
 
-    def open(self, session: str, *, write: bool = False) -> Lines:
+    def open(self, session: str, *, write: bool = False) -> LogFile:
         """The log of a session, for reading or held for writing."""
         path = self.path_of(session)
         if not path.is_file():
             raise BadInput(f"there is no session {session}; `pal sessions` lists them", where=str(path))
-        return self._hold(path, session) if write else JsonlLines(path)
+        return self._hold(path, session) if write else JsonlFile(path)
 
     def sessions(self) -> Sequence[str]:
         """The ids of all sessions, sorted."""
@@ -247,7 +247,7 @@ class JsonlShelf:
         except OSError as error:
             raise refusal(error, self.folder, "list") from error
 
-    def _hold(self, path: Path, session: str, new: int | None = None) -> JsonlLines:
+    def _hold(self, path: Path, session: str, new: int | None = None) -> JsonlFile:
         lock = Lock(self._locks / session)
         try:
             lock.take()
@@ -256,7 +256,7 @@ class JsonlShelf:
                 os.close(new)
             raise
         try:
-            return JsonlLines(path, lock=lock, new=new)
+            return JsonlFile(path, lock=lock, new=new)
         except BaseException:
             lock.release()
             raise

@@ -7,7 +7,7 @@ from palimpsest.core.errors import MissingBase, PalimpsestError
 from palimpsest.core.items import Value
 from palimpsest.core.reading import open_reader
 from palimpsest.stores.disk import refusal, sync_folder, write_private
-from palimpsest.stores.jsonl import JsonlLines, JsonlShelf
+from palimpsest.stores.jsonl import JsonlFile, JsonlSessions
 from palimpsest.stores.salvage import Salvage, salvage
 
 
@@ -18,14 +18,14 @@ class Repair(Value, frozen=True):
     changes: tuple[str, ...] = ()
 
 
-def repair(shelf: JsonlShelf, session: str) -> Repair:
+def repair(store: JsonlSessions, session: str) -> Repair:
     """Make a log readable again; its lock is held meanwhile, and the damaged file stays beside it."""
-    path = shelf.path_of(session)
+    path = store.path_of(session)
     torn = _torn(path) if path.is_file() else 0
-    lines = shelf.open(session, write=True)
+    lines = store.open(session, write=True)
     try:
         changes = [f"the torn end of {torn} bytes was set aside"] if torn else []
-        found = salvage(path.read_bytes(), session, _base_link(shelf, session))
+        found = salvage(path.read_bytes(), session, _base_link(store, session))
         copy = _replace(path, found) if found.changes else ""
         return Repair(copy, (*changes, *found.changes))
     except OSError as error:
@@ -35,7 +35,7 @@ def repair(shelf: JsonlShelf, session: str) -> Repair:
 
 
 def _torn(path: Path) -> int:
-    lines = JsonlLines(path)
+    lines = JsonlFile(path)
     try:
         return lines.torn
     finally:
@@ -60,11 +60,11 @@ def _replace(path: Path, found: Salvage) -> str:
     return str(copy)
 
 
-def _base_link(shelf: JsonlShelf, session: str) -> str | None:
+def _base_link(store: JsonlSessions, session: str) -> str | None:
     """The chain that a fork continues, as its base has it now; none if it is no fork or the base cannot be read."""
-    lines = shelf.open(session)
+    lines = store.open(session)
     try:
-        reader = open_reader(shelf, session, lines, check=False)
+        reader = open_reader(store, session, lines, check=False)
     except (PalimpsestError, MissingBase):
         lines.close()
         return None

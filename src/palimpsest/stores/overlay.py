@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from palimpsest.core.ports import Blobs, Lines, Shelf
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.core.ports import Blobs, LogFile, SessionStore
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 
 
-class OverlayLines:
+class OverlayFile:
     """A log that goes on in memory from where another one is now; that one stays as it is."""
 
-    def __init__(self, under: Lines) -> None:
+    def __init__(self, under: LogFile) -> None:
         self._under = under
         self._start = under.size
         self._more = bytearray()
@@ -67,23 +67,23 @@ class OverlayLines:
         self._under.close()
 
 
-class OverlayShelf:
-    """The sessions of another shelf, which can be read and tried to go on with, and new ones; what is written is gone with the process."""
+class OverlaySessions:
+    """The sessions of another store, which can be read and tried to go on with, and new ones; what is written is gone with the process."""
 
-    def __init__(self, under: Shelf) -> None:
+    def __init__(self, under: SessionStore) -> None:
         self._under = under
-        self._over = MemoryShelf()
+        self._over = MemorySessions()
 
-    def create(self, session: str, first: bytes = b"") -> Lines:
+    def create(self, session: str, first: bytes = b"") -> LogFile:
         """A log in memory."""
         return self._over.create(session, first)
 
-    def open(self, session: str, *, write: bool = False) -> Lines:
-        """A log in memory, or one of the other shelf, which for writing goes on in memory and is held by nobody."""
+    def open(self, session: str, *, write: bool = False) -> LogFile:
+        """A log in memory, or one of the other store, which for writing goes on in memory and is held by nobody."""
         if session in self._over.sessions():
             return self._over.open(session, write=write)
         below = self._under.open(session)
-        return OverlayLines(below) if write else below
+        return OverlayFile(below) if write else below
 
     def sessions(self) -> Sequence[str]:
         """The ids of all sessions, sorted."""

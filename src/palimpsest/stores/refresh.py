@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Place, Usage
-from palimpsest.core.ports import Lines, Shelf
+from palimpsest.core.ports import LogFile, SessionStore
 from palimpsest.stores.database import Database
 from palimpsest.stores.gather import Gathered, gather, print_of
 from palimpsest.stores.units import SessionRow, Tally, units_of
@@ -43,8 +43,8 @@ ROW_COLUMNS = "id, path, title, origin, cwd, model, profile, created, updated, e
 SEEN_COLUMNS = "size, mtime, done, last, seq, print, first_unit, last_unit, bad, first_bad, fault, shut"
 
 
-class Stated(Shelf, Protocol):
-    """A shelf that can say how its files are without opening them."""
+class Stated(SessionStore, Protocol):
+    """A store that can say how its files are without opening them."""
 
     def stats(self) -> Iterable[tuple[str, str, int, int]]:
         """Of each session its id, path, size in bytes and time of the last change in nanoseconds."""
@@ -87,10 +87,10 @@ def row_of(values: tuple[Any, ...]) -> SessionRow:
 class Refresher:
     """One refresh of an index."""
 
-    def __init__(self, database: Database, shelf: Stated, progress: Progress | None = None) -> None:
+    def __init__(self, database: Database, store: Stated, progress: Progress | None = None) -> None:
         self._database = database
         self._connection = database.connection
-        self._shelf = shelf
+        self._shelf = store
         self._progress = progress
         self._read = self._bytes = self._bad = self._gone = 0
         self._skipped: list[tuple[str, str]] = []
@@ -166,7 +166,7 @@ class Refresher:
         finally:
             lines.close()
 
-    def _index(self, lines: Lines, number: int | None, seen: Seen, row: SessionRow) -> None:
+    def _index(self, lines: LogFile, number: int | None, seen: Seen, row: SessionRow) -> None:
         if number is None:
             (number,) = self._connection.execute("INSERT INTO sessions(id) VALUES (?) RETURNING num", (row.id,)).fetchone()
         (unit,) = self._connection.execute("SELECT value FROM counts WHERE name = 'next'").fetchone()
@@ -262,7 +262,7 @@ def _no_events(bad: int, first_bad: int) -> str:
     return f"{bad} {'line is' if bad == 1 else 'lines are'} no event; the first at byte {first_bad}" if bad else ""
 
 
-def _print_of(lines: Lines, last: int, done: int) -> str:
+def _print_of(lines: LogFile, last: int, done: int) -> str:
     """The print of a log; without one, where the disk fails, it is read again from its beginning next time."""
     try:
         return print_of(lines, last, done)

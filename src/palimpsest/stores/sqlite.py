@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import Locked, PalimpsestError
-from palimpsest.core.ports import Lines
+from palimpsest.core.ports import LogFile
 from palimpsest.stores.database import Database, is_damaged, is_unwritable
 from palimpsest.stores.purge import purge
 from palimpsest.stores.refresh import (
@@ -85,10 +85,10 @@ class Index:
     It may be used from any thread, by one at a time. `note` says why the index is in memory, when it is.
     """
 
-    def __init__(self, path: str | os.PathLike[str], shelf: Stated) -> None:
-        self._shelf = shelf
+    def __init__(self, path: str | os.PathLike[str], store: Stated) -> None:
+        self._shelf = store
         self._database = Database(path, SCHEMA, VERSION)
-        self._logs: dict[str, Lines] = {}
+        self._logs: dict[str, LogFile] = {}
 
     @property
     def note(self) -> str:
@@ -196,7 +196,7 @@ class Index:
         text = next((unit.text for unit in units_of(event) if (unit.item, unit.kind) == (item, kind)), "")
         return Hit(session, seq, item, kind, at, snippet(query.wanted, text, marks, width))
 
-    def _log(self, session: str) -> Lines:
+    def _log(self, session: str) -> LogFile:
         """A log held open for the snippets of this and the next searches."""
         lines = self._logs.pop(session, None) or self._shelf.open(session)
         self._logs[session] = lines

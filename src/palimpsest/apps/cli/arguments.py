@@ -12,7 +12,7 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
     from palimpsest.core.errors import PalimpsestError  # noqa: PLC0415 - the same
 
     try:
-        stats = sorted(find_home().shelf.stats(), key=lambda stat: -stat[3])
+        stats = sorted(find_home().store.stats(), key=lambda stat: -stat[3])
     except PalimpsestError:
         return []
     return [CompletionItem(session) for session, *_ in stats if session.startswith(incomplete)][:_SHOWN]

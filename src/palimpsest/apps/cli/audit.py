@@ -5,7 +5,7 @@ import click
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.audited import audited_edits, print_edit, print_edits, shape_of
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, open_log, scale_of
+from palimpsest.apps.cli.opening import cards_of, counter_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, table
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Refused
@@ -36,8 +36,8 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
         if refused:
             _show_refused(log, as_json=as_json)
             return
-        scale = scale_of(log.view, log.ledger.calibration)
-        edits = list(audited_edits(log, scale, recorded_card(log.view.model or "unknown", cards_of(home))))
+        counter = counter_of(log.view, log.ledger.calibration)
+        edits = list(audited_edits(log, counter, recorded_card(log.view.model or "unknown", cards_of(home))))
         if edit is not None:
             edits = [one for one in edits if one.event == edit]
             if not edits:
@@ -49,7 +49,7 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
         else:
             print_edits(console(), edits)
             if edit is not None:
-                print_edit(console(), edits[0], scale, full=full)
+                print_edit(console(), edits[0], counter, full=full)
 
 
 def _show_refused(log: Log, *, as_json: bool) -> None:

@@ -16,8 +16,8 @@ from palimpsest.core.events import ToolReturned, ViewEdited
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.loss import Loss
-from palimpsest.core.project import Projection
-from palimpsest.core.scale import Scale, shown
+from palimpsest.core.project import ViewProjection
+from palimpsest.core.token_counter import TokenCounter, shown
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard, Prices
 
@@ -43,11 +43,11 @@ class Audited:
     codes: dict[str, int]
 
 
-def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]:
+def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[Audited]:
     """The edits of this branch, oldest first; what an edit did not record of itself is worked out from the views around it."""
     path = log.path
     skip = log.reader.skip(path)
-    projection = Projection(find=log.reader.item)
+    projection = ViewProjection(find=log.reader.item)
     codes: dict[str, int] = {}
     for event in log.events():
         body = event.body
@@ -61,8 +61,8 @@ def audited_edits(log: Log, scale: Scale, model: ModelCard) -> Iterator[Audited]
         projection.take(event)
         after = projection.view
         if undone:
-            projection = Projection(before, find=log.reader.item)
-        sizes = (body.tokens_before or scale.total(before), body.tokens_after or scale.total(after))
+            projection = ViewProjection(before, find=log.reader.item)
+        sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
         yield Audited(
             event.seq,
             event.at,
@@ -135,17 +135,17 @@ def _signed(cost: float | None) -> str:
     return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
-def print_edit(screen: Console, edit: Audited, scale: Scale, *, full: bool = False, numbered: bool = True) -> None:
+def print_edit(screen: Console, edit: Audited, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
     """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
     print_lost(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
     nameless = "" if numbered else f"{edit.event}."
-    for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, scale, nameless)), key=lambda line: line[0]):
+    for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, counter, nameless)), key=lambda line: line[0]):
         _print_run(screen, mark, list(run), full=full)
 
 
 def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
-    """Lines of one mark; of a long run only both ends."""
+    """LogFile of one mark; of a long run only both ends."""
     some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
     for _, text, style in some:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
@@ -157,7 +157,7 @@ def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *,
 
 
 def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
-    """Lines of both views in order; runs that did not change are one line."""
+    """LogFile of both views in order; runs that did not change are one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
     unchanged = 0
@@ -191,8 +191,8 @@ def _same(count: int) -> tuple[str, str, str]:
     return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
 
 
-def _line(item: Item, scale: Scale, nameless: str) -> str:
+def _line(item: Item, counter: TokenCounter, nameless: str) -> str:
     content = shown(item)
     words = "" if content is None else text_of(content)
     name = "new" if nameless and item.id.startswith(nameless) else item.id
-    return f"{name}  {item.kind}  {scale.item(item):,} tokens  {' '.join(words[:400].split())}"
+    return f"{name}  {item.kind}  {counter.item(item):,} tokens  {' '.join(words[:400].split())}"

@@ -29,7 +29,7 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
     found = find_session(find_home(), session)
     with open_log(found) as log:
         made = new_session_id(SystemClock().now())
-        with log.fork(found.shelf, made, at) as forked:
+        with log.fork(found.store, made, at) as forked:
             forked.sync()
             base = forked.opened.base
     if as_json:

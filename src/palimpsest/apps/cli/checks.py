@@ -60,7 +60,7 @@ def check_home(home: Home) -> Check:
         return Check("home", "bad", f"{standing} cannot be written", "change its permissions, or set PAL_HOME to another folder")
     if not folder.is_dir():
         return Check("home", "ok", f"{folder} (not there yet, made when needed)")
-    count = sum(1 for _ in home.shelf.stats())
+    count = sum(1 for _ in home.store.stats())
     return Check("home", "ok", f"{folder}, {count:,} sessions")
 
 
@@ -92,7 +92,7 @@ def check_index(home: Home) -> Check:
     """Whether the search index is there and knows the newest lines."""
     if not home.index_path.exists():
         return Check("index", "ok", "not there yet, made when needed")
-    with Index(home.index_path, home.shelf) as index:
+    with Index(home.index_path, home.store) as index:
         behind, note = index.stats_changed(), index.note
     if note:
         return Check("index", "warn", note, "make the home folder writable, then `pal index --rebuild`")

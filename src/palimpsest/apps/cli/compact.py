@@ -54,7 +54,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         first = log.tip + 1
         looked, unknown = _fold(at_work, asking)
         log.sync()
-        edits = [edit for edit in audited_edits(log, at_work.scale, at_work.card) if edit.event >= first]
+        edits = [edit for edit in audited_edits(log, at_work.counter, at_work.card) if edit.event >= first]
         _tell_stops(looked, asking, unknown=unknown)
         if not edits:
             _check(at_work, looked)
@@ -119,7 +119,7 @@ def _print(session: Session, edits: list[Audited], *, full: bool, numbered: bool
     screen = console()
     print_edits(screen, edits, numbered=numbered)
     for edit in edits:
-        print_edit(screen, edit, session.scale, full=full, numbered=numbered)
+        print_edit(screen, edit, session.counter, full=full, numbered=numbered)
 
 
 def _way_back(log: Log, found: Found, edits: list[Audited], cards: tuple[ModelCard, ...]) -> str:

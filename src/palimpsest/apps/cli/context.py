@@ -8,7 +8,7 @@ from rich.text import Text
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import budget_of, cards_of, open_log, scale_of, tools_tokens
+from palimpsest.apps.cli.opening import budget_of, cards_of, counter_of, open_log, tools_tokens
 from palimpsest.apps.cli.output import console, emit, json_option, plain, table
 from palimpsest.core.census import Census, census
 from palimpsest.core.grid import BUFFER_NAME, FREE_NAME, ROW, GridForm, Share, grid, head_line, share_line
@@ -30,8 +30,8 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
     found = find_session(home, session)
     with open_log(found) as log:
         view = log.view if at is None else log.state_at(at).view
-        scale = scale_of(view, log.ledger.calibration)
-    counted = census(view, scale, budget_of(view.model, cards_of(home), window), tools_tokens(view, found.blobs, scale))
+        counter = counter_of(view, log.ledger.calibration)
+    counted = census(view, counter, budget_of(view.model, cards_of(home), window), tools_tokens(view, found.blobs, counter))
     if as_json:
         emit(msgspec.to_builtins(counted))
         return

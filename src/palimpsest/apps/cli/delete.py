@@ -27,7 +27,7 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
     found = find_session(home, session)
     if not yes:
         _ask(found)
-    remove(found.shelf, found.session)
+    remove(found.store, found.session)
     forgotten = _forget(home, found)
     if as_json:
         emit({"session": found.session, "deleted": True})
@@ -39,10 +39,10 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
 
 def _forget(home: Home, found: Found) -> bool:
     """Take its words out of the search index; false, with a line that says why, when they are still there."""
-    if found.shelf.folder.resolve() != home.shelf.folder.resolve() or not home.index_path.exists():
+    if found.store.folder.resolve() != home.store.folder.resolve() or not home.index_path.exists():
         return True
     try:
-        with Index(home.index_path, home.shelf) as index:
+        with Index(home.index_path, home.store) as index:
             index.forget(found.session)
     except StoreError as error:
         click.echo(f"pal: {error}; `pal index` takes the words of the deleted session out of it", err=True)

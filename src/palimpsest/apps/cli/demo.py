@@ -79,7 +79,7 @@ def _play(stack: ExitStack, home: Home, seed: int, tokens: int) -> Told:
     # It is folded once more, so that whoever keeps the session can undo it himself.
     fold(fork, home)
     fork.checkpoint()
-    verdicts = tuple(verify(home.shelf, each.session, home.blobs) for each in (log, fork))
+    verdicts = tuple(verify(home.store, each.session, home.blobs) for each in (log, fork))
     return Told(log, fork, comparison, before, tuple(edits), during, after, calls, verified, verdicts)
 
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from palimpsest.apps.cli.audited import Audited, audited_edits
 from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.opening import scale_of
+from palimpsest.apps.cli.opening import counter_of
 from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log import Log
@@ -19,7 +19,7 @@ from palimpsest.core.undo import undo
 from palimpsest.core.view import View
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import look
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.lab.comparison import Plan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.page_lines import with_lines
@@ -55,13 +55,13 @@ class Stage:
 
 def free_name(home: Home, name: str) -> str:
     """A name that no session of the home has; always the same in an empty one, for a session is shown its own name and billed for it."""
-    taken = set(home.shelf.sessions())
+    taken = set(home.store.sessions())
     return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:
     """A made-up session of some turns and at least so many tokens, in which the context grows without bound, as it was recorded."""
-    log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.shelf, session)
+    log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
     log.append(Titled(f"A made-up day at a shop, seed {seed}", by="demo"))
     log.checkpoint()
     return log
@@ -79,13 +79,13 @@ def fork_when_full(log: Log, home: Home, session: str) -> Log:
     """A fork of the session as it was when its window was nearly full; it has one turn more, its request recorded with its digest."""
     at = _nearly_full(log)
     clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
-    with Log.open(home.shelf, log.session, clock) as base:
-        fork = base.fork(home.shelf, session, at)
+    with Log.open(home.store, log.session, clock) as base:
+        fork = base.fork(home.store, session, at)
     fork.append(UserSaid((Text("Summarise what you changed today, file by file. 用中文也写一句。"),)))
     tools = home.blobs.put(msgspec.json.encode(_TOOLS))
     params = resolved(Params(max_tokens=8192), card(MODEL))
     request = encode(fork.view, card(MODEL), _TOOLS, params, home.blobs.get)
-    raw = scale_of(fork.view).raw(fork.view)
+    raw = counter_of(fork.view).raw(fork.view)
     call = CallStarted(MODEL, "anthropic", Raw(msgspec.json.encode(params)), tools, request.digest, len(request.body), raw, request.marks)
     asked = fork.append(call)
     reply = Text("Three files changed; the tests pass. 改了三个文件,测试全部通过。", "assistant")
@@ -116,18 +116,18 @@ def _nearly_full(log: Log) -> int:
 
 def stage_of(log: Log, home: Home) -> Stage:
     """The view as it is, weighed and encoded."""
-    scale = scale_of(log.view, log.ledger.calibration)
-    return Stage(log.view, scale.total(log.view), next_request(log.view, home.blobs.get))
+    counter = counter_of(log.view, log.ledger.calibration)
+    return Stage(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
 
 
 def fold(log: Log, home: Home) -> list[Audited]:
     """What our profile does when asked to fold, without a model: the edits it made, as `pal audit` tells them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
-    session = Session(log, profile(DEFAULT), card(MODEL), Surroundings(home.shelf, home.blobs, clock), _TOOLS)
+    session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock), _TOOLS)
     first = log.tip + 1
     run_steps(look(session, "asked"), lambda want: answer_without_model(session, want))
     log.sync()
-    return [edit for edit in audited_edits(log, session.scale, session.card) if edit.event >= first]
+    return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
 
 
 def take_back(log: Log, edits: list[Audited]) -> None:

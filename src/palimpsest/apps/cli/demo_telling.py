@@ -13,7 +13,7 @@ from palimpsest.apps.cli.audited import Audited
 from palimpsest.apps.cli.context import print_census
 from palimpsest.apps.cli.demo_steps import Stage
 from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.opening import budget_of, scale_of
+from palimpsest.apps.cli.opening import budget_of, counter_of
 from palimpsest.apps.cli.output import dollars, one_line
 from palimpsest.apps.cli.replay_table import print_comparison
 from palimpsest.core.census import census
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 def tell(screen: Console, told: Told, home: Home, folder: Path | None, page: tuple[Path, int]) -> None:
     """All of it, part by part."""
-    size = home.shelf.path_of(told.log.session).stat().st_size
+    size = home.store.path_of(told.log.session).stat().st_size
     _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
     chain = "verified" if all(verdict.ok for verdict in told.verdicts) else "BROKEN"
     tokens = told.comparison.runs[0].sessions[0].tokens
@@ -52,7 +52,7 @@ def tell(screen: Console, told: Told, home: Home, folder: Path | None, page: tup
     _tell_replay(screen, told)
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = told.before.view
-    print_census(census(view, scale_of(view, told.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    print_census(census(view, counter_of(view, told.fork.ledger.calibration), budget_of(view.model, ())), view.model)
     rebuilt = "verified" if told.verified else "DIFFERS"
     screen.print(f"its request: {len(told.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
     _tell_fold(screen, told)

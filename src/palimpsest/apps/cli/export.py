@@ -70,7 +70,7 @@ def export(
     with ExitStack() as held:
         log = held.enter_context(open_log(found))
         events = count_of(path_of(log, at))
-        told = held.enter_context(upto(log, found.shelf, at)) if form in AGENTS else log
+        told = held.enter_context(upto(log, found.store, at)) if form in AGENTS else log
         chunks = bytes_of(told, found, cards_of(home), wanted)
         first = list(islice(chunks, _OPENING))
         place = _place(form, told, first, cwd)

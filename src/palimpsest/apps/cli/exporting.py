@@ -10,13 +10,13 @@ from palimpsest.apps.cli.home import Found
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
-from palimpsest.core.ports import Blobs, Lines, Shelf
+from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.core.redact import redact
 from palimpsest.foreign.claude_writer import write_claude
 from palimpsest.foreign.cleaning import as_is, clean_line
 from palimpsest.foreign.codex_writer import write_codex
 from palimpsest.foreign.messages import write_request
-from palimpsest.stores.ephemeral import FixedClock, MemoryShelf
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.wire.cards import ModelCard, WireName
 
 AGENTS = ("claude", "codex")
@@ -87,28 +87,28 @@ def _agent(log: Log, wanted: Wanted, blobs: Blobs) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Aside:
-    """The shelf of a session, with a place beside it for a fork that nobody keeps."""
+    """The store of a session, with a place beside it for a fork that nobody keeps."""
 
-    shelf: Shelf
-    memory: MemoryShelf
+    store: SessionStore
+    memory: MemorySessions
 
-    def create(self, session: str, first: bytes = b"") -> Lines:
+    def create(self, session: str, first: bytes = b"") -> LogFile:
         return self.memory.create(session, first)
 
-    def open(self, session: str, *, write: bool = False) -> Lines:
-        return self.shelf.open(session, write=write)
+    def open(self, session: str, *, write: bool = False) -> LogFile:
+        return self.store.open(session, write=write)
 
     def sessions(self) -> Sequence[str]:
-        return self.shelf.sessions()
+        return self.store.sessions()
 
 
 @contextmanager
-def upto(log: Log, shelf: Shelf, at: int | None) -> Iterator[Log]:
+def upto(log: Log, store: SessionStore, at: int | None) -> Iterator[Log]:
     """The session as it was after an event: a session of its own for other programs, for what they add is no part of this one."""
     if at is None or at == log.tip:
         yield log
         return
     # Told by the clock of the event, the same wish gives the same bytes at any time.
     clock = FixedClock(log.event(at).at)
-    with Log.open(shelf, log.session, clock) as then, then.fork(_Aside(shelf, MemoryShelf()), f"{log.session}-{at}", at) as fork:
+    with Log.open(store, log.session, clock) as then, then.fork(_Aside(store, MemorySessions()), f"{log.session}-{at}", at) as fork:
         yield fork

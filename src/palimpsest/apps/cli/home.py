@@ -7,7 +7,7 @@ from pathlib import Path
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.home import Home, SystemClock, new_session_id
-from palimpsest.stores.jsonl import SUFFIX, JsonlShelf
+from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
 
 __all__ = ["NEWEST", "Found", "Home", "SystemClock", "expanded", "find_home", "find_session", "new_session_id"]
 
@@ -37,34 +37,34 @@ class Found:
     """A session that somebody named, and the stores it lives in."""
 
     session: str
-    shelf: JsonlShelf
+    store: JsonlSessions
     blobs: BlobFolder
 
     @property
     def path(self) -> Path:
         """Its file."""
-        return self.shelf.path_of(self.session)
+        return self.store.path_of(self.session)
 
 
 def find_session(home: Home, word: str) -> Found:
     """The session that a word means: an id, a prefix that no other id has, a path, or `last`."""
     if word.endswith(SUFFIX) or os.sep in word:
         return _find_file(expanded(word))
-    stats = {session: mtime for session, _, _, mtime in home.shelf.stats()}
+    stats = {session: mtime for session, _, _, mtime in home.store.stats()}
     if word in stats:
-        return Found(word, home.shelf, home.blobs)
+        return Found(word, home.store, home.blobs)
     if not stats:
-        raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=str(home.shelf.folder))
+        raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=str(home.store.folder))
     if word == NEWEST:
-        return Found(max(stats, key=lambda session: (stats[session], session)), home.shelf, home.blobs)
+        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
-        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=str(home.shelf.folder))
+        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=str(home.store.folder))
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=str(home.shelf.folder))
-    return Found(matching[0], home.shelf, home.blobs)
+        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=str(home.store.folder))
+    return Found(matching[0], home.store, home.blobs)
 
 
 def _find_file(path: Path) -> Found:
@@ -73,4 +73,4 @@ def _find_file(path: Path) -> Found:
     if path.suffix != SUFFIX:
         raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
     folder = path.resolve().parent
-    return Found(path.stem, JsonlShelf(folder), BlobFolder(folder.parent / "blobs"))
+    return Found(path.stem, JsonlSessions(folder), BlobFolder(folder.parent / "blobs"))

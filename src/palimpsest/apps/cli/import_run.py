@@ -13,12 +13,12 @@ from msgspec import Struct, structs
 from palimpsest.apps.cli.home import Home
 from palimpsest.apps.cli.secret_search import Search, Span
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
-from palimpsest.core.ports import Blobs, Shelf
+from palimpsest.core.ports import Blobs, SessionStore
 from palimpsest.foreign.cursors import Cursors, Seen
 from palimpsest.foreign.importing import Counts, Imported, import_session, session_id
 from palimpsest.foreign.secrets import Redacting, count_secrets
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 
 CURSORS = "imports.json"
 _SAVE_EVERY = 2.0
@@ -58,7 +58,7 @@ class Run:
         self._search = Search()
         self._looked_at: list[Source] = []
         self._cursors = Cursors.load(self.home.folder / CURSORS)
-        self._logs = {session: size for session, _, size, _ in self.home.shelf.stats()}
+        self._logs = {session: size for session, _, size, _ in self.home.store.stats()}
         self._searched: dict[str, int] = {}
         for seen in self._cursors.all():
             self._searched[seen.log] = max(seen.searched, self._searched.get(seen.log, 0))
@@ -74,13 +74,13 @@ class Run:
             self._add(Row(source.path, form.name, session, Counts()))
             self._look_at(source, session)
             return
-        shelf, blobs = self._places(session)
+        store, blobs = self._places(session)
         reader = _Watched(Redacting(form) if self.redact else form, self)
         try:
             imported = import_session(
                 reader,
                 source,
-                shelf,
+                store,
                 blobs,
                 self.home.clock,
                 mark=None if seen is None else seen.mark,
@@ -96,17 +96,17 @@ class Run:
             return
         self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
         if self.dry:
-            self.secrets[session] = count_secrets(chunk for _, chunk in shelf.open(session).chunks())
+            self.secrets[session] = count_secrets(chunk for _, chunk in store.open(session).chunks())
         elif not self.stopped:
             self._keep(source, imported, seen)
 
-    def _places(self, session: str) -> tuple[Shelf, Blobs]:
+    def _places(self, session: str) -> tuple[SessionStore, Blobs]:
         if not self.dry:
-            return self.home.shelf, self.home.blobs
-        shelf = MemoryShelf()
+            return self.home.store, self.home.blobs
+        store = MemorySessions()
         if session in self._logs:
-            shelf.replace(session, self.home.shelf.path_of(session).read_bytes())
-        return shelf, MemoryBlobs()
+            store.replace(session, self.home.store.path_of(session).read_bytes())
+        return store, MemoryBlobs()
 
     def _pass_over(self, source: Source, imported: Imported) -> None:
         first = imported.bad[0].why if imported.bad else "it has no session in it"
@@ -121,7 +121,7 @@ class Run:
     def _keep(self, source: Source, imported: Imported, seen: Seen | None) -> None:
         before = Seen(source.format, source.path, source.session, imported.session) if seen is None else seen
         self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, mark=imported.mark))
-        self._logs[imported.session] = self.home.shelf.path_of(imported.session).stat().st_size
+        self._logs[imported.session] = self.home.store.path_of(imported.session).stat().st_size
         self._look_at(source, imported.session)
         if time.monotonic() - self._saved > _SAVE_EVERY:
             self.save()
@@ -132,7 +132,7 @@ class Run:
         if start < stop and not self.dry:
             self._searched[session] = stop
             self._looked_at.append(source)
-            self._search.add(Span(str(self.home.shelf.path_of(session)), start, stop))
+            self._search.add(Span(str(self.home.store.path_of(session)), start, stop))
 
     def _finish(self) -> None:
         """Wait until all that is new was looked at for secrets; whoever does not wait has it looked at next time."""

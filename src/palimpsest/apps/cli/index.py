@@ -19,7 +19,7 @@ def index(*, rebuild: bool, as_json: bool) -> None:
     32 MiB may need --rebuild to be noticed. What could not be read is named on standard error (exit code 1).
     """
     home = find_home()
-    with Index(home.index_path, home.shelf) as opened, progress("indexing") as tell:
+    with Index(home.index_path, home.store) as opened, progress("indexing") as tell:
         report = opened.rebuild(tell) if rebuild else opened.refresh(tell)
         opened.purge(tell)
         faults, note = opened.faults(), opened.note

@@ -8,7 +8,7 @@ from palimpsest.apps.cli.checks import Check
 from palimpsest.apps.cli.home import Home
 from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.ports import Lines
+from palimpsest.core.ports import LogFile
 from palimpsest.core.reading import open_reader
 
 # A look at a log costs two reads; so many of the newest take well under a second.
@@ -19,8 +19,8 @@ _BLOCK = 64 * 1024
 
 def check_locks(home: Home) -> Check:
     """Who writes now, and locks of sessions that are gone."""
-    folder = home.shelf.folder / ".locks"
-    sessions = set(home.shelf.sessions())
+    folder = home.store.folder / ".locks"
+    sessions = set(home.store.sessions())
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     held = [holder for name in names if (holder := _holder(str(folder / name)))]
     stale = [name for name in names if name not in sessions]
@@ -46,7 +46,7 @@ def _holder(path: str) -> str:
 
 def check_remains(home: Home) -> Check:
     """Files that crashes and repairs set aside."""
-    folder = home.shelf.folder
+    folder = home.store.folder
     found = sorted(path.name for pattern in ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new") for path in folder.glob(pattern))
     if found:
         return Check(
@@ -60,17 +60,17 @@ def check_remains(home: Home) -> Check:
 
 def check_logs(home: Home) -> Check:
     """How the newest logs begin and end; reading them whole is the business of `pal verify`."""
-    stats = sorted(home.shelf.stats(), key=lambda stat: -stat[3])
+    stats = sorted(home.store.stats(), key=lambda stat: -stat[3])
     bad: list[str] = []
     torn: list[str] = []
     for session, *_ in stats[:_LOOKED_AT]:
         try:
-            lines = home.shelf.open(session)
+            lines = home.store.open(session)
         except (PalimpsestError, OSError) as error:
             bad.append(f"{session} ({_reason(error)})")
             continue
         try:
-            open_reader(home.shelf, session, lines)
+            open_reader(home.store, session, lines)
             _check_last_line(lines)
             if lines.torn:
                 torn.append(session)
@@ -97,7 +97,7 @@ def _reason(error: PalimpsestError | OSError) -> str:
     return error.message if isinstance(error, PalimpsestError) else error.strerror or str(error)
 
 
-def _check_last_line(lines: Lines) -> None:
+def _check_last_line(lines: LogFile) -> None:
     """Read the last line that has something on it; what is no event is an error."""
     tail = b""
     start = lines.size

@@ -8,8 +8,8 @@ from palimpsest.core.budget import Budget
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.log import Log
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size, tool_list_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import Calibration
 from palimpsest.core.view import View
 from palimpsest.stores.blobs import BlobFolder
@@ -20,7 +20,7 @@ _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
 def open_log(found: Found, *, write: bool = False) -> Log:
     """The session, for reading or held for writing."""
-    return Log.open(found.shelf, found.session, SystemClock(), write=write)
+    return Log.open(found.store, found.session, SystemClock(), write=write)
 
 
 def cards_of(home: Home) -> tuple[ModelCard, ...]:
@@ -38,10 +38,10 @@ def own_cards_of(home: Home) -> tuple[ModelCard, ...] | None:
         return None
 
 
-def scale_of(view: View, calibration: Calibration | None = None) -> Scale:
+def counter_of(view: View, calibration: Calibration | None = None) -> TokenCounter:
     """Weighs items the way the model of a view counts, as far as that is known."""
     learned = Calibration() if calibration is None else calibration
-    return Scale(palimpsest_size, learned.factor(view.model))
+    return TokenCounter(palimpsest_size, learned.factor(view.model))
 
 
 def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
@@ -53,18 +53,18 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
-def tools_tokens(view: View, blobs: BlobFolder, scale: Scale) -> int:
+def tools_tokens(view: View, blobs: BlobFolder, counter: TokenCounter) -> int:
     """What the tools of the last call take of the window."""
     call = view.call
     if call is None or not call.tools or call.tools not in blobs:
         return 0
-    return scale.scaled(tool_list_size(blobs.get(call.tools)))
+    return counter.scaled(tool_list_size(blobs.get(call.tools)))
 
 
 def weigh(view: View, log: Log, found: Found) -> int:
     """Tokens of a view and of the tools that go with it, weighed whole: what a provider reported was said of another view."""
-    scale = scale_of(view, log.ledger.calibration)
-    return scale.total(view) + tools_tokens(view, found.blobs, scale)
+    counter = counter_of(view, log.ledger.calibration)
+    return counter.total(view) + tools_tokens(view, found.blobs, counter)
 
 
 def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.scale import Scale
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 
 _LINES = 12
@@ -46,24 +46,24 @@ def name_of(event: Event) -> str:
     return body.name if isinstance(body, Unknown) else str(body.__struct_config__.tag)
 
 
-def print_view(screen: Console, log: Log, view: View, scale: Scale, *, full: bool) -> None:
+def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, full: bool) -> None:
     """The conversation as the model sees it, each item with its id, kind and tokens."""
     title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
     model = f", {plain(view.model)}" if view.model else ""
-    screen.print(Text(f"{title}, {scale.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"{title}, {counter.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
     for item in view.head:
-        _print_item(screen, item, scale, "head", full=full)
+        _print_item(screen, item, counter, "head", full=full)
     for item in view.items:
-        _print_item(screen, item, scale, "", full=full)
+        _print_item(screen, item, counter, "", full=full)
 
 
-def _print_item(screen: Console, item: Item, scale: Scale, note: str, *, full: bool) -> None:
+def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *, full: bool) -> None:
     words = [note, _cover(item), "error" if isinstance(item.content, ToolResult) and item.content.error else ""]
     source = f" {plain(item.source)}" if item.source else ""
     notes = "".join(f"  [{word}]" for word in words if word)
     screen.print()
     screen.print(
-        Text(f"{item.id}  {item.kind}{source}  {scale.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
+        Text(f"{item.id}  {item.kind}{source}  {counter.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
     )
     if item.hidden:
         return

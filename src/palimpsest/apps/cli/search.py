@@ -55,7 +55,7 @@ def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: st
     home = find_home()
     one = find_session(home, within) if within is not None else None
     marks = ("[", "]") if as_json else _MARKS
-    with Index(home.index_path, home.shelf) as index:
+    with Index(home.index_path, home.store) as index:
         whole = catch_up(index, str(one.path) if one is not None else "")
         session = one.session if one is not None else None
         hits = index.search(

@@ -12,7 +12,7 @@ _NAMED = 3
 
 def check_secrets(home: Home) -> Check:
     """Keys, tokens and passwords that imports brought along, by class and by session."""
-    there = set(home.shelf.sessions())
+    there = set(home.store.sessions())
     kinds: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
     for seen in Cursors.load(home.folder / CURSORS).all():

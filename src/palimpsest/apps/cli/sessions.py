@@ -30,7 +30,7 @@ def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
     Sessions of sub-agents are left out unless --all is given. What could not be read is named on standard error (exit code 1).
     """
     home = find_home()
-    with Index(home.index_path, home.shelf) as index:
+    with Index(home.index_path, home.store) as index:
         whole = catch_up(index)
         found = index.list(refresh=False)
     _tell(home, found, limit, everything=everything, as_json=as_json)

@@ -7,7 +7,7 @@ import click
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import Found, Home, find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, open_log, scale_of
+from palimpsest.apps.cli.opening import cards_of, counter_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.apps.cli.reading import events_of, print_events, print_view
 from palimpsest.core.log import Log
@@ -58,7 +58,7 @@ def show(
         elif events:
             print_events(console(), log, last, full=full)
         else:
-            print_view(console(), log, view, scale_of(view, log.ledger.calibration), full=full)
+            print_view(console(), log, view, counter_of(view, log.ledger.calibration), full=full)
 
 
 def _number(word: str) -> int:

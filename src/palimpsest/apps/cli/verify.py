@@ -13,7 +13,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.verify import Finding, Verdict
 from palimpsest.core.verify import verify as look_at
 from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.mend import Repair, repair
 
 _EXAMPLES = """\b
@@ -57,7 +57,7 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
     if mend and not targets and not everything:
         raise click.UsageError("--repair needs to be told what: name a session, or say --all")
     home = find_home()
-    chosen = _everything(home.shelf, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
+    chosen = _everything(home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
     with progress("verifying") as tell:
         results = []
         for number, found in enumerate(chosen):
@@ -77,21 +77,21 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
 def _chosen(home: Home, word: str) -> list[Found]:
     folder = expanded(word)
     if folder.is_dir():
-        return _everything(JsonlShelf(folder), BlobFolder(folder.resolve().parent / "blobs"))
+        return _everything(JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs"))
     return [find_session(home, word)]
 
 
-def _everything(shelf: JsonlShelf, blobs: BlobFolder) -> list[Found]:
-    return [Found(session, shelf, blobs) for session in shelf.sessions()]
+def _everything(store: JsonlSessions, blobs: BlobFolder) -> list[Found]:
+    return [Found(session, store, blobs) for session in store.sessions()]
 
 
 def _check(found: Found, *, mend: bool) -> Result:
     try:
-        before = look_at(found.shelf, found.session, found.blobs)
+        before = look_at(found.store, found.session, found.blobs)
         if before.ok or not mend:
             return Result(found, before)
-        done = repair(found.shelf, found.session)
-        return Result(found, before, done, look_at(found.shelf, found.session, found.blobs))
+        done = repair(found.store, found.session)
+        return Result(found, before, done, look_at(found.store, found.session, found.blobs))
     except PalimpsestError as error:
         return Result(found, Verdict(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
 

@@ -10,10 +10,10 @@ from palimpsest.apps.cli.home import Found, SystemClock
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
-from palimpsest.engine.session import Session, Surroundings
+from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.overlay import OverlayBlobs, OverlayShelf
+from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import MemoryResultFiles, ResultFiles
 from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
@@ -99,19 +99,19 @@ def profile_for(name: str, log: Log, asking: Asking) -> Profile:
 
 def try_out(found: Found) -> Log:
     """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
-    return Log.open(OverlayShelf(found.shelf), found.session, SystemClock(), write=True)
+    return Log.open(OverlaySessions(found.store), found.session, SystemClock(), write=True)
 
 
-def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Surroundings:
+def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Environment:
     """What a session has around it here; when something is only tried, nothing of it is changed."""
     look = WorkTree(log.opened.cwd)
     if not trying:
-        return Surroundings(found.shelf, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), look=look, cards=cards)
-    shelf, blobs = OverlayShelf(found.shelf), OverlayBlobs(found.blobs)
-    return Surroundings(shelf, blobs, SystemClock(), keep=MemoryResultFiles(), look=look, cards=cards)
+        return Environment(found.store, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), look=look, cards=cards)
+    store, blobs = OverlaySessions(found.store), OverlayBlobs(found.blobs)
+    return Environment(store, blobs, SystemClock(), keep=MemoryResultFiles(), look=look, cards=cards)
 
 
-def working(log: Log, folding: Profile, model: ModelCard, surroundings: Surroundings) -> Session:
+def working(log: Log, folding: Profile, model: ModelCard, surroundings: Environment) -> Session:
     """The session of a command, with the tools of its last call."""
     call, blobs = log.view.call, surroundings.blobs
     tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()

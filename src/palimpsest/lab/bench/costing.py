@@ -20,7 +20,7 @@ from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import Taken, take_all, take_log
 from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import MemoryBlobs, MemoryShelf
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 
 OURS: Final = "palimpsest"
 PEERS: Final = COMPARED[2:]
@@ -69,7 +69,7 @@ def sessions_of(room: Room) -> Iterator[Taken]:
         yield from take_all([room.recorded])
         return
     for seed, tokens in room.sizes.replayed:
-        with made_up(seed, tokens, MemoryShelf()) as log:
+        with made_up(seed, tokens, MemorySessions()) as log:
             yield take_log(log, MemoryBlobs(), "made up", "made up")
 
 

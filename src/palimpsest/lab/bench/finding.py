@@ -15,7 +15,7 @@ from palimpsest.lab.bench.bars import Bar, bar
 from palimpsest.lab.bench.material import write_session
 from palimpsest.lab.bench.room import EXTRA, Room
 from palimpsest.lab.bench.timing import seconds, steady
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.sqlite import Index
 
 RARE = "quokkasaurus"
@@ -26,17 +26,17 @@ _SEARCHES = 5
 def measure_finding(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     """`index_*`, `search_vs_ripgrep` and `list_2000`."""
     ripgrep = find_ripgrep() if "search_vs_ripgrep" in wanted else ""
-    shelf = _write_sessions(room)
-    size = sum(size for _, _, size, _ in shelf.stats())
+    store = _write_sessions(room)
+    size = sum(size for _, _, size, _ in store.stats())
     room.tell(f"indexing {size / 1e6:,.0f} MB")
     database = room.folder / "index.sqlite"
-    with Index(database, shelf) as index:
+    with Index(database, store) as index:
         took = seconds(index.refresh)
         if "index_mb_s" in wanted:
             yield bar("index_mb_s", size / 1e6 / took, seconds=took)
         if "search_vs_ripgrep" in wanted:
             room.tell("searching")
-            yield _search(room, index, shelf, ripgrep)
+            yield _search(room, index, store, ripgrep)
         if "list_2000" in wanted:
             room.tell("listing")
             (units,) = room.unit.of(room.sizes.rounds, index.list)
@@ -46,21 +46,21 @@ def measure_finding(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         yield bar("index_ratio", kept / size, index_mb=kept / 1e6, logs_mb=size / 1e6)
 
 
-def _write_sessions(room: Room) -> JsonlShelf:
+def _write_sessions(room: Room) -> JsonlSessions:
     sizes = room.sizes
     room.tell(f"writing {sizes.sessions:,} sessions")
-    shelf = JsonlShelf(room.folder / "sessions")
+    store = JsonlSessions(room.folder / "sessions")
     holders = {sizes.sessions * part // (_HOLDERS + 1) for part in range(1, _HOLDERS + 1)}
     for number in range(sizes.sessions):
-        log, _ = write_session(shelf, f"session-{number:05d}", sizes.session_events, room.clock, seed=number % 50)
+        log, _ = write_session(store, f"session-{number:05d}", sizes.session_events, room.clock, seed=number % 50)
         if number in holders:
             log.append(UserSaid((Text(f"Why does the {RARE} not start?"),)))
         log.close()
-    return shelf
+    return store
 
 
-def _search(room: Room, index: Index, shelf: JsonlShelf, ripgrep: str) -> Bar:
-    command = (ripgrep, "-F", "-c", RARE, str(shelf.folder))
+def _search(room: Room, index: Index, store: JsonlSessions, ripgrep: str) -> Bar:
+    command = (ripgrep, "-F", "-c", RARE, str(store.folder))
     run = partial(subprocess.run, command, check=True, capture_output=True)
     counted, found = len(run().stdout.splitlines()), len(index.search(RARE))
     if not counted == found == _HOLDERS:

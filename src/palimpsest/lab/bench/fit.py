@@ -9,7 +9,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.lab.sessions import made_up
 from palimpsest.lab.shape import Shape, Tally
 from palimpsest.lab.taking import take_all
-from palimpsest.stores.ephemeral import MemoryShelf
+from palimpsest.stores.ephemeral import MemorySessions
 
 # As many sessions, and about as long, as those that the numbers were fitted to.
 SESSIONS, TOKENS = 32, 130_000
@@ -33,7 +33,7 @@ def fit(folder: Path, *, sessions: int = SESSIONS, tokens: int = TOKENS, tell: C
         raise BadInput("there is no session to be measured", where=str(folder))
     tell(f"making {sessions} sessions up")
     for seed in range(1, sessions + 1):
-        made.take(made_up(seed, tokens, MemoryShelf()).events())
+        made.take(made_up(seed, tokens, MemorySessions()).events())
     return Fit(recorded.shape(), made.shape())
 
 

@@ -20,7 +20,7 @@ def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
             yield bar("fork_bytes", size)
     if "disk_ratio" in wanted:
         room.tell("weighing files")
-        path = room.shelf.path_of(room.session("10k"))
+        path = room.store.path_of(room.session("10k"))
         lines = path.read_bytes().splitlines(keepends=True)
         plain = sum(len(body_bytes(line)) + 1 for line in lines)
         kept = path.stat().st_size + path.with_suffix(".checkpoint").stat().st_size
@@ -38,13 +38,13 @@ def _fork(room: Room) -> tuple[float, float, int]:
 
     def fork() -> float:
         begun = time.perf_counter()
-        fresh = log.fork(room.shelf, f"fork-{next(numbers)}")
+        fresh = log.fork(room.store, f"fork-{next(numbers)}")
         ended = time.perf_counter()
         fresh.close()
         return ended - begun
 
     def create() -> float:
-        path = room.shelf.folder / "empty"
+        path = room.store.folder / "empty"
         begun = time.perf_counter()
         path.touch(exist_ok=False)
         ended = time.perf_counter()
@@ -58,4 +58,4 @@ def _fork(room: Room) -> tuple[float, float, int]:
 
 
 def _files(room: Room) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in room.shelf.folder.rglob("*") if path.is_file()}
+    return {str(path): path.stat().st_size for path in room.store.folder.rglob("*") if path.is_file()}

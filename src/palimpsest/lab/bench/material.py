@@ -23,7 +23,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Clock, Shelf
+from palimpsest.core.ports import Clock, SessionStore
 from palimpsest.lab.prose import Prose
 
 MODEL = "claude-sonnet-4-5"
@@ -135,10 +135,10 @@ def _file(random: Random, prose: Prose, blocks: int) -> str:
     return text.replace("\t", "→") if random.random() < 0.8 else text
 
 
-def write_session(shelf: Shelf, session: str, events: int, clock: Clock, seed: int) -> tuple[Log, Material]:
+def write_session(store: SessionStore, session: str, events: int, clock: Clock, seed: int) -> tuple[Log, Material]:
     """A session of so many events or a few more, still open, and where its events come from; the last event is no edit."""
     material = Material(seed)
-    log = Log.create(shelf, SessionOpened(session, cwd="/project", model=MODEL), clock)
+    log = Log.create(store, SessionOpened(session, cwd="/project", model=MODEL), clock)
     edited = False
     while material.seq < events - 1 or edited:
         for body in material.round():

@@ -21,8 +21,8 @@ from palimpsest.lab.sessions import made_up
 from palimpsest.lab.taking import take_log
 from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryShelf
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
 
 REPLAY_BARS: Final = frozenset({"replay_seconds", "replay_peak_mb"})
 # So many tokens the limits are for; a smaller session is measured and not judged.
@@ -44,9 +44,9 @@ def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     """`replay_seconds` and `replay_peak_mb`."""
     tokens = room.sizes.replayed_long
     room.tell(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")
-    shelf = JsonlShelf(room.folder / "replayed")
-    _write(shelf, tokens)
-    command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(shelf.folder), _session())
+    store = JsonlSessions(room.folder / "replayed")
+    _write(store, tokens)
+    command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(store.folder), _session())
     run = partial(subprocess.run, command, check=True, capture_output=True)
     told = msgspec.json.decode(run().stdout, type=Replaying)
     # The shortest of some: what is longer is what other work on the machine took.
@@ -66,19 +66,19 @@ def _session() -> str:
     return f"made-up-{_SEED}"
 
 
-def _write(shelf: JsonlShelf, tokens: int) -> None:
+def _write(store: JsonlSessions, tokens: int) -> None:
     """A session on the disk, written at once."""
-    memory = MemoryShelf()
+    memory = MemorySessions()
     # Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
     made_up(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
-    path = shelf.path_of(_session())
+    path = store.path_of(_session())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(chunk for _, chunk in memory.open(_session()).chunks()))
 
 
 def replay_stored(folder: Path, session: str) -> Replaying:
     """Replay a session of a folder as `pal replay --json` does, to the bytes it would print."""
-    with Log.open(JsonlShelf(folder), session, FixedClock(1)) as log:
+    with Log.open(JsonlSessions(folder), session, FixedClock(1)) as log:
         taken = take_log(log, MemoryBlobs(), str(folder))
     plan = Plan(tuple(map(profile, COMPARED)), (replay_card(_MODEL),))
     msgspec.json.encode(as_builtins(compared([replay_session(taken, plan)], plan)))

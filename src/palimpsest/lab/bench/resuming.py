@@ -9,14 +9,14 @@ from palimpsest.core.budget import decide, used
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.log import CHECKPOINT_EVERY, Log
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL
 from palimpsest.lab.bench.peer_agents import NAME, Agents
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.bench.timing import side_by_side
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.cards import card
 
 _CARD = card(MODEL)
@@ -30,26 +30,26 @@ def measure_resuming(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         name = f"resume_{length}"
         if name in wanted:
             room.tell(f"resuming after {events:,} events")
-            (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.shelf, room.session(length)))
+            (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.store, room.session(length)))
             yield bar(name, units, peer_of(NAME, peer and peer.resume(length)))
     if "resume_edited" in wanted:
         room.tell("resuming after an edit")
         _edit(room)
-        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.shelf, room.session("10k")))
+        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.store, room.session("10k")))
         yield bar("resume_edited", units)
     if "resume_crashed" in wanted:
         room.tell("resuming after a crash")
-        shelf = _crashed(room)
-        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, shelf, room.session("10k")))
+        store = _crashed(room)
+        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, store, room.session("10k")))
         yield bar("resume_crashed", units)
 
 
-def resume(room: Room, shelf: JsonlShelf, session: str) -> float:
+def resume(room: Room, store: JsonlSessions, session: str) -> float:
     """Seconds from nothing to a view that is ready for the model; letting go is not counted."""
     begun = time.perf_counter()
-    log = Log.open(shelf, session, room.clock)
+    log = Log.open(store, session, room.clock)
     view = log.view
-    decide(used(view, Scale(palimpsest_size)), _BUDGET)
+    decide(used(view, TokenCounter(palimpsest_size)), _BUDGET)
     ended = time.perf_counter()
     log.close()
     return ended - begun
@@ -66,29 +66,29 @@ def _edit(room: Room) -> None:
                 edited = isinstance(body, ViewEdited)
 
 
-def _crashed(room: Room) -> JsonlShelf:
+def _crashed(room: Room) -> JsonlSessions:
     """A copy of the log of middle length that goes on for as many events as its checkpoint can miss."""
-    shelf = JsonlShelf(room.folder / "crashed")
+    store = JsonlSessions(room.folder / "crashed")
     log, material = room.writer("10k")
     with log:
         log.checkpoint()
         left = material.seq + CHECKPOINT_EVERY
-        _copy(room, shelf, ".checkpoint")
+        _copy(room, store, ".checkpoint")
         while material.seq < left:
             for body in material.round():
                 log.append(body)
-        _copy(room, shelf, ".jsonl")
-    return shelf
+        _copy(room, store, ".jsonl")
+    return store
 
 
 def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     """`load`: a whole log without its sidecar, and the same lines decoded."""
     room.tell("loading without a checkpoint")
     room.session("10k")
-    shelf = JsonlShelf(room.folder / "bare")
-    _copy(room, shelf, ".jsonl")
+    store = JsonlSessions(room.folder / "bare")
+    _copy(room, store, ".jsonl")
     session = room.session("10k")
-    path = shelf.path_of(session)
+    path = store.path_of(session)
     loads = room.orjson.loads
 
     def decode() -> None:
@@ -96,14 +96,14 @@ def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
             loads(line)
 
     opened: list[Log] = []
-    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: opened.append(Log.open(shelf, session, room.clock)), decode)
+    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: opened.append(Log.open(store, session, room.clock)), decode)
     for log in opened:
         log.close()
     peer = Agents.find(room)
     yield bar("load", whole / plain, peer_of(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
 
-def _copy(room: Room, shelf: JsonlShelf, suffix: str) -> None:
+def _copy(room: Room, store: JsonlSessions, suffix: str) -> None:
     session = room.session("10k")
-    shelf.folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(room.shelf.path_of(session).with_suffix(suffix), shelf.path_of(session).with_suffix(suffix))
+    store.folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(room.store.path_of(session).with_suffix(suffix), store.path_of(session).with_suffix(suffix))

@@ -15,7 +15,7 @@ from palimpsest.core.log import Log
 from palimpsest.lab.bench.compared import Row, SessionRow
 from palimpsest.lab.bench.material import Material, write_session
 from palimpsest.lab.bench.timing import Unit
-from palimpsest.stores.jsonl import JsonlShelf
+from palimpsest.stores.jsonl import JsonlSessions
 
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 # A peer that would take longer than this is not measured, rather than guessed.
@@ -85,9 +85,9 @@ class Room:
     _materials: dict[str, Material] = field(default_factory=dict)
 
     @cached_property
-    def shelf(self) -> JsonlShelf:
+    def store(self) -> JsonlSessions:
         """Where the three logs are kept."""
-        return JsonlShelf(self.folder / "logs")
+        return JsonlSessions(self.folder / "logs")
 
     @cached_property
     def orjson(self) -> ModuleType:
@@ -100,7 +100,7 @@ class Room:
     @cached_property
     def unit(self) -> Unit:
         """`u`, over the first 1,000 lines of the smallest log."""
-        path = self.shelf.path_of(self.session("1k"))
+        path = self.store.path_of(self.session("1k"))
         return Unit(self.orjson.loads, path.read_bytes().splitlines()[:1_000])
 
     def session(self, length: str) -> str:
@@ -109,7 +109,7 @@ class Room:
         if name not in self._materials:
             events = self.sizes.lengths[length]
             self.tell(f"writing a log of {events:,} events")
-            log, material = write_session(self.shelf, name, events, self.clock, seed=len(length))
+            log, material = write_session(self.store, name, events, self.clock, seed=len(length))
             log.close()
             # What is still on its way to the disk would be waited for by the syncs that are measured.
             getattr(os, "sync", _nothing)()
@@ -119,11 +119,11 @@ class Room:
     def writer(self, length: str) -> tuple[Log, Material]:
         """A log held for writing, and what will happen next in it."""
         name = self.session(length)
-        return Log.open(self.shelf, name, self.clock, write=True), self._materials[name]
+        return Log.open(self.store, name, self.clock, write=True), self._materials[name]
 
     def reader(self, length: str) -> Log:
         """A log opened for reading."""
-        return Log.open(self.shelf, self.session(length), self.clock)
+        return Log.open(self.store, self.session(length), self.clock)
 
     def close(self) -> None:
         """Let go of what peers hold."""

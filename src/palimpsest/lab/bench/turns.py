@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from palimpsest.core.budget import decide, used
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.log import Log
-from palimpsest.core.scale import Scale
 from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import FAMILY_FACTORS
 from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL, Material
@@ -27,7 +27,7 @@ class Turns:
         self._log = log
         self._material = material
         self._encoder = Encoder(_CARD)
-        self._scale = Scale(palimpsest_size, FAMILY_FACTORS["claude"])
+        self._counter = TokenCounter(palimpsest_size, FAMILY_FACTORS["claude"])
         self.deciding = 0.0
         self.take()
 
@@ -38,7 +38,7 @@ class Turns:
         begun = time.perf_counter()
         view = self._log.view
         seen = time.perf_counter()
-        decide(used(view, self._scale), _BUDGET)
+        decide(used(view, self._counter), _BUDGET)
         decided = time.perf_counter()
         self._encoder.encode(view)
         ended = time.perf_counter()

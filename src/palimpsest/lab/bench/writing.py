@@ -43,7 +43,7 @@ def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
 def _twin(room: Room) -> int:
     """A copy of the log to write to by hand: how long a file is and how it lies on the disk matter to a sync."""
     path = room.folder / "raw"
-    shutil.copyfile(room.shelf.path_of(room.session("10k")), path)
+    shutil.copyfile(room.store.path_of(room.session("10k")), path)
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.fsync(file)
     return file

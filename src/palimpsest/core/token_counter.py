@@ -34,7 +34,7 @@ class Covering(Value, frozen=True):
     gain: int
 
 
-class Scale:
+class TokenCounter:
     """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled.
 
     `drops_cached` says of the model's card that it has cache edits: then results under a `cached` cover weigh that cover.
