@@ -143,6 +143,10 @@ class Log:
         """The event that started the turn call which is under way, if there is one."""
         return self._projections.open_call.seq
 
+    def register(self, derived: Derived) -> None:
+        """Add the projections of a layer above, in place of those that were there, and bring them up to the newest event."""
+        self._projections.register(derived)
+
     def catch_up(self) -> None:
         """Bring every projection up to the newest event; those of core do so by themselves when they are read."""
         self._projections.catch_up()
@@ -227,7 +231,7 @@ class Log:
     def trial(self, edits: tuple[Edit, ...]) -> View:
         """The view that edits would leave; an edit that does not fit is refused as `append` would."""
         trial = check_fit(self.view, edits, self.find, self._never_paired)
-        return structs.replace(trial.view, reported=None, held=self.view.held, seq=self.view.seq)
+        return structs.replace(trial.view, reported=None)
 
     def follow(self) -> tuple[Event, ...]:
         """The events that another process has appended since the last look, taken in; empty if there are none. For readers."""

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from palimpsest.core.checkpoint import load_checkpoint
 from palimpsest.core.chain import broken, check_chain, prev_of
+from palimpsest.core.checkpoint import load_checkpoint
 from palimpsest.core.codec import GENESIS, decode_chunk, decode_line, link_of_line
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
+from palimpsest.core.event_items import item_of, numbers_of
 from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
 from palimpsest.core.items import Item
-from palimpsest.core.event_items import item_of, numbers_of
 from palimpsest.core.path import Path, Run, Skip, path_to
 from palimpsest.core.ports import LogFile, SessionStore
 

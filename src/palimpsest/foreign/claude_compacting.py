@@ -8,8 +8,8 @@ from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import ToolResult, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.resuming import Walk
 from palimpsest.core.view import View
+from palimpsest.core.walk import Walk
 from palimpsest.foreign.claude_forms import plain_id
 from palimpsest.wire.lenient import Json
 

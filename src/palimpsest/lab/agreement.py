@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from statistics import median
 
 from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, Rules, bill, rules_of
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Value
-from palimpsest.core.project import pieces_of
 from palimpsest.lab.measure import measure_of
 from palimpsest.wire.cards import recorded_card
 

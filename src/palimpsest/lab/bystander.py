@@ -7,7 +7,7 @@ from palimpsest.audit.survival import survival_of
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Mask
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Event, Refused, ViewEdited
+from palimpsest.core.events import EditRefused, Event, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.loss import Loss
 from palimpsest.core.view import View
@@ -52,7 +52,7 @@ class Bystander:
 
     def note(self, looked: Looked) -> None:
         """Keep what came of a moment."""
-        self.refused += sum(isinstance(event.body, Refused) for event in looked.events)
+        self.refused += sum(isinstance(event.body, EditRefused) for event in looked.events)
         edits = [(event, event.body) for event in looked.events if isinstance(event.body, ViewEdited)]
         till, views = self._stage.till, (self._stage.before, self._stage.session.log.view)
         billed = (till.size(views[0]), till.size(views[1])) if edits else (0, 0)

@@ -11,10 +11,10 @@ from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (
     Body,
     ContextStated,
+    EditRefused,
     Event,
     ModeChanged,
     ModelReplied,
-    Refused,
     SessionOpened,
     TaskChanged,
     ToolReturned,
@@ -135,7 +135,7 @@ def _resting(session: Session, answering: Answering) -> str:
         return error.message
     if looked.folded:
         return ""
-    refused = next((event.body.why for event in looked.events if isinstance(event.body, Refused)), "")
+    refused = next((event.body.why for event in looked.events if isinstance(event.body, EditRefused)), "")
     return refused or (looked.failure.message if looked.failure is not None else NOTHING)
 
 

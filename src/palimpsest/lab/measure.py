@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from palimpsest.core.events import CallStarted, Event, ModelReplied, ViewEdited
 from palimpsest.core.items import Value
-from palimpsest.core.project import ViewProjection
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of

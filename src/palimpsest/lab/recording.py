@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -21,7 +22,6 @@ from palimpsest.core.events import (
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.project import pieces_of
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.lab.measure import Measure, measure_of
 

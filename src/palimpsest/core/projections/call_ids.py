@@ -46,10 +46,6 @@ class UsedCallIds:
         for place in _places(call_id):
             self._bits[place >> 3] |= 1 << (place & 7)
 
-    def start_from(self, other: "UsedCallIds") -> None:
-        """Go on from the ids of another log."""
-        self._bits = bytearray(other._bits)
-
     def take(self, event: Event) -> None:
         """Remember the ids of a reply."""
         body = event.body

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palimpsest.core.bodies.calls import TURN, CallStarted, Failed, Interrupted, ModelReplied, UserSaid
+from palimpsest.core.bodies.calls import TURN, CallStarted, Failed, Interrupted, ModelReplied, SessionOpened, UserSaid
 from palimpsest.core.bodies.context import ContextStated, EditUndone, Rewound, ViewEdited
 from palimpsest.core.bodies.records import Recalled
 from palimpsest.core.bodies.tools import ToolReturned
@@ -34,12 +34,12 @@ class OpenTurnCall:
         return kind in _ENTERS or (isinstance(body, CallStarted | ModelReplied | Interrupted) and body.purpose == TURN)
 
     def take(self, event: Event) -> None:
-        """Follow one event. Files of other programs go on without an outcome, which ends the call too."""
+        """Follow one event. Files of other programs and forks go on without an outcome, which ends the call too."""
         body = event.body
         if isinstance(body, CallStarted):
             if body.purpose == TURN:
                 self.seq = event.seq
-        elif self.seq is not None and (self._ends(body) or type(body) in _ENTERS):
+        elif self.seq is not None and (self._ends(body) or type(body) in _ENTERS or isinstance(body, SessionOpened)):
             self.seq = None
 
     def _ends(self, body: Body) -> bool:

@@ -39,14 +39,28 @@ class Projections:
         self.used_ids = UsedCallIds()
         self.pending = PendingCalls()
         self.open_call = OpenTurnCall()
-        above = () if derived is None else derived.attach(self._view)
         # These decide how the next event is recorded, so that they never wait.
         self._now: tuple[Projection, ...] = (self.used_ids, self.pending, self.open_call)
+        self._queue: list[Event] = []
+        self._list(derived)
+
+    @property
+    def by_name(self) -> dict[str, Projection]:
+        """All projections by their names."""
+        return {each.name: each for each in self._all}
+
+    def _list(self, derived: Derived | None) -> None:
+        above = () if derived is None else derived.attach(self._view)
         self._later: tuple[Projection, ...] = (self._view, self._health, self._ledger, self._inbox, *above)
-        self._all = (*self._now, *self._later)
+        self._all: tuple[Projection, ...] = (*self._now, *self._later)
         self._of_path = tuple(each for each in self._all if each.scope == "path")
         self._of_file = tuple(each for each in self._all if each.scope == "file")
-        self._queue: list[Event] = []
+
+    def register(self, derived: Derived) -> None:
+        """Take other projections of a layer above, and bring all that go by the path to the newest event again."""
+        self.catch_up()
+        self._list(derived)
+        follow_path(self._of_path, self._reader, self._reader.path(self.seq))
 
     @property
     def view(self) -> ViewProjection:
@@ -125,12 +139,10 @@ class Projections:
         if seq != other.seq:
             self._follow_base()
             return
-        other.catch_up()
-        self._view.start_from(other._view.view)
-        self._health.start_from(other._health.value())
-        self.used_ids.start_from(other.used_ids)
-        known = {each.name: each for each in other._of_path}
-        rest = [each for each in self._of_path if each not in (self._view, self._health)]
+        self._view.start_from(other.view.view)
+        self._health.start_from(other.health.value())
+        known = other.by_name
+        rest = [each for each in (self.used_ids, *self._of_path) if each not in (self._view, self._health)]
         if all(each.name in known and known[each.name].version == each.version for each in rest):
             for each in rest:
                 each.restore(known[each.name].snapshot())

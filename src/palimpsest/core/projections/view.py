@@ -176,8 +176,8 @@ class ViewProjection:
         found = read_items(self._reader, kept_view.stretches, wanted)
         if not wanted.issuperset(kept_view.masks):
             raise BadLog("the checkpoint masks an item that it does not show", where=self._reader.lines.name)
-        for item_id, cover in kept_view.masks.items():
-            found[item_id] = structs.replace(found[item_id], mask=cover)
+        for item_id, mask in kept_view.masks.items():
+            found[item_id] = structs.replace(found[item_id], mask=mask)
         head = tuple([found[item_id] for item_id in kept_view.head])
         self._adopt(structs.replace(kept_view.rest, head=head, items=tuple([found[item_id] for item_id in kept_view.items])))
         self._covered_facts = {
@@ -187,6 +187,7 @@ class ViewProjection:
 
     def edit(self, seq: int, index: int, edit: Edit) -> None:
         """Apply one edit; an id in it that is not in the view is passed over, for the log holds only edits that fitted."""
+        self._frozen = None
         match edit:
             case Mask():
                 self._cover(edit.ids, Cover(edit.text, edit.form))

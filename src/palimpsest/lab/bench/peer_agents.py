@@ -11,8 +11,8 @@ from statistics import median
 from types import ModuleType
 from typing import Any, final
 
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
-from palimpsest.core.project import pieces_of
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds, side_by_side, steady
 
