@@ -111,12 +111,15 @@ class Simulation:
 
     async def call(self) -> ModelReplied:
         """One call through the engine. A request that no profile makes small enough is sent as it is, for the recorded work went on."""
+        refused = self.billing.overflows
         try:
             reply = await call(self.session, ran=self.ran)
-        except TooFull as error:
-            self.stopped = self.stopped or error.message
-            reply = await self._send_as_it_is()
-        except PromptTooLong:
+        except (TooFull, PromptTooLong) as error:
+            if isinstance(error, TooFull):
+                self.stopped = self.stopped or error.message
+            # What the engine itself knew not to fit never reached the provider.
+            if refused == self.billing.overflows and self.simulator.size(self.session.log.view) > self.session.card.window:
+                self.billing.overflows += 1
             reply = await self._send_as_it_is()
         for part in reply.parts:
             if isinstance(part, ToolCall):
