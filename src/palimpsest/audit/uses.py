@@ -84,6 +84,7 @@ class UsesProjection:
     """Uses that are being followed, event by event; `calls` counts the replies of the model."""
 
     name: ClassVar = "uses"
+    watches: ClassVar = frozenset({ToolReturned, ModelReplied, ViewEdited, EditUndone, ContextStated})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 
