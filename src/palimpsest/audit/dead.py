@@ -11,9 +11,9 @@ from palimpsest.core.situation import Situation, Use
 
 
 class Dead(Value, frozen=True):
-    """A result that nobody needs: where it stands, what clearing it frees, for how many calls it paid rent, and the mask that clears it.
+    """A dead result: its place in the view, the tokens that clearing it frees, the calls for which it paid rent, and its mask.
 
-    As long as no mask is written for it the gain is all that it weighs, and really less than that.
+    Without a mask the gain is the size of the whole result, from which that of the mask is still to be taken.
     """
 
     place: int
@@ -23,12 +23,12 @@ class Dead(Value, frozen=True):
 
 
 def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None) -> list[Dead]:
-    """The dead results that show, newest first, each with its mask if that is written already.
+    """The dead results that show, newest first, without masks: writing those costs more than finding out that none is worth it.
 
     Pins stay, and what an undo brought back is only taken when `held` says so.
     """
-    view, counter, calls = situation.view, situation.counter, situation.health.calls
-    items, uses, sizes, written, factor = view.items, situation.uses, counter.sizes(view), counter.coverings, counter.factor
+    view, tokens, calls = situation.view, situation.tokens, situation.health.calls
+    items, uses, sizes = view.items, situation.uses, tokens.in_order(view)
     ages = ages_for(patience)
     stay = pinned(view) if held else pinned(view) | view.held
     found: list[Dead] = []
@@ -42,25 +42,14 @@ def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, 
             continue
         # The coming call pays rent as well.
         paid = calls - death + 1 if calls > death else 1
-        known = written.get(item.id)
-        if known is None or known.item is not item or known.factor != factor:
-            found.append(Dead(place, counter.scaled(sizes[place]), paid))
-        elif known.gain > 0:
-            found.append(Dead(place, known.gain, paid, known.mask))
+        found.append(Dead(place, tokens.scaled(sizes[place]), paid))
     return found
 
 
 def with_masks(dead: list[Dead], situation: Situation) -> list[Dead]:
     """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
-    if all(each.mask is not None for each in dead):
-        return dead
-    items, counter = situation.view.items, situation.counter
-    found: list[Dead] = []
-    for each in dead:
-        mask, gain = covered(items, each.place, counter)
-        if gain > 0:
-            found.append(Dead(each.place, gain, each.calls, mask))
-    return found
+    masks = covered(situation.view.items, [each.place for each in dead], situation.tokens)
+    return [Dead(each.place, gain, each.calls, mask) for each, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
 
 
 def masks_of(dead: Sequence[Dead]) -> tuple[Mask, ...]:

@@ -10,6 +10,7 @@ from palimpsest.audit.entities import names_told
 from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.frozen import FrozenDict, frozen
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size
@@ -113,9 +114,9 @@ class UsesProjection:
                 pass
         self._view = view
 
-    def value(self) -> dict[str, Use]:
+    def value(self) -> FrozenDict[str, Use]:
         """The life of every result that shows."""
-        return dict(self._uses)
+        return frozen(self._uses)
 
     def _shown(self) -> Showing:
         if self._showing is None:

@@ -60,8 +60,8 @@ class ClearDead:
         rates = rates_of(situation.card, situation.cache)
         best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
         # Mostly it would not be worth it even if nothing stood in their place, and then no stub need be written.
-        if best is not None and (masked := with_masks(dead, situation)) is not dead:
-            dead = masked
+        if best is not None:
+            dead = with_masks(dead, situation)
             best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
         return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
