@@ -5,6 +5,7 @@ from collections.abc import Callable
 from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 
+from palimpsest.core.frozen import frozen
 from palimpsest.core.items import Content, Cover, Item, Text, ToolResult
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
@@ -60,7 +61,7 @@ def test_what_is_counted_later_does_not_reach_a_value_made_before() -> None:
     sizes = counter.sizes_of(view)
     counter.factor = 3.0
     grown = counter.sizes_of(View(items=(*view.items, _item(2))))
-    assert (sizes.total(view), sorted(sizes.known), grown.total(view), sorted(grown.known)) == (2, ["1.0"], 6, ["1.0", "2.0"])
+    assert (sizes.total(view), sizes.places, grown.total(view), grown.places) == (2, {"1.0": 0}, 6, {"1.0": 0, "2.0": 1})
 
 
 def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
@@ -68,7 +69,7 @@ def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
     first = counter.sizes_of(view)
     assert counter.sizes_of(View(items=view.items, seq=9)) is first
     counter.factor = 1.5
-    assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2)
+    assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2, places=frozen({"1.0": 0}))
 
 
 @settings(max_examples=60)

@@ -1,6 +1,7 @@
 """Which tool results of a view are dead and may be cleared, and what clearing each of them frees."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.stubs import covered
@@ -8,6 +9,9 @@ from palimpsest.audit.uses import ages_for, dies_at
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Value
 from palimpsest.core.situation import Situation, Use
+
+
+_place = attrgetter("place")
 
 
 class Dead(Value, frozen=True):
@@ -28,27 +32,25 @@ def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, 
     Pins stay, and what an undo brought back is only taken when `held` says so.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
-    items, uses, sizes = view.items, situation.uses, tokens.in_order(view)
-    ages = ages_for(patience)
+    items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
+    usual, ages = patience == 1.0, ages_for(patience)
     stay = pinned(view) if held else pinned(view) | view.held
     found: list[Dead] = []
-    for place in range(len(items) - 1, -1, -1):
-        item = items[place]
-        use = uses.get(item.id)
-        if use is None or item.mask is not None:
+    for name, use in situation.uses.items():
+        death = use.died if usual else dies_at(use, ages)
+        if death is None or (death > calls and not usual) or name in stay or (which is not None and not which(use)):
             continue
-        death = use.died if patience == 1.0 else dies_at(use, ages)
-        if death is None or (death > calls and patience != 1.0) or item.id in stay or (which is not None and not which(use)):
-            continue
-        # The coming call pays rent as well.
-        paid = calls - death + 1 if calls > death else 1
-        found.append(Dead(place, tokens.scaled(sizes[place]), paid))
+        place = places.get(name)
+        if place is not None and items[place].mask is None:
+            # The coming call pays rent as well.
+            found.append(Dead(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
+    found.sort(key=_place, reverse=True)
     return found
 
 
 def with_masks(dead: list[Dead], situation: Situation) -> list[Dead]:
     """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
-    masks = covered(situation.view.items, [each.place for each in dead], situation.tokens)
+    masks = covered(situation.view, [each.place for each in dead], situation.tokens)
     return [Dead(each.place, gain, each.calls, mask) for each, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
 
 

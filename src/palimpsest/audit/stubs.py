@@ -8,8 +8,9 @@ from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.sizes import SizeRule
-from palimpsest.core.token_sizes import TokenSizes
+from palimpsest.core.token_sizes import TokenSizes, scaled
 from palimpsest.core.tokens import estimate
+from palimpsest.core.view import View
 
 MOST_TOKENS = 25
 _LONGEST = 80
@@ -64,34 +65,45 @@ def _call_of(items: Sequence[Item], place: int) -> ToolCall:
     """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none."""
     content = items[place].content
     call_id = content.call_id if isinstance(content, ToolResult) else ""
-    for before in range(place - 1, -1, -1) if call_id else ():
-        call = items[before].content
+    while place and call_id:
+        place -= 1
+        call = items[place].content
         if isinstance(call, ToolCall) and call.call_id == call_id:
             return call
     return ToolCall(call_id, "tool", "{}")
 
 
-def covered(items: Sequence[Item], places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
-    """The mask that clears the result at each of some places, and the tokens that it frees."""
-    rule, coarse = tokens.rule, _coarse(tokens.factor)
+def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
+    """The mask that clears the result at each of some places of the view, and the tokens that it frees."""
+    items, sizes = view.items, tokens.in_order(view)
+    rule, factor = tokens.rule, tokens.factor
     found: list[tuple[Mask, int]] = []
     for place in places:
-        item = items[place]
-        size = tokens.item(item)
-        call = _call_of(items, place)
-        length = len(call.args)
-        written = _known_mask if length <= _LONG_CALL else _known_long_mask if length <= _LONGEST_CALL else _mask_of
-        mask, weight = written(call, size, item.id, coarse, rule)
-        found.append((mask, size - tokens.scaled(weight)))
+        item, call = items[place], items[place - 1].content
+        # Mostly the call stands right before its result, and looking there costs half as much as a function that does.
+        if not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place):
+            call = _call_of(items, place)
+        cover = _known_covering if len(call.args) <= _LONG_CALL else _covering
+        found.append(cover(call, sizes[place], item.id, factor, rule))
     return found
 
 
+def _covering(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+    """The mask of a result whose unscaled size is `raw`, and the tokens that it frees."""
+    tokens, length = scaled(raw, factor), len(call.args)
+    write = _known_mask if length <= _LONG_CALL else _known_long_mask if length <= _LONGEST_CALL else _mask_of
+    mask, size = write(call, tokens, item_id, _coarse(factor), rule)
+    return mask, tokens - scaled(size, factor)
+
+
 def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
-    """The mask of a result, and the unscaled size of what it shows."""
+    """The mask of a result of so many tokens, and the unscaled size of what it shows."""
     text = _stub(call, tokens, item_id, factor)
     return Mask((item_id,), text), rule(ToolResult(call.call_id, (Text(text),)))
 
 
-# Before most calls the same results are dead as before the last one, and writing a stub takes 20 times as long as finding it.
-_known_mask = lru_cache(maxsize=8_192)(_mask_of)
+# Before most calls the same results are dead as before the last one. Writing a stub takes 20 times as long as finding it; a factor that
+# moved a little, as it does with every reply, changes what a mask frees and mostly not its words.
+_known_covering = lru_cache(maxsize=4_096)(_covering)
+_known_mask = lru_cache(maxsize=4_096)(_mask_of)
 _known_long_mask = lru_cache(maxsize=128)(_mask_of)

@@ -44,34 +44,17 @@ def places_of(view: View) -> dict[str, int]:
     return places
 
 
-def _places_of(view: View, wanted: set[str]) -> dict[str, int]:
-    """Where some items stand, looked for from the end, for there most of them are."""
-    places = {item.id: -1 for item in view.head}
-    wanted = wanted.difference(places)
-    items, missing = view.items, len(wanted)
-    if not missing:
-        return places
-    for place in range(len(items) - 1, -1, -1):
-        name = items[place].id
-        if name in wanted:
-            places[name] = place
-            missing -= 1
-            if not missing:
-                break
-    return places
-
-
 def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
     """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
     view, cache, now = situation.view, situation.cache, situation.now
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
         return Warm()
-    places = _places_of(view, {prefix.last for prefix in live if not prefix.last.startswith(HEAD)})
+    head, places = {item.id for item in view.head}, situation.tokens.places_in(view)
     total = situation.used
     found: dict[int, int] = {}
     for prefix in live:
-        place = -1 if prefix.last.startswith(HEAD) else places.get(prefix.last)
+        place = -1 if prefix.last.startswith(HEAD) or prefix.last in head else places.get(prefix.last)
         if place is not None:
             found[place] = max(found.get(place, 0), min(prefix.tokens, total))
     if cache.automatic and found:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from palimpsest.core.frozen import frozen
+from palimpsest.core.frozen import FrozenDict, frozen
 from palimpsest.core.items import Content, Item, same_start
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.token_sizes import TokenSizes, is_same_shown, shown_size
@@ -16,7 +16,19 @@ class TokenCounter:
     A policy gets `sizes_of` a view, which nothing can change, and never the counter.
     """
 
-    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "_newest", "_sizes", "drops_cached", "factor", "rule")
+    __slots__ = (
+        "_head",
+        "_head_size",
+        "_items",
+        "_items_size",
+        "_memo",
+        "_newest",
+        "_sizes",
+        "_unchanged",
+        "drops_cached",
+        "factor",
+        "rule",
+    )
 
     def __init__(self, rule: SizeRule, factor: float = 1.0, *, drops_cached: bool = False) -> None:
         self.rule: Final = rule
@@ -28,7 +40,8 @@ class TokenCounter:
         self._items: tuple[Item, ...] = ()
         self._items_size = 0
         self._sizes: list[int] = []
-        self._newest: TokenSizes | None = None
+        self._unchanged = 0
+        self._newest = TokenSizes(rule, factor, drops_cached)
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
@@ -65,6 +78,7 @@ class TokenCounter:
             self._sizes += new
             self._items_size += sum(new)
             self._items = items
+            self._unchanged = min(self._unchanged, known)
             if edited:
                 self._forget_others(view)
         return self._head_size + self._items_size
@@ -72,10 +86,11 @@ class TokenCounter:
     def sizes_of(self, view: View) -> TokenSizes:
         """The sizes of a view as a value; the same object while neither the view nor the factor changes."""
         raw, newest = self.raw(view), self._newest
-        if newest is None or newest.items is not view.items or newest.head is not view.head or newest.factor != self.factor:
-            sizes = tuple(self._sizes)
-            newest = TokenSizes(self.rule, self.factor, self.drops_cached, view.head, view.items, sizes, raw, frozen(self._memo))
-            self._newest = newest
+        if newest.items is not view.items or newest.head is not view.head or newest.factor != self.factor:
+            head_sizes, sizes = tuple([self._weigh(item) for item in view.head]), tuple(self._sizes)
+            shared = (self.rule, self.factor, self.drops_cached, view.head, view.items)
+            newest = self._newest = TokenSizes(*shared, head_sizes, sizes, raw, self._places_of(view.items))
+        self._unchanged = len(view.items)
         return newest
 
     @property
@@ -95,3 +110,13 @@ class TokenCounter:
         memo = self._memo
         if len(memo) > len(view.items) + len(view.head):
             self._memo = {item.id: memo[item.id] for part in (view.head, view.items) for item in part if item.id in memo}
+
+    def _places_of(self, items: tuple[Item, ...]) -> FrozenDict[str, int]:
+        """Where each item stands, by its id: what was appended to the newest value is added to its places."""
+        newest = self._newest
+        if self._unchanged != len(newest.items):
+            return frozen({item.id: place for place, item in enumerate(items)})
+        start = self._unchanged
+        if start == len(items):
+            return newest.places
+        return FrozenDict(newest.places, **{item.id: place for place, item in enumerate(items[start:], start)})

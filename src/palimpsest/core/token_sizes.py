@@ -1,6 +1,7 @@
 """Token sizes of a view as a frozen value, and what it shares with the counter that makes it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from palimpsest.core.frozen import EMPTY, FrozenDict
@@ -29,6 +30,11 @@ class CountsTokens(Protocol):
         ...
 
 
+def scaled(raw: int, factor: float) -> int:
+    """An unscaled size times a factor, in whole tokens."""
+    return raw if factor == 1.0 else round(raw * factor)
+
+
 def shown_size(item: Item, rule: SizeRule, *, drops_cached: bool = False) -> int:
     """The unscaled size of what the model sees of an item."""
     content = item.content if item.mask is None else shown(item, drops_cached=drops_cached)
@@ -44,9 +50,8 @@ def is_same_shown(one: Item, other: Item) -> bool:
 class TokenSizes:
     """The size of each item of one view, as a policy sees it; other items and views are counted by the rule when they are asked for.
 
-    `sizes` are unscaled, one for each of `items`, and `raw_total` is their sum with those of the head. `known` holds the same by item
-    id; it saves counting and never changes an answer, so that it is no part of a comparison. `factor` and `drops_cached` are those
-    of the `TokenCounter` that made it.
+    Sizes are unscaled: `sizes` has one for each of `items`, `head_sizes` one for each of `head`, and `raw_total` is the sum of both.
+    `places` is where each of `items` stands, by its id. `factor` and `drops_cached` are those of the `TokenCounter` that made it.
     """
 
     rule: SizeRule
@@ -54,22 +59,24 @@ class TokenSizes:
     drops_cached: bool = False
     head: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()
+    head_sizes: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     raw_total: int = 0
-    known: FrozenDict[str, tuple[Item, int]] = field(default=EMPTY, compare=False, repr=False)
+    places: FrozenDict[str, int] = EMPTY
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
-        known = self.known.get(item.id)
-        return self.scaled(known[1] if known is not None and known[0] is item else self._unscaled(item))
+        place = self.places.get(item.id)
+        raw = self.sizes[place] if place is not None and self.items[place] is item else self._unscaled(item)
+        return raw if self.factor == 1.0 else round(raw * self.factor)
 
     def content(self, content: Content) -> int:
         """Tokens of a content that is not in the view yet."""
-        return self.scaled(self.rule(content))
+        return scaled(self.rule(content), self.factor)
 
     def total(self, view: View) -> int:
         """Tokens of the head and all items of a view."""
-        return self.scaled(self.raw(view))
+        return scaled(self.raw(view), self.factor)
 
     def scaled(self, raw: int) -> int:
         """An unscaled size times the factor."""
@@ -77,7 +84,7 @@ class TokenSizes:
 
     def raw(self, view: View) -> int:
         """The unscaled total of a view."""
-        if self._is_of(view):
+        if view.items is self.items and view.head is self.head:
             return self.raw_total
         return sum(map(self._unscaled, view.head)) + sum(self.in_order(view))
 
@@ -89,11 +96,15 @@ class TokenSizes:
         start = same_start(self.items, view.items)
         return (*self.sizes[:start], *map(self._unscaled, view.items[start:]))
 
-    def _is_of(self, view: View) -> bool:
-        return view.items is self.items and view.head is self.head
+    def places_in(self, view: View) -> Mapping[str, int]:
+        """Where each item of a view stands, by its id."""
+        return self.places if view.items is self.items else {item.id: place for place, item in enumerate(view.items)}
 
     def _unscaled(self, item: Item) -> int:
-        known = self.known.get(item.id)
-        if known is not None and is_same_shown(known[0], item):
-            return known[1]
+        place = self.places.get(item.id)
+        if place is not None and is_same_shown(self.items[place], item):
+            return self.sizes[place]
+        for known, size in zip(self.head, self.head_sizes, strict=True):
+            if known.id == item.id and is_same_shown(known, item):
+                return size
         return shown_size(item, self.rule, drops_cached=self.drops_cached)
