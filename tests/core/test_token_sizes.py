@@ -60,8 +60,14 @@ def test_what_is_counted_later_does_not_reach_a_value_made_before() -> None:
     counter, view = TokenCounter(claude_size), View(items=(_item(1),))
     sizes = counter.sizes_of(view)
     counter.factor = 3.0
-    grown = counter.sizes_of(View(items=(*view.items, _item(2))))
-    assert (sizes.total(view), sizes.places, grown.total(view), grown.places) == (2, {"1.0": 0}, 6, {"1.0": 0, "2.0": 1})
+    larger = View(items=(*view.items, _item(2)))
+    grown = counter.sizes_of(larger)
+    assert (sizes.total(view), sizes.places_in(view), grown.total(view), grown.places_in(larger)) == (
+        2,
+        {"1.0": 0},
+        6,
+        {"1.0": 0, "2.0": 1},
+    )
 
 
 def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
@@ -69,7 +75,7 @@ def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
     first = counter.sizes_of(view)
     assert counter.sizes_of(View(items=view.items, seq=9)) is first
     counter.factor = 1.5
-    assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2, places=frozen({"1.0": 0}))
+    assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2, newer=frozen({"1.0": 0}))
 
 
 @settings(max_examples=60)

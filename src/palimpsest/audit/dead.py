@@ -10,7 +10,6 @@ from palimpsest.core.edits import Mask
 from palimpsest.core.items import Value
 from palimpsest.core.situation import Situation, Use
 
-
 _place = attrgetter("place")
 
 

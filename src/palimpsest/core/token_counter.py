@@ -2,11 +2,14 @@
 
 from typing import Final
 
-from palimpsest.core.frozen import FrozenDict, frozen
+from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
 from palimpsest.core.items import Content, Item, same_start
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.token_sizes import TokenSizes, is_same_shown, shown_size
 from palimpsest.core.view import View
+
+# How many places are copied for each new value before they are put with all the others.
+_NEWER: Final = 64
 
 
 class TokenCounter:
@@ -86,11 +89,13 @@ class TokenCounter:
     def sizes_of(self, view: View) -> TokenSizes:
         """The sizes of a view as a value; the same object while neither the view nor the factor changes."""
         raw, newest = self.raw(view), self._newest
-        if newest.items is not view.items or newest.head is not view.head or newest.factor != self.factor:
-            head_sizes, sizes = tuple([self._weigh(item) for item in view.head]), tuple(self._sizes)
-            shared = (self.rule, self.factor, self.drops_cached, view.head, view.items)
-            newest = self._newest = TokenSizes(*shared, head_sizes, sizes, raw, self._places_of(view.items))
-        self._unchanged = len(view.items)
+        head, items, factor = view.head, view.items, self.factor
+        if newest.items is not items or newest.head is not head or newest.factor != factor:
+            head_sizes = newest.head_sizes if newest.head is head else tuple([self._weigh(item) for item in head])
+            older, newer = self._places_of(items)
+            newest = TokenSizes(self.rule, factor, self.drops_cached, head, items, head_sizes, tuple(self._sizes), raw, older, newer)
+            self._newest = newest
+        self._unchanged = len(items)
         return newest
 
     @property
@@ -111,12 +116,13 @@ class TokenCounter:
         if len(memo) > len(view.items) + len(view.head):
             self._memo = {item.id: memo[item.id] for part in (view.head, view.items) for item in part if item.id in memo}
 
-    def _places_of(self, items: tuple[Item, ...]) -> FrozenDict[str, int]:
-        """Where each item stands, by its id: what was appended to the newest value is added to its places."""
+    def _places_of(self, items: tuple[Item, ...]) -> tuple[FrozenDict[str, int], FrozenDict[str, int]]:
+        """Where each item stands, by its id, in two parts: the first is that of the newest value until the second has many entries."""
         newest = self._newest
-        if self._unchanged != len(newest.items):
-            return frozen({item.id: place for place, item in enumerate(items)})
-        start = self._unchanged
-        if start == len(items):
-            return newest.places
-        return FrozenDict(newest.places, **{item.id: place for place, item in enumerate(items[start:], start)})
+        start = len(newest.items)
+        if self._unchanged != start:
+            return frozen({item.id: place for place, item in enumerate(items)}), EMPTY
+        newer = newest.newer.copy()
+        for place in range(start, len(items)):
+            newer[items[place].id] = place
+        return (newest.older, FrozenDict(newer)) if len(newer) <= _NEWER else (FrozenDict(newest.older, **newer), EMPTY)

@@ -1,11 +1,10 @@
 """Token sizes of a view as a frozen value, and what it shares with the counter that makes it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from palimpsest.core.frozen import EMPTY, FrozenDict
-from palimpsest.core.items import Content, Item, same_start, shown
+from palimpsest.core.items import Content, Item, Value, same_start, shown
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 
@@ -46,12 +45,12 @@ def is_same_shown(one: Item, other: Item) -> bool:
     return one is other or (one.content == other.content and one.mask == other.mask)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSizes:
+class TokenSizes(Value, frozen=True, eq=False):
     """The size of each item of one view, as a policy sees it; other items and views are counted by the rule when they are asked for.
 
     Sizes are unscaled: `sizes` has one for each of `items`, `head_sizes` one for each of `head`, and `raw_total` is the sum of both.
-    `places` is where each of `items` stands, by its id. `factor` and `drops_cached` are those of the `TokenCounter` that made it.
+    `factor` and `drops_cached` are those of the `TokenCounter` that made it. `older` and `newer` together say where each of `items`
+    stands, by its id: two dictionaries, so that a value for one more item need not copy thousands of entries.
     """
 
     rule: SizeRule
@@ -62,11 +61,18 @@ class TokenSizes:
     head_sizes: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     raw_total: int = 0
-    places: FrozenDict[str, int] = EMPTY
+    older: FrozenDict[str, int] = EMPTY
+    newer: FrozenDict[str, int] = EMPTY
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenSizes) and self._told_by() == other._told_by()
+
+    def __hash__(self) -> int:
+        return hash(self._told_by())
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
-        place = self.places.get(item.id)
+        place = self.older.get(item.id)
         raw = self.sizes[place] if place is not None and self.items[place] is item else self._unscaled(item)
         return raw if self.factor == 1.0 else round(raw * self.factor)
 
@@ -80,7 +86,7 @@ class TokenSizes:
 
     def scaled(self, raw: int) -> int:
         """An unscaled size times the factor."""
-        return raw if self.factor == 1.0 else round(raw * self.factor)
+        return scaled(raw, self.factor)
 
     def raw(self, view: View) -> int:
         """The unscaled total of a view."""
@@ -98,13 +104,20 @@ class TokenSizes:
 
     def places_in(self, view: View) -> Mapping[str, int]:
         """Where each item of a view stands, by its id."""
-        return self.places if view.items is self.items else {item.id: place for place, item in enumerate(view.items)}
+        if view.items is self.items:
+            return self.older | self.newer if self.newer else self.older
+        return {item.id: place for place, item in enumerate(view.items)}
 
     def _unscaled(self, item: Item) -> int:
-        place = self.places.get(item.id)
+        place = self.newer.get(item.id)
+        place = self.older.get(item.id) if place is None else place
         if place is not None and is_same_shown(self.items[place], item):
             return self.sizes[place]
         for known, size in zip(self.head, self.head_sizes, strict=True):
             if known.id == item.id and is_same_shown(known, item):
                 return size
         return shown_size(item, self.rule, drops_cached=self.drops_cached)
+
+    def _told_by(self) -> tuple[object, ...]:
+        """What everything else follows from."""
+        return self.rule, self.factor, self.drops_cached, self.head, self.items
