@@ -75,7 +75,6 @@ class UsesProjection:
 
     def __init__(self) -> None:
         self._uses: dict[str, Use] = {}
-        self._value: FrozenDict[str, Use] | None = None
         self._calls = 0
         self._due: dict[int, list[str]] = {}
         self._view = EMPTY
@@ -112,15 +111,12 @@ class UsesProjection:
                     if use.kind == "recalled":
                         self._set(name, replace(use, kind="other"))
             case _:
-                self._view = view
-                return
-        self._view, self._value = view, None
+                pass
+        self._view = view
 
     def value(self) -> FrozenDict[str, Use]:
-        """The life of every result that shows, up to the last event taken."""
-        if self._value is None:
-            self._value = frozen(self._uses)
-        return self._value
+        """The life of every result that shows."""
+        return frozen(self._uses)
 
     def _shown(self) -> Showing:
         if self._showing is None:
