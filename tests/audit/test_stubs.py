@@ -1,9 +1,9 @@
 """Masks that stand for cleared results: written once while their words stay, and remembered outside of any session."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from situations import situation, used, words
 
 from palimpsest.audit.stubs import covered
