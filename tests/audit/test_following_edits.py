@@ -65,7 +65,7 @@ def test_a_scale_that_followed_every_edit_weighs_as_a_new_one(told: list[Step]) 
     for _, view in followed(told):
         for each in (view, before, view):
             new = TokenCounter(claude_size)
-            assert (counter.raw(each), counter.sizes(each)) == (new.raw(each), new.sizes(each))
+            assert (counter.raw(each), counter.sizes_of(each)) == (new.raw(each), new.sizes_of(each))
         before = view
 
 

@@ -31,7 +31,7 @@ from palimpsest.core.policy import (
 )
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import claude_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 
@@ -179,5 +179,5 @@ class HideFirst:
 
 def test_a_frozen_dataclass_is_a_policy_and_a_model_card_is_a_card() -> None:
     policy: Policy = HideFirst()
-    situation = Situation(View(items=(ITEM,)), Budget(window=100), CARD, "before_call", TokenCounter(claude_size), used=100)
+    situation = Situation(View(items=(ITEM,)), Budget(window=100), CARD, "before_call", TokenSizes(claude_size), used=100)
     assert (policy.plan(situation), situation.card.window, situation.card.prices.input) == ((Mask(("1.0",)),), 8_000, 0.0)

@@ -47,7 +47,7 @@ class Anchor:
         replay = _rejected(items) if situation.moment == "overflow" else ()
         told = tuple(item for item in items if item not in replay) if replay else items
         if self.told == "text" and not replay:
-            told = items[: tail_start(items, self.tail_budget(situation), situation.counter, self.tail_turns)]
+            told = items[: tail_start(items, self.tail_budget(situation), situation.tokens, self.tail_turns)]
         if not any(item.kind != "context" for item in told):
             return ()
         return self._steps(situation, told, replay, items[-1] if replay else told[-1])

@@ -80,8 +80,7 @@ def _checked(text: str, bound: int, situation: Situation) -> str:
     """The text, if something is left of it and it is short enough."""
     if not any(line.strip() and not line.startswith("#") for line in text.split("\n")):
         raise _Unusable("empty", "nothing of what the model told is supported by the log")
-    counter = situation.counter
-    tokens = counter.scaled(counter.rule(Text(text)))
+    tokens = situation.tokens.content(Text(text))
     if tokens > bound or tokens >= situation.used:
         raise _Unusable("longer", f"what the model told has {tokens:,} tokens, and {bound:,} are allowed")
     return text
