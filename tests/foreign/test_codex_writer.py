@@ -121,6 +121,11 @@ def native(*bodies: Body) -> tuple[Log, MemoryBlobs]:
     return log, MemoryBlobs()
 
 
+def kinds(*names: str) -> Line:
+    """What Codex notes beside a message: what each of its parts is."""
+    return {"internal_chat_message_metadata_passthrough": {"content_item_kinds": list(names)}}
+
+
 CONVERSATION: tuple[Body, ...] = (
     ContextStated(head=(Statement("base", "You code.", "system"),)),
     ContextStated((Statement("environment", "It is Sunday."),)),
@@ -160,13 +165,40 @@ def test_a_session_of_ours_becomes_a_rollout_of_the_documented_line_set() -> Non
     assert (opening["cwd"], opening["source"]) == ("/repo", "cli")
     assert not {"base_instructions", "model_provider"} & set(opening)
     assert lines[0]["timestamp"] == "2026-11-15T06:34:55.281Z"
-    assert lines[1]["payload"] == message("developer", "It is Sunday.")
+    assert lines[1]["payload"] == {**message("user", "It is Sunday."), **kinds("environment")}
     assert lines[4]["payload"] == message("user", "list files", "please")
     assert lines[9]["payload"] == {"type": "function_call", "name": "ls", "arguments": "{}", "call_id": "a"}
     assert lines[11]["payload"] == {"type": "function_call_output", "call_id": "a", "output": "a.py"}
     assert lines[14]["payload"]["info"]["total_token_usage"]["total_tokens"] == 225
     assert rollout_name(log) == f"2026/11/15/rollout-2026-11-15T06-34-55-{opening['id']}.jsonl"
     assert opening["id"].split("-")[2].startswith("7")
+
+
+def test_context_of_the_user_role_keeps_it_and_only_what_would_be_misread_says_what_it_is(tmp_path: Path) -> None:
+    log, blobs = native(
+        ContextStated((Statement("rules", "Be brief."), Statement("mode", "Plan first.", "developer"), Statement("user.name", "Ada"))),
+        ContextStated((Statement("environment", "<environment_context>linux</environment_context>"),)),
+        UserSaid((Text("<environment_context>what is this?</environment_context>"),)),
+        UserSaid((Text("go"),), steering=True),
+    )
+    items = [json.loads(each)["payload"] for each in write_codex(log, blobs) if b'"response_item"' in each]
+    assert items == [
+        {**message("user", "Be brief."), **kinds("rules")},
+        message("developer", "Plan first."),
+        {**message("user", "Ada"), **kinds("context.user.name")},
+        message("user", "<environment_context>linux</environment_context>"),
+        {**message("user", "<environment_context>what is this?</environment_context>"), **kinds("user.text")},
+        message("user", "go"),
+    ]
+    home, session = taken(b"".join(write_codex(log, blobs)), tmp_path)
+    assert [(item.kind, item.source) for item in Log.open(home.store, session, FixedClock(1)).view.items] == [
+        ("context", "rules"),
+        ("context", "developer"),
+        ("context", "context.user.name"),
+        ("context", "environment"),
+        ("user", ""),
+        ("user", ""),
+    ]
 
 
 def test_the_newer_variant_numbers_its_lines_and_names_its_items() -> None:
