@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from palimpsest.core.events import Event, ForeignNoted, SessionOpened, TurnEnded, UserSaid
+from palimpsest.core.events import Event, ForeignNoted, ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Content
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
@@ -47,7 +47,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
     """A session that came from Codex: its own lines in their order, then what happened here since."""
     kept: dict[int, bytes] = {}
     since: list[Event] = []
-    in_turn, said = False, UserSaid(())
+    in_turn, said, paid = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
         found = foreign_of(event.body)
         if found is None:
@@ -55,6 +55,8 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
             continue
         if isinstance(event.body, UserSaid):
             in_turn, said = True, event.body
+        elif isinstance(event.body, ModelReplied):
+            paid.append(event.body.usage)
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
         # LogFile that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
@@ -65,6 +67,8 @@ def _returned(log: Log, blobs: Blobs, variant: Variant) -> Iterator[bytes]:
     ordinal = last.get("ordinal") if isinstance(last, dict) else None
     dialect: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
     fresh = Fresh(log, blobs, dialect, thread_id(log), ordinal=ordinal + 1 if isinstance(ordinal, int) else None, turn=in_turn)
+    for usage in paid:
+        fresh.paid(usage)
     path = log.path
     for event in since:
         if event.seq in path:
