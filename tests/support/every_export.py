@@ -1,102 +1,149 @@
-"""Prototype."""
-import sys, json, tempfile, time, difflib
+"""Exports sessions to Claude Code and Codex, reads the files back, and says where a model would be shown something else; run as a program."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
 from corpus import CORPUS
-from pal_runs import Pal
+from msgspec import Struct
+from readings import Home
+
 from palimpsest.core.log import Log
-from palimpsest.foreign.messages import write_request
-from palimpsest.stores.home import Home
+from palimpsest.core.policy import run_steps
+from palimpsest.core.view import View
+from palimpsest.engine.flow import answer_without_model
+from palimpsest.engine.moments import look
+from palimpsest.engine.session import Environment, Session
+from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.foreign.claude_writer import claude_session, write_claude
+from palimpsest.foreign.codex import CodexFormat, write_codex
+from palimpsest.foreign.finding import find_sources
+from palimpsest.foreign.formats import FORMATS, format_named
+from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.parts import wire_of
+from palimpsest.foreign.transcript import Source
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.cards import ModelCard, recorded_card
+from palimpsest.wire.encode import encode
+from palimpsest.wire.request import Params
 
-DEF = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
-KEY = {"anthropic": "messages", "responses": "input"}
-TO = {"claude": "anthropic", "codex": "responses"}
+Target = Literal["claude", "codex"]
+TARGETS: tuple[Target, ...] = ("claude", "codex")
+_USUAL = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
+_WIRES = {"claude": "anthropic", "codex": "responses"}
+# Cache breakpoints belong to a request and not to a session.
+_PARAMS = Params(mark_rule="none")
+_AT = 1_800_000_000_000
+_SHOWN = 12
 
-def strip(v):
-    if isinstance(v, dict):
-        return {k: strip(x) for k, x in v.items() if k != "cache_control"}
-    if isinstance(v, list):
-        return [strip(x) for x in v]
-    return v
 
-def encoded(home, session, wire, model):
-    with home.open(session, write=False) as log:
-        r = write_request(log, home.blobs, wire, model=model)
-    return strip(json.loads(r.body))[KEY[wire]]
+class Trip(Struct, frozen=True):
+    """A session on its way to another program and back: whether it was folded before, and where the two requests differ."""
 
-def model_for(home, session, wire):
-    with home.open(session, write=False) as log:
-        m = log.view.model
-    from palimpsest.wire.cards import recorded_card
-    if wire_of(m) == wire:
-        return m
-    return DEF[wire]
+    session: str
+    target: Target
+    folded: bool
+    items: int
+    differences: tuple[str, ...]
 
-def flat(msgs, wire):
-    out = []
-    for m in msgs:
-        if wire == "anthropic":
-            for b in m["content"]:
-                out.append(json.dumps([m["role"], b], ensure_ascii=False, sort_keys=True))
-            out.append("--")
-        else:
-            if m["type"] == "message":
-                for b in m["content"]:
-                    out.append(json.dumps([m["role"], m.get("phase"), b], ensure_ascii=False, sort_keys=True))
-                out.append("--")
-            else:
-                out.append(json.dumps(m, ensure_ascii=False, sort_keys=True))
-    return out
 
-def check(path, folder, verbose=True, pats=()):
-    pal = Pal(folder / "one")
-    done = pal("import", str(path), "--json") if False else pal("import", str(path))
-    sessions = list(pal.home.store.sessions())
-    main = [s for s in sessions]
-    res = []
-    for s in main:
-        for folded in (False, True):
-            if folded:
-                r = pal("compact", s, "--no-model", "--profile", "palimpsest")
-                if "nothing to fold" in r.output or r.exit_code:
-                    res.append((s, "fold", r.output.strip()[-200:])); continue
-            for to, wire in TO.items():
-                t=time.time()
-                out = folder / f"{s}-{folded}-{to}"
-                out.mkdir()
-                name = "11111111-2222-3333-4444-555555555555.jsonl" if to == "claude" else "rollout-written.jsonl"
-                r = pal("export", s, "--to", to, "--out", str(out / name))
-                if r.exit_code:
-                    res.append((s, to, folded, r.output[-300:])); continue
-                other = Pal(out / "home")
-                r = other("import", str(out / name))
-                back = [x for x in other.home.store.sessions() if "." not in x.split("-",1)[1]] if to=="claude" else list(other.home.store.sessions())
-                if len(back) != 1:
-                    res.append((s, to, folded, "back", back, r.output[-300:])); 
-                    if not back: continue
-                model = model_for(pal.home, s, wire)
-                try:
-                    a = encoded(pal.home, s, wire, model)
-                    b = encoded(other.home, back[0], wire, model)
-                except Exception as e:
-                    res.append((s, to, folded, repr(e))); continue
-                same = a == b
-                fa, fb = flat(a, wire), flat(b, wire)
-                res.append((s, to, folded, "same" if same else "DIFF", len(fa), len(fb), f"{time.time()-t:.1f}s", r.output.strip()[-80:] if "bad" in r.output or 'could' in r.output else ""))
-                if not same and verbose:
-                    n = 0
-                    for line in difflib.unified_diff(fa, fb, "view", "back", n=1, lineterm=""):
-                        res.append(("   ", line[:230])); n += 1
-                        if n > 24: break
-    return res
+def sessions_below(path: Path) -> list[Source]:
+    """The sessions at a path, without those of sub-agents: no program goes on from them."""
+    return [source for source in find_sources(FORMATS, [path]).sources if not source.parent]
+
+
+def trips(source: Source) -> Iterator[Trip]:
+    """Every way of a session: to each program, as it is and folded without a model, if there is anything to fold."""
+    home = Home()
+    done = import_session(format_named(source.format), source, home.store, home.blobs, FixedClock(_AT))
+    with Log.open(home.store, done.session, FixedClock(_AT), write=True) as log:
+        yield from (_trip(log, home, target, folded=False) for target in TARGETS)
+        if _fold(log, home):
+            yield from (_trip(log, home, target, folded=True) for target in TARGETS)
+
+
+def _fold(log: Log, home: Home) -> bool:
+    """Fold as `pal compact --no-model` does; whether there was anything to fold."""
+    environment = Environment(home.store, home.blobs, FixedClock(_AT, 1_000))
+    session = Session(log, profile("palimpsest", {}), recorded_card(log.view.model or _USUAL["anthropic"]), environment)
+    return bool(run_steps(look(session, "asked"), lambda want: answer_without_model(session, want)).edited)
+
+
+def _trip(log: Log, home: Home, target: Target, *, folded: bool) -> Trip:
+    model = _model(log.view.model, target)
+    ours = shown(log.view, model, home)
+    theirs = _read_back(log, home, target, model)
+    return Trip(log.session, target, folded, len(ours), tuple(differences(ours, theirs)))
+
+
+def _model(name: str, target: Target) -> ModelCard:
+    """The model of the session if the program can ask it, so that what it sealed is compared too."""
+    wire = _WIRES[target]
+    found = recorded_card(name) if wire_of(name) == wire else None
+    return found if found is not None and found.wire == wire else recorded_card(_USUAL[wire])
+
+
+def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[Any]:
+    lines = write_claude(log, home.blobs) if target == "claude" else write_codex(log, home.blobs)
+    name = f"{claude_session(log)}.jsonl" if target == "claude" else "rollout-written.jsonl"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, Path(name).name)
+        path.write_bytes(b"".join(lines))
+        # A file that was written a moment ago is taken to grow.
+        os.utime(path, (1, 1))
+        other = Home()
+        done = other.take(ClaudeFormat() if target == "claude" else CodexFormat(), path)[0]
+    if done.bad:
+        return [f"not read: {each.where}: {each.why}" for each in done.bad]
+    with Log.open(other.store, done.session, FixedClock(_AT)) as back:
+        return shown(back.view, model, other)
+
+
+def shown(view: View, model: ModelCard, home: Home) -> list[Any]:
+    """What a model is shown of a view, parsed and in order."""
+    body = msgspec.json.decode(encode(view, model, (), _PARAMS, home.blobs.get).body)
+    if model.wire == "responses":
+        return list(body["input"])
+    return [{"role": message["role"], **block} for message in body["messages"] for block in message["content"]]
+
+
+def differences(ours: Sequence[Any], theirs: Sequence[Any]) -> Iterator[str]:
+    """Where two requests differ, one line a place; nothing if they say the same."""
+    if list(ours) == list(theirs):
+        return
+    for place in range(max(len(ours), len(theirs))):
+        one = ours[place] if place < len(ours) else None
+        two = theirs[place] if place < len(theirs) else None
+        if one != two:
+            yield f"{place}: {_short(one)} became {_short(two)}"
+
+
+def _short(value: object) -> str:
+    return msgspec.json.encode(value).decode()[:160]
+
+
+def main(words: Sequence[str]) -> int:
+    """Send the sessions below some paths, or the whole corpus, there and back."""
+    began = time.monotonic()
+    found = [source for path in [Path(word) for word in words] or [CORPUS] for source in sessions_below(path)]
+    count = wrong = 0
+    for number, source in enumerate(found, 1):
+        for trip in trips(source):
+            count += 1
+            wrong += bool(trip.differences)
+            how = "folded" if trip.folded else "whole"
+            print(f"{number}/{len(found)} {trip.session} {how} to {trip.target}: {trip.items} items, {len(trip.differences)} differences", flush=True)
+            for line in trip.differences[:_SHOWN]:
+                print(f"    {line}", flush=True)
+    print(f"{len(found)} sessions, {count} exports, {wrong} of them different, {time.monotonic() - began:.0f} seconds")
+    return 1 if wrong else 0
+
 
 if __name__ == "__main__":
-    pats = sys.argv[1:]
-    t0=time.time()
-    for path in sorted(p for p in CORPUS.rglob("*") if p.suffix in {".jsonl", ".json", ".traj"} and p.name != "MANIFEST.jsonl"):
-        if pats and not any(p in str(path) for p in pats): continue
-        with tempfile.TemporaryDirectory() as f:
-            print("##", path.name, flush=True)
-            for row in check(path, Path(f)):
-                print(*row, flush=True)
-    print(time.time()-t0)
+    sys.exit(main(sys.argv[1:]))

@@ -47,8 +47,8 @@ def folded(entry: Entry, contents: Sequence[Content], trail: Trail) -> Told:
     return Told(made, held.at, held.key, line=kept(held))
 
 
-def masked(held: Held, results: dict[str, Entry], trail: Trail, facts: Facts) -> Told:
-    """Old results were cleared, and notes that had been recalled went with them."""
+def masked(held: Held, results: dict[str, str], trail: Trail, facts: Facts) -> Told:
+    """Old results were cleared, and notes that had been recalled went with them; `results` are the facts that tell the results of calls."""
     details = table_at(held.line, "microcompactMetadata")
     calls = [each for each in _texts(details, "compactedToolIds") if each in results]
     dropped = [(uuid, entry) for uuid in _texts(details, "clearedAttachmentUUIDs") if (entry := trail.entry(uuid)) is not None]
@@ -57,7 +57,7 @@ def masked(held: Held, results: dict[str, Entry], trail: Trail, facts: Facts) ->
         edits: list[Edit] = []
         plain: list[str] = []
         for call in calls:
-            ids = tuple(desk.ids(f"{results[call].key}")) or ()
+            ids = desk.ids(results[call])
             saved = next((name for name in (f"{call}.txt", f"{call}.json") if facts.saved(name) is not None), "")
             if saved:
                 edits.append(Mask(ids, f"<persisted-output>Tool result saved to: {saved}\n\nUse Read to view</persisted-output>"))

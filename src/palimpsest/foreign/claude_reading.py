@@ -14,7 +14,7 @@ from palimpsest.foreign.claude_edits import folded, masked, preserved
 from palimpsest.foreign.claude_facts import FORMAT, Facts, kept, noted
 from palimpsest.foreign.claude_graph import Entry, Held, Trail
 from palimpsest.foreign.claude_queue import Inbox
-from palimpsest.foreign.claude_words import speaker
+from palimpsest.foreign.claude_words import results_on, speaker
 from palimpsest.foreign.transcript import Told
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
@@ -41,7 +41,8 @@ class Reading:
         self._queue: list[Entry] = []
         self._open: Entry | None = None
         self._messages: set[str] = set()
-        self._results: dict[str, Entry] = {}
+        # The key of the fact that tells the result of each call.
+        self._results: dict[str, str] = {}
         self._branch: Entry | None = None
         self._boundary: Json = {}
         self._early: list[Entry] = []
@@ -92,8 +93,7 @@ class Reading:
         for entry in queue:
             entry.key = entry.lines[-1].key
             if entry.sort == "result":
-                for block in tables_at(table_at(entry.lines[0].line, "message"), "content"):
-                    self._results[text(block, "tool_use_id")] = entry
+                self._results.update(results_on(entry.lines[0].line, entry.key))
             if entry.lines[-1].stop > self._told_before:
                 yield from self._after(entry, self._told(entry))
             elif entry.sort == "note":

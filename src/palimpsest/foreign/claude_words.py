@@ -89,6 +89,27 @@ def segments(line: Json, contents: Sequence[Content]) -> Iterator[tuple[str, lis
         yield last, run
 
 
+def results_on(line: Json, key: str) -> Iterator[tuple[str, str]]:
+    """The calls that a line has results of, each with the key of the fact that tells its result; `key` is that of the line."""
+    blocks = table_at(line, "message").get("content")
+    contents = [_outline(block) for block in blocks] if isinstance(blocks, list) else []
+    for place, (_, run) in enumerate(segments(line, contents)):
+        if isinstance(run[0], ToolResult):
+            yield run[0].call_id, key_of_run(key, place)
+
+
+def _outline(block: object) -> Content:
+    """As much of a block as tells who speaks."""
+    if not is_json(block):
+        return Text(block if isinstance(block, str) else "")
+    return ToolResult(text(block, "tool_use_id")) if block.get("type") == "tool_result" else Text(text(block, "text"))
+
+
+def key_of_run(key: str, place: int) -> str:
+    """The key of the fact that a run of a line tells; the first run has that of the line."""
+    return f"{key}#{place}" if place else key
+
+
 def said(who: str, contents: Sequence[Content], *, steering: bool = False) -> Body:
     """What was said, by the user or by a source; only texts can be stated, so pictures of a source count as brought along."""
     parts = tuple(part for part in contents if isinstance(part, Text | Image | Document | Opaque))
