@@ -43,8 +43,11 @@ def claude_session(log: Log) -> str:
     return own if opened.origin == "claude-code" and own and opened.base is None else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
 
 
-def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
-    """The lines of a session file, each with its newline; the file is to be named after `claude_session`."""
+def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
+    """The lines of a session file, each with its newline; the file is to be named after `claude_session`.
+
+    `cwd` is the folder to go on in, which then stands on all lines; without it each line keeps its own.
+    """
     whole = log.opened.base is None
     events = log.reader.run(log.reader.first, log.tip) if whole else log.events()
     kept = Kept(blobs)
@@ -62,10 +65,12 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
     for event in ours:
         if isinstance(event.body, ToolReturned):
             results.setdefault(plain_id(event.body.result.call_id), []).append(event)
-    writing = _Writing(log, blobs, kept, parents, results)
+    writing = _Writing(log, blobs, kept, parents, results, cwd)
     for line in kept.lines():
         if not whole and "sessionId" in line:
             line["sessionId"] = writing.session
+        if cwd and "cwd" in line:
+            line["cwd"] = cwd
         yield _encoded(line)
     for event in ours:
         yield from writing.take(event)
@@ -75,7 +80,7 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
 class _Writing:
     """Writes events that no line was kept of, chained to the lines before them."""
 
-    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]]) -> None:
+    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], cwd: str) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
@@ -86,7 +91,7 @@ class _Writing:
         self._common: Json = {
             "isSidechain": like.get("isSidechain") is True,
             "userType": "external",
-            "cwd": text(like, "cwd") or opened.cwd or "/",
+            "cwd": cwd or text(like, "cwd") or opened.cwd or "/",
             "sessionId": self.session,
             "version": text(like, "version") or VERSION,
             "gitBranch": text(like, "gitBranch") or opened.meta.get("branch", ""),

@@ -69,8 +69,11 @@ def stamp(at: int) -> str:
 class Fresh:
     """LogFile in the making. `ordinal` is the number of the next line where lines are numbered."""
 
-    def __init__(self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None) -> None:
+    def __init__(
+        self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None, cwd: str = ""
+    ) -> None:
         self._log = log
+        self._cwd = cwd or log.opened.cwd or "/"
         self._blobs = blobs
         self._new = variant == "codex-0.166"
         self._thread = thread
@@ -113,7 +116,7 @@ class Fresh:
             **extra,
             "id": self._thread,
             "timestamp": stamp(event.at),
-            "cwd": opened.cwd or "/",
+            "cwd": self._cwd,
             "originator": "palimpsest",
             "cli_version": "0.166.0" if self._new else "0.98.0",
             "source": "cli",
@@ -190,7 +193,7 @@ class Fresh:
         yield self.line("event_msg", started)
         context: Json = {
             "turn_id": self._turn,
-            "cwd": self._log.opened.cwd or "/",
+            "cwd": self._cwd,
             "approval_policy": "on-request",
             "sandbox_policy": _SANDBOX,
             "model": self._model if wire_of(self._model) == "responses" else _MODEL,
