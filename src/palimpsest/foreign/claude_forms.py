@@ -2,13 +2,13 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import msgspec
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import PROVIDER
@@ -35,9 +35,9 @@ def usage_of(usage: Usage) -> Json:
     }
 
 
-def assistant_blocks(body: ModelReplied, blobs: Blobs) -> list[tuple[int, Json]]:
+def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
     """The blocks of a reply with the numbers of their parts; a thought without a seal of this provider would be refused: it is left out."""
-    return [(number, block) for number, part in enumerate(body.parts) if (block := _assistant_block(part)) is not None]
+    return [(number, block) for number, part in enumerate(parts) if (block := _assistant_block(part)) is not None]
 
 
 def _assistant_block(part: Content) -> Json | None:

@@ -48,6 +48,12 @@ def speaker(line: Json) -> str:
     return "command" if _sourceless(line) else ""
 
 
+def copied_from(line: Json) -> str:
+    """The line of the same session that a line is a copy of, if it is one."""
+    origin = table_at(line, "forkedFrom")
+    return text(origin, "messageUuid") if text(origin, "sessionId") == text(line, "sessionId") else ""
+
+
 def _sourceless(line: Json) -> bool:
     """Whether a version that says where every prompt came from does not say it of this line."""
     numbers = tuple(int(each) if each.isdigit() else 0 for each in text(line, "version").split("."))
