@@ -148,21 +148,32 @@ def test_a_reply_that_a_fold_brings_is_a_line_of_a_reply(tmp_path: Path) -> None
     log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)))
     into = (Put("reminder", Text("What did we do?")), Put("summary", Text("This.", "assistant")), Keep("1.0"))
     log.append(ViewEdited((Fold("1.0", "3.0", into),), "pal"))
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [
-        {"role": "user", "content": [text("What did we do?")]},
-        {"role": "assistant", "content": [text("This.")]},
-        {"role": "user", "content": [text("first"), text("second")]},
-    ]
+    assert (
+        messages(read_back(log, tmp_path)[1])
+        == messages(log.view)
+        == [
+            {"role": "user", "content": [text("What did we do?")]},
+            {"role": "assistant", "content": [text("This.")]},
+            {"role": "user", "content": [text("first"), text("second")]},
+        ]
+    )
 
 
 def test_a_fold_in_the_middle_leaves_what_stands_before_it(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
     log.append(ViewEdited((Fold("4.0", "5.0", (SUMMARY,)),), "pal"))
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [
-        {"role": "user", "content": [text("first")]},
-        {"role": "assistant", "content": [text("I run a."), call("a", "bash", run="a")]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "a ran"}, text("what was before"), text("second")]},
-    ]
+    assert (
+        messages(read_back(log, tmp_path)[1])
+        == messages(log.view)
+        == [
+            {"role": "user", "content": [text("first")]},
+            {"role": "assistant", "content": [text("I run a."), call("a", "bash", run="a")]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "a ran"}, text("what was before"), text("second")],
+            },
+        ]
+    )
 
 
 def test_folds_over_folds_keep_the_same_words_each_time(tmp_path: Path) -> None:
@@ -171,7 +182,7 @@ def test_folds_over_folds_keep_the_same_words_each_time(tmp_path: Path) -> None:
         log.extend(worked(f"c{number}"))
         log.append(UserSaid((Text(f"next {number}"),)))
         users = tuple(Keep(item.id) for item in log.view.items if item.kind == "user")
-        into = (*users, Put("summary", Text(f"work {number}")))
+        into: tuple[Put | Keep, ...] = (*users, Put("summary", Text(f"work {number}")))
         log.append(ViewEdited((Fold(log.view.ids[0], log.view.ids[-1], into),), "pal"))
     home, view = read_back(log, tmp_path)
     words = ["first", "next 0", "next 1", "next 2", "work 2"]
@@ -185,11 +196,18 @@ def test_what_hides_items_or_puts_one_between_others_is_told_once_at_the_end(tmp
     log.append(ViewEdited((Insert((Put("reminder", Text("look twice")),), "6.0"), Mask(("6.0",), "shorter")), "pal"))
     lines = lines_of(log)
     assert [line["subtype"] for line in lines if line["type"] == "system"] == ["compact_boundary"]
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [
-        {"role": "user", "content": [text("first")]},
-        {"role": "assistant", "content": [text("I run b."), call("b", "bash", run="b")]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b", "content": "b ran"}, text("look twice"), text("shorter")]},
-    ]
+    assert (
+        messages(read_back(log, tmp_path)[1])
+        == messages(log.view)
+        == [
+            {"role": "user", "content": [text("first")]},
+            {"role": "assistant", "content": [text("I run b."), call("b", "bash", run="b")]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "b", "content": "b ran"}, text("look twice"), text("shorter")],
+            },
+        ]
+    )
 
 
 def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Path) -> None:
@@ -205,11 +223,15 @@ def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Pa
     (done,) = home.take(CLAUDE, path)
     log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
     undo(log, next(event.seq for event in log.events() if isinstance(event.body, ViewEdited)))
-    assert messages(read_back(log, tmp_path, home.blobs)[1]) == messages(log.view) == [
-        {"role": "user", "content": [text("first")]},
-        {"role": "assistant", "content": [text("one")]},
-        {"role": "user", "content": [text("second")]},
-    ]
+    assert (
+        messages(read_back(log, tmp_path, home.blobs)[1])
+        == messages(log.view)
+        == [
+            {"role": "user", "content": [text("first")]},
+            {"role": "assistant", "content": [text("one")]},
+            {"role": "user", "content": [text("second")]},
+        ]
+    )
 
 
 def test_a_boundary_that_anchors_itself_keeps_what_stands_before_its_summary(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Exports sessions to Claude Code and Codex, reads the files back, and says where a model would be shown something else; run as a program."""
+"""Exports sessions to Claude Code and Codex, reads the files back and says where a model is shown something else; run as a program."""
 
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +14,17 @@ from corpus import CORPUS
 from msgspec import Struct
 from readings import Home
 
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.pairs import open_calls
 from palimpsest.core.policy import run_steps
 from palimpsest.core.view import View
 from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Environment, Session
 from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.foreign.claude_edits import CLEARED
 from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.codex import CodexFormat, write_codex
 from palimpsest.foreign.finding import find_sources
@@ -31,6 +36,7 @@ from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import ModelCard, recorded_card
 from palimpsest.wire.encode import encode
+from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params
 
 Target = Literal["claude", "codex"]
@@ -39,6 +45,7 @@ _USUAL = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
 _WIRES = {"claude": "anthropic", "codex": "responses"}
 # Cache breakpoints belong to a request and not to a session.
 _PARAMS = Params(mark_rule="none")
+_RESULTS = {"tool_result", "function_call_output", "custom_tool_call_output", "tool_search_output"}
 _AT = 1_800_000_000_000
 _SHOWN = 12
 
@@ -79,7 +86,47 @@ def _trip(log: Log, home: Home, target: Target, *, folded: bool) -> Trip:
     model = _model(log.view.model, target)
     ours = shown(log.view, model, home)
     theirs = _read_back(log, home, target, model)
+    unanswered = frozenset(_call_id(item) for item in open_calls(log.view.items))
+    if target == "claude":
+        ours = [*_cleared(ours, log.view)]
+    ours, theirs = (list(_without_answers(each, unanswered)) for each in (ours, theirs))
+    theirs = renamed(theirs, ours, _repeated(log))
     return Trip(log.session, target, folded, len(ours), tuple(differences(ours, theirs)))
+
+
+def _cleared(blocks: Sequence[Any], view: View) -> Iterator[Any]:
+    """Claude Code notes of a masked result only that it was cleared, and shows a text of its own in its place."""
+    masked = frozenset(_call_id(item) for item in view.items if isinstance(item.content, ToolResult) and item.mask and item.mask.text)
+    for block in blocks:
+        yield {**block, "content": CLEARED} if block.get("tool_use_id") in masked else block
+
+
+def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[Any]:
+    """A call that nothing answers gets an answer where it must have one: from the wire in each request, and once in Claude Code's file."""
+    for block in blocks:
+        is_result = block.get("type") in _RESULTS
+        if not (is_result and (block.get("tool_use_id") or block.get("call_id")) in calls):
+            yield block
+
+
+def _repeated(log: Log) -> frozenset[str]:
+    """The ids that more than one call of a session has, on whichever branch."""
+    replies = [event.body for event in log.reader.run(log.reader.first, log.tip) if isinstance(event.body, ModelReplied)]
+    count = Counter(part.call_id for reply in replies for part in reply.parts if isinstance(part, ToolCall))
+    return frozenset(scrubbed(call_id, "claude") for call_id, times in count.items() if times > 1)
+
+
+def renamed(theirs: Sequence[Any], ours: Sequence[Any], repeated: frozenset[str]) -> list[Any]:
+    """Blocks with the ids of ours in place of theirs, where ours repeat in the session: in a file each call has an id of its own."""
+    names: dict[str, str] = {}
+    for one, two in zip(ours, theirs, strict=False):
+        if one.get("type") == two.get("type") and one.get("id") in repeated:
+            names[two.get("id", "")] = one["id"]
+    return [{**each, **{key: names.get(each[key], each[key]) for key in ("id", "tool_use_id") if key in each}} for each in theirs]
+
+
+def _call_id(item: Item) -> str:
+    return scrubbed(item.content.call_id, "claude") if isinstance(item.content, ToolCall | ToolResult) else ""
 
 
 def _model(name: str, target: Target) -> ModelCard:
@@ -90,7 +137,10 @@ def _model(name: str, target: Target) -> ModelCard:
 
 
 def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[Any]:
-    lines = write_claude(log, home.blobs) if target == "claude" else write_codex(log, home.blobs)
+    lines = list(write_claude(log, home.blobs) if target == "claude" else write_codex(log, home.blobs))
+    if b'"history_base"' in lines[0]:
+        # It goes on from another rollout, which is not there.
+        lines = list(write_codex(log, home.blobs, alone=True))
     name = f"{claude_session(log)}.jsonl" if target == "claude" else "rollout-written.jsonl"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, Path(name).name)
@@ -137,8 +187,8 @@ def main(words: Sequence[str]) -> int:
         for trip in trips(source):
             count += 1
             wrong += bool(trip.differences)
-            how = "folded" if trip.folded else "whole"
-            print(f"{number}/{len(found)} {trip.session} {how} to {trip.target}: {trip.items} items, {len(trip.differences)} differences", flush=True)
+            how = f"{'folded' if trip.folded else 'whole'} to {trip.target}"
+            print(f"{number}/{len(found)} {trip.session} {how}: {trip.items} items, {len(trip.differences)} differences", flush=True)
             for line in trip.differences[:_SHOWN]:
                 print(f"    {line}", flush=True)
     print(f"{len(found)} sessions, {count} exports, {wrong} of them different, {time.monotonic() - began:.0f} seconds")

@@ -1,7 +1,6 @@
 """Contents of ours in the form that Claude Code keeps them in its lines."""
 
 import base64
-import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
@@ -14,14 +13,16 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import PROVIDER
 from palimpsest.wire.args import object_of, tool_name
 from palimpsest.wire.lenient import Json
+from palimpsest.wire.repair import scrubbed
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_LONGEST_ID = 128
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def plain_id(call_id: str) -> str:
-    """The id of a call in the letters that the provider accepts."""
-    return call_id if _PLAIN.match(call_id) else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
+    """The id of a call in the letters and the length that the provider accepts, as a request would carry it."""
+    plain = scrubbed(call_id, "claude")
+    return plain if len(plain) <= _LONGEST_ID else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
 
 
 def usage_of(usage: Usage) -> Json:

@@ -67,7 +67,7 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
     for event in ours:
         if isinstance(event.body, ToolReturned):
             results.setdefault(plain_id(event.body.result.call_id), []).append(event)
-    writing = _Writing(log, blobs, kept, parents, results, cwd)
+    writing = _Writing(log, blobs, kept, parents, results, cwd=cwd)
     for line in kept.lines():
         if not whole and "sessionId" in line:
             line["sessionId"] = writing.session
@@ -82,7 +82,7 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
 class _Writing:
     """Writes events that no line was kept of, chained to the lines before them."""
 
-    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], cwd: str) -> None:
+    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], *, cwd: str) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
