@@ -1,13 +1,14 @@
 """Our ledger of what is cached: marks sent, times, lifetimes, corrected by reported reads."""
 
 from msgspec import Raw
+from side_calls import side_reply
 from workplace import say, work
 
 from palimpsest.audit.prefixes import MOST
 from palimpsest.audit.warm import places_of, warm_of
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Mask, Put
-from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, SideCalled, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.situation import CachedPrefix
 from palimpsest.engine.session import Session
@@ -192,7 +193,7 @@ def test_a_new_head_a_new_model_and_new_tools_begin_a_new_cache() -> None:
 def test_a_call_beside_the_conversation_keeps_what_it_read_alive() -> None:
     session = begin(tick=MINUTE)
     call(session)
-    session.record(SideCalled("title", "claude-sonnet-4-5", Usage(10, 2_000, 0, 0, 5)))
+    session.record(side_reply("title", "claude-sonnet-4-5", Usage(10, 2_000, 0, 0, 5)))
     times = [prefix.at for prefix in session.witness.cache.prefixes]
     assert times[0] - times[1] == 2 * MINUTE
 

@@ -11,7 +11,7 @@ from readings import Home
 from palimpsest.audit.cached import CacheProjection
 from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.core.log import Log
-from palimpsest.core.project import ViewProjection
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.foreign.formats import format_named

@@ -13,7 +13,7 @@ from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened
 from palimpsest.core.items import Text, ToolCall, same_start, seq_of
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import lonely, waiting
+from palimpsest.core.pairs import unpaired, waiting
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
@@ -84,7 +84,7 @@ def test_what_shows_in_many_texts_is_what_shows_in_one(told: list[Step], looked_
 @given(steps)
 def test_the_calls_that_wait_are_the_lonely_ones_of_the_newest_reply(told: list[Step]) -> None:
     for _, view in followed(told):
-        items, alone = view.items, lonely(view.items)
+        items, alone = view.items, unpaired(view.items)
         spoken = [item for item in items if item.kind in {"user", "assistant", "thinking", "call"}]
         newest = seq_of(spoken[-1].id) if spoken and spoken[-1].kind != "user" else None
         calls = [item for item in items if item.id in alone and isinstance(item.content, ToolCall)]

@@ -17,7 +17,7 @@ from palimpsest.core.errors import TooFull
 from palimpsest.core.events import ContextStated, Statement, TaskChanged, UserSaid, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Plan
-from palimpsest.core.project import ViewProjection
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.engine.moments import look

@@ -7,7 +7,7 @@ from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import parted
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.core.undo import plan_undo, undo
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions

@@ -65,8 +65,9 @@ def test_raw_json_with_newlines_stays_on_one_line() -> None:
     store = MemorySessions()
     log = new_log(store)
     log.append(CallStarted("m", "chat", params=Raw(b'{\n  "a": "x\\ny"\n}')))
+    log.append(ModelReplied((), call=1))
     log.append(said("next"))
-    assert [type(event.body) for event in reopened(store).events()] == [SessionOpened, CallStarted, UserSaid]
+    assert [type(event.body) for event in reopened(store).events()] == [SessionOpened, CallStarted, ModelReplied, UserSaid]
     assert verify(store, "s", MemoryBlobs()).ok
 
 

@@ -2,7 +2,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given
 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.pairs import lonely, open_calls, parted, rounds, safe_cuts, settled, widen
+from palimpsest.core.pairs import open_calls, parted, rounds, safe_cuts, settled, unpaired, widen
 
 SAID = Item("1.0", "user", Text("go"))
 FIRST = Item("2.0", "call", ToolCall("a", "read", "{}"))
@@ -45,13 +45,13 @@ def test_a_call_that_was_open_before_is_not_parted() -> None:
 
 def test_of_calls_that_share_an_id_each_result_answers_the_oldest() -> None:
     again = (Item("6.0", "call", ToolCall("a", "read", "{}")), Item("7.0", "result", ToolResult("a")))
-    assert lonely((*TURN, *again)) == frozenset()
+    assert unpaired((*TURN, *again)) == frozenset()
     assert parted((*TURN, *again), again) == frozenset()
-    assert lonely((*TURN, *again[:1])) == {"6.0"}
+    assert unpaired((*TURN, *again[:1])) == {"6.0"}
 
 
 def test_a_result_without_an_id_stands_alone_by_right() -> None:
-    assert lonely((Item("1.0", "result", ToolResult("")),)) == frozenset()
+    assert unpaired((Item("1.0", "result", ToolResult("")),)) == frozenset()
 
 
 def test_a_round_is_a_reply_with_what_follows_it_and_the_opening_belongs_to_the_first() -> None:

@@ -1,13 +1,13 @@
 from histories import new_log
 
-from palimpsest.core.events import CallStarted, Failed, ModelReplied, ToolReturned, ToolStarted, UserSaid, UserTyped
+from palimpsest.core.events import CallStarted, Interrupted, ModelReplied, ToolReturned, ToolStarted, UserSaid, UserTyped
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.recovery import NEVER_RAN, RAN, recover
+from palimpsest.core.recovery import NEVER_RAN, STOPPED, UNKNOWN_OUTCOME, recover
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
-def test_a_tool_that_was_running_is_answered_as_interrupted_and_one_that_never_ran_says_so() -> None:
+def test_a_tool_that_was_running_has_an_unknown_outcome_and_one_that_never_ran_says_so() -> None:
     store = MemorySessions()
     log = new_log(store)
     log.append(ModelReplied((ToolCall("c1", "bash", '{"command":"make"}'), ToolCall("c2", "patch", "*** Begin", form="free"))))
@@ -15,17 +15,17 @@ def test_a_tool_that_was_running_is_answered_as_interrupted_and_one_that_never_r
     log.close()
     with Log.open(store, "s", FixedClock(1, 1), write=True) as resumed:
         assert [event.body for event in recover(resumed)] == [
-            ToolReturned(ToolResult("c1", (Text(RAN),), error=True), tool="bash"),
+            ToolReturned(ToolResult("c1", (Text(UNKNOWN_OUTCOME),), error=True), tool="bash"),
             ToolReturned(ToolResult("c2", (Text(NEVER_RAN),), error=True, form="free"), tool="patch"),
         ]
         assert recover(resumed) == ()
 
 
-def test_a_call_whose_reply_never_came_is_recorded_as_failed_once() -> None:
+def test_a_call_whose_reply_never_came_is_recorded_as_interrupted_once() -> None:
     log = new_log()
     log.append(UserSaid((Text("go"),)))
     log.append(CallStarted("m", "chat"))
-    assert [event.body for event in recover(log)] == [Failed("call", "interrupted", "the session ended before the reply to call 2 came")]
+    assert [event.body for event in recover(log)] == [Interrupted(2, why=STOPPED, model="m")]
     assert recover(log) == ()
 
 

@@ -1,8 +1,8 @@
 from histories import Step, new_log, steps, tell
 from hypothesis import given
 
-from palimpsest.core.project import project
-from palimpsest.core.resuming import Walk
+from palimpsest.core.projections.view import project
+from palimpsest.core.walk import Walk
 
 
 @given(steps)

@@ -8,8 +8,8 @@ from rollouts import THREAD, Line, answered, context, counted, ended, meta, outp
 from rollouts import called as call
 
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.ledger import Ledger
 from palimpsest.core.log import Log
+from palimpsest.core.projections.ledger import Ledger
 from palimpsest.foreign.importing import import_session
 from palimpsest.foreign.transcript import Mark
 from palimpsest.stores.ephemeral import FixedClock

@@ -6,22 +6,16 @@ from msgspec import Raw
 
 from palimpsest.foreign.cursors import Cursors, Seen
 from palimpsest.foreign.transcript import Mark, Source
-from palimpsest.stores.whole import write_whole
 
 SOURCE = Source("tiny", "/somewhere/a.tiny", "a", "10-20")
 SEEN = Seen("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, Mark(10, Raw(b'{"line":3}')), {"github": 2})
-
-
-def replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(exist_ok=True)
-    write_whole(path, (data,), replace=True, mode=0o600)
 
 
 def test_what_was_seen_is_there_again(tmp_path: Path) -> None:
     cursors = Cursors.load(tmp_path / "home" / "imports.json")
     assert cursors.of(SOURCE) is None
     cursors.put(SEEN)
-    cursors.save(replace)
+    cursors.save()
 
     again = Cursors.load(tmp_path / "home" / "imports.json")
 
@@ -41,15 +35,15 @@ def test_a_file_that_cannot_be_used_says_nothing(tmp_path: Path, content: bytes)
 def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "imports.json"
     cursors = Cursors.load(path)
-    cursors.save(replace)
+    cursors.save()
     assert not path.exists()
     cursors.put(SEEN)
-    cursors.save(replace)
+    cursors.save()
     os.utime(path, (1, 1))
 
     again = Cursors.load(path)
     again.put(SEEN)
-    again.save(replace)
+    again.save()
 
     assert path.stat().st_mtime == 1
 
@@ -58,6 +52,6 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path: Path) -> None:
     (tmp_path / "home").write_bytes(b"a file stands where the folder should be")
     cursors = Cursors.load(tmp_path / "home" / "imports.json")
     cursors.put(SEEN)
-    cursors.save(replace)
+    cursors.save()
 
     assert cursors.of(SOURCE) == SEEN

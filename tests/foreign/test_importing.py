@@ -10,6 +10,7 @@ from msgspec import Raw
 from tiny_format import BEGAN, MODEL, Tiny, reply, source_of, user, written
 
 from palimpsest.core.errors import BadLog, Locked, StoreError
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -24,7 +25,6 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, SessionStore
-from palimpsest.core.project import pieces_of
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.verify import verify

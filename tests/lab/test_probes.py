@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 from palimpsest.lab.probes import Changed, Ended, Fact, Held, Probe, Worded, probes_of, spread
 from palimpsest.lab.probes_score import Score, answerable, prover, score

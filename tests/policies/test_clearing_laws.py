@@ -11,7 +11,7 @@ from workplace import START, offline, reply, work
 from palimpsest.core.edits import named
 from palimpsest.core.events import Refused, ViewEdited
 from palimpsest.core.items import Text, ToolResult
-from palimpsest.core.pairs import lonely
+from palimpsest.core.pairs import unpaired
 from palimpsest.core.policy import Policy, proposal_of, run_plan
 from palimpsest.engine.moments import look
 from palimpsest.policies.clear_dead import ClearDead, clear_all
@@ -32,10 +32,10 @@ def test_a_clearing_shrinks_keeps_pairs_is_the_same_again_and_rests(policy: Poli
     situation = session.situation("before_call")
     first, second = (run_plan(policy.plan(situation), lambda _: None) for _ in range(2))
     assert proposal_of(first) == proposal_of(second)
-    before, alone = session.counter.total(session.log.view), lonely(session.log.view.items)
+    before, alone = session.counter.total(session.log.view), unpaired(session.log.view.items)
     events = offline(session, look(session, "before_call")).events
     assert not any(isinstance(event.body, Refused) for event in events)
-    assert lonely(session.log.view.items) == alone
+    assert unpaired(session.log.view.items) == alone
     if proposal_of(first).edits:
         assert [type(event.body) for event in events] == [ViewEdited]
         assert session.counter.total(session.log.view) < before

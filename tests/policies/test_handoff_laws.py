@@ -21,7 +21,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Image, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.pairs import lonely, waiting
+from palimpsest.core.pairs import unpaired, waiting
 from palimpsest.core.situation import Moment
 from palimpsest.engine.flow import carry_out
 from palimpsest.engine.moments import look
@@ -136,7 +136,7 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     for event in looked.events:
         if isinstance(event.body, Refused):
             assert event.body.why == "the view would not be smaller"
-    assert lonely(after.items) <= lonely(before.items)
+    assert unpaired(after.items) <= unpaired(before.items)
     # A pinned call that was never answered may seem to wait once nothing stands behind it.
     assert pins or waiting(after.items) == open_calls
     assert {item.id for item in after.items} >= pins & {item.id for item in before.items}

@@ -14,7 +14,7 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.continued import Continued

@@ -11,7 +11,7 @@ from workplace import offline, online, reply, say, use
 
 from palimpsest.core.events import NotesTaken, Refused, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.pairs import lonely
+from palimpsest.core.pairs import unpaired
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
 from palimpsest.policies.swap_notes import SwapNotes, is_empty
@@ -63,7 +63,7 @@ def test_cc_48_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_
     assert shown[-1] == "nearly full"
     assert 10_000 <= kept_tokens(session) <= 40_000
     assert sum(text.startswith(("question", "answer", "nearly")) for text in shown[1:]) >= 5
-    assert lonely(session.log.view.items) == frozenset()
+    assert unpaired(session.log.view.items) == frozenset()
 
 
 def test_cc_48_few_texts_move_the_start_back_until_there_are_five_or_40000() -> None:
@@ -115,7 +115,7 @@ def test_cc_49_the_keep_window_never_starts_between_a_call_and_its_result(steps:
     noted(session, covers=min(covers, session.log.tip))
     full(session)
     offline(session, look(session, "before_call"))
-    assert lonely(session.log.view.items) == frozenset()
+    assert unpaired(session.log.view.items) == frozenset()
     assert not any(isinstance(event.body, Refused) and "parted" in event.body.why for event in session.log.events())
 
 

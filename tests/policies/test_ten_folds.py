@@ -14,7 +14,7 @@ from palimpsest.audit.block import SHORT
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.events import EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.core.situation import Ran
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session

@@ -11,7 +11,7 @@ from workplace import online, reply, say, use
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.pairs import lonely, rounds
+from palimpsest.core.pairs import rounds, unpaired
 from palimpsest.engine.call import call
 from palimpsest.engine.moments import look
 from palimpsest.engine.session import Session
@@ -150,7 +150,7 @@ def test_cc_42_v_too_long_folds_n_half_of_n_and_so_on_to_1_rounds_then_reports_e
     left = session.log.view.items
     assert left[1:] == before[len(before) - len(left) + 1 :]
     assert len(body_of(provider.requests[2])["messages"]) == seen[2]
-    assert lonely(left) == frozenset()
+    assert unpaired(left) == frozenset()
 
 
 def test_cc_43_v_a_turn_refused_as_too_long_is_folded_from_the_older_half_and_sent_again_unseen() -> None:

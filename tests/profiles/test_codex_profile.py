@@ -12,7 +12,7 @@ from palimpsest.core.budget_rules import codex_effective
 from palimpsest.core.errors import BadInput, PromptTooLong
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.engine.call import call
 from palimpsest.engine.moments import look
 from palimpsest.profiles.named import profile

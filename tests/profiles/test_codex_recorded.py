@@ -13,7 +13,7 @@ from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import Item, Opaque, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Answer, Ask, Want, proposal_of, run_plan
-from palimpsest.core.project import ViewProjection
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import codex_size
 from palimpsest.core.token_counter import TokenCounter

@@ -18,11 +18,11 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
-from palimpsest.core.policy import run_steps
+from palimpsest.core.policy import complete
 from palimpsest.core.view import View
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.moments import compact
+from palimpsest.engine.session import Session
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_edits import CLEARED
 from palimpsest.foreign.claude_writer import claude_session, write_claude
@@ -77,9 +77,9 @@ def trips(source: Source) -> Iterator[Trip]:
 
 def _fold(log: Log, home: Home) -> bool:
     """Fold as `pal compact --no-model` does; whether there was anything to fold."""
-    environment = Environment(home.store, home.blobs, FixedClock(_AT, 1_000))
+    environment = Environment(home.store, home.blobs, FixedClock(_AT, 1_000), offload=inline)
     session = Session(log, profile("palimpsest", {}), recorded_card(log.view.model or _USUAL["anthropic"]), environment)
-    return bool(run_steps(look(session, "asked"), lambda want: answer_without_model(session, want)).edited)
+    return bool(complete(compact(session)).edited)
 
 
 def _trip(log: Log, home: Home, target: Target, *, folded: bool) -> Trip:

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 from corpus import CORPUS, GOLDEN
 from msgspec import Struct
+from palimpsest.core.resuming import project_state
 from readings import CARDS
 
 from palimpsest.core.events import EditUndone, Event, ModelReplied
 from palimpsest.core.items import Thinking
 from palimpsest.core.log import Log
-from palimpsest.core.project import ViewProjection
-from palimpsest.core.resuming import project_state
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.view import View
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named

@@ -7,7 +7,7 @@ from pathlib import Path
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.project import ViewProjection
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.foreign.importing import Imported, import_session
 from palimpsest.foreign.transcript import BadLine, Format, Source
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from palimpsest.core.budget import Budget
-from palimpsest.core.health import Health
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
+from palimpsest.core.projections.health import Health
 from palimpsest.core.situation import Cache, CachedPrefix, Card, Moment, Situation, Use
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from hypothesis import strategies as st
+from side_calls import side_reply
 from workplace import reply, say, use
 
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ContextStated, SideCalled, Statement, Usage, ViewEdited
+from palimpsest.core.events import ContextStated, Statement, Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.pairs import safe_cuts
 from palimpsest.engine.session import Session
@@ -70,7 +71,7 @@ def _head(session: Session, a: int, b: int) -> None:
 
 
 def _aside(session: Session, a: int, b: int) -> None:
-    session.record(SideCalled("title", MODEL, Usage(10, 1_000 * (a + b), 0, 0, 5)))
+    session.record(side_reply("title", MODEL, Usage(10, 1_000 * (a + b), 0, 0, 5)))
 
 
 def take_back(session: Session, a: int, b: int) -> None:

@@ -1,10 +1,12 @@
 """Our own ledger of what the provider keeps cached: marks sent, times, lifetimes, corrected by reported reads."""
 
-from typing import Self
+from typing import ClassVar
 
+import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.bill import IDLE
+from palimpsest.audit.metering import Metering
 from palimpsest.audit.monitor import watch_edit, watch_reply
 from palimpsest.audit.prefixes import (
     ends_before,
@@ -22,41 +24,73 @@ from palimpsest.audit.prefixes import (
 )
 from palimpsest.audit.warm import places_of
 from palimpsest.core.edits import Insert
-from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, SideCalled, Usage, ViewEdited
-from palimpsest.core.items import Item
+from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
+from palimpsest.core.items import Item, Value
+from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Cache, CachedPrefix, Card
 from palimpsest.core.token_counter import TokenCounter
-from palimpsest.core.view import EMPTY, View
+from palimpsest.core.view import View
 
 # A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
 _DOUBT = 2
+_WATCHED = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
+
+
+class _Snapshot(Value, frozen=True):
+    """A belief, the newest turn call, and the unscaled tokens of its request."""
+
+    cache: Cache = Cache()
+    call: CallStarted | None = None
+    raw: int | None = None
+
+
+_snapshots = msgspec.json.Decoder(_Snapshot)
+_encode = msgspec.json.Encoder().encode
 
 
 class CacheProjection:
-    """A belief about the cache that is being kept, event by event."""
+    """A belief about the provider's cache that follows every event."""
 
-    def __init__(self) -> None:
-        self._value = Cache()
+    name: ClassVar = "cache"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "path"
+
+    def __init__(self, views: Views, metering: Metering) -> None:
+        self._views = views
+        self._metering = metering
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to an empty cache."""
+        self._start_from(_Snapshot())
+
+    def snapshot(self) -> bytes:
+        """The belief as JSON."""
+        return _encode(_Snapshot(self._value, self._call, self._raw))
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot."""
+        self._start_from(_snapshots.decode(data))
+
+    def _start_from(self, known: _Snapshot) -> None:
+        self._value = known.cache
+        self._call = known.call
+        self._raw = known.raw
         self._head: tuple[Item, ...] = ()
         self._items: tuple[Item, ...] = ()
-        self._call: CallStarted | None = None
-        self._raw: int | None = None
 
-    @classmethod
-    def of(cls, cache: Cache, view: View = EMPTY) -> Self:
-        """A tally that goes on from a belief about a view."""
-        tally = cls()
-        tally._value = cache
-        tally._head, tally._items, tally._call = view.head, view.items, view.call
-        return tally
-
-    def take(self, event: Event, view: View, counter: TokenCounter, card: Card) -> None:
-        """Look at one event and the view after it."""
-        match event.body:
+    def take(self, event: Event) -> None:
+        """Follow one event."""
+        body = event.body
+        if type(body) not in _WATCHED:
+            return
+        views, counter, card = self._views, self._metering.counter, self._metering.card
+        self._head, self._items, view = views.head_before, views.items_before, views.view
+        match body:
             case CallStarted(purpose="turn") as call:
                 self._start(call, event.at, card)
                 self._raw = counter.raw(view)
-            case ModelReplied(usage=usage):
+            case ModelReplied(purpose="turn", usage=usage):
                 self._reply(usage, event.at, counter, card)
             case ViewEdited() as edited:
                 self._change(view, counter, by=edited)
@@ -65,11 +99,10 @@ class CacheProjection:
                 self._change(view, counter)
             case ContextStated(head=head) if head is not None:
                 self._state(view)
-            case SideCalled() as side:
+            case ModelReplied() as side:
                 self._aside(side, event.at)
             case _:
                 pass
-        self._head, self._items = view.head, view.items
 
     def value(self) -> Cache:
         """What we believe now."""
@@ -162,7 +195,7 @@ class CacheProjection:
             return
         self._value = replace(self._value, prefixes=tuple(each for each in self._value.prefixes if in_head(each, blocks)))
 
-    def _aside(self, side: SideCalled, at: int) -> None:
+    def _aside(self, side: ModelReplied, at: int) -> None:
         """A call beside the conversation that read its prefix keeps that alive."""
         read = side.usage.cache_read
         if not read or (self._call is not None and side.model != self._call.model):

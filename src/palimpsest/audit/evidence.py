@@ -1,7 +1,7 @@
 """What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Self, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
 from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.projections.projection import Scope
 from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
 from palimpsest.core.tokens import estimate
 
@@ -28,6 +29,9 @@ _SEARCHED: Final = 20_000
 # What is read out of arguments of so many characters is never longer than that.
 _SHORT: Final = 2_000
 
+_evidences = msgspec.json.Decoder(Evidence)
+_encode = msgspec.json.Encoder().encode
+
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
 
@@ -39,20 +43,29 @@ class EvidenceProjection:
     the names of replies, `declared` what tools are for that say more of themselves than their names do.
     """
 
+    name: ClassVar = "evidence"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "path"
+
     def __init__(self, *, bounded: bool = True, names_told: Callable[[Content], Iterable[str]] = names_told) -> None:
         self._bounded = bounded
         self.names_told = names_told
         self.declared: Mapping[str, ToolClass] | None = None
-        self._restore(Evidence())
+        self._start_from(Evidence())
 
-    @classmethod
-    def of(cls, evidence: Evidence) -> Self:
-        """A tally that goes on from what is known."""
-        tally = cls()
-        tally._restore(evidence)
-        return tally
+    def snapshot(self) -> bytes:
+        """The evidence as JSON."""
+        return _encode(self.value())
 
-    def _restore(self, known: Evidence) -> None:
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot."""
+        self._start_from(_evidences.decode(data))
+
+    def reset(self) -> None:
+        """Go back to no evidence."""
+        self._start_from(Evidence())
+
+    def _start_from(self, known: Evidence) -> None:
         self._value = known
         self._changed: set[str] = set()
         self._tests = known.tests
@@ -71,8 +84,8 @@ class EvidenceProjection:
         match event.body:
             case UserSaid():
                 self._take_said(event.seq, event.at, event.body)
-            case ModelReplied():
-                self._take_reply(event.body)
+            case ModelReplied(purpose="turn") as reply:
+                self._take_reply(reply)
             case ToolReturned():
                 self._take_result(event.seq, event.body)
             case TaskChanged():

@@ -1,8 +1,8 @@
 """What the user pinned, as items: those named, those that show a pinned file, and the other half of each call or result."""
 
 from palimpsest.audit.tools import action_of
+from palimpsest.core.event_items import numbers_of
 from palimpsest.core.items import ToolCall, ToolResult
-from palimpsest.core.project import numbers_of
 from palimpsest.core.view import View
 
 

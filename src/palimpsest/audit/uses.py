@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
 from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value
+from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.view import EMPTY, View
+from palimpsest.core.view import View
 
 SMALLEST = 100
 # Texts of so many characters have more tokens than that, whatever is in them.
@@ -69,49 +71,66 @@ def dies_at(use: Use, ages: Mapping[Kind, Ages] = AGES) -> int | None:
     return dies
 
 
+class _Snapshot(Value, frozen=True):
+    uses: dict[str, Use]
+    calls: int
+
+
+_snapshots = msgspec.json.Decoder(_Snapshot)
+_encode = msgspec.json.Encoder().encode
+
+
 class UsesProjection:
     """Uses that are being followed, event by event; `calls` counts the replies of the model."""
 
-    def __init__(self) -> None:
-        self._uses: dict[str, Use] = {}
-        self._calls = 0
-        self._due: dict[int, list[str]] = {}
-        self._view = EMPTY
-        self._showing: Showing | None = Showing()
-        self._names: dict[str, tuple[str, ...]] = {}
+    name: ClassVar = "uses"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "path"
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self.reset()
         self.names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown
         self.names_told: Callable[[Content], Iterable[str]] = names_told
         self.declared: Mapping[str, ToolClass] | None = None
 
-    @classmethod
-    def of(cls, uses: dict[str, Use], view: View, calls: int = 0) -> Self:
-        """A tally that goes on from what is known, with the names that a view shows; its texts are looked at when they are needed."""
-        tally = cls()
-        shown = frozenset(view.ids)
-        tally._uses = {name: use for name, use in uses.items() if name in shown}
-        tally._calls = calls
-        tally._view, tally._showing = view, None
-        for name, use in tally._uses.items():
-            if use.died is None:
-                tally._schedule(name, use)
-        return tally
+    def reset(self) -> None:
+        """Go back to no results."""
+        self._start_from(_Snapshot({}, 0))
 
-    def take(self, event: Event, view: View) -> None:
-        """Look at one event and the view after it."""
+    def snapshot(self) -> bytes:
+        """The uses and the number of replies as JSON."""
+        return _encode(_Snapshot(self._uses, self._calls))
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot; the texts of the view are looked at when they are needed."""
+        self._start_from(_snapshots.decode(data))
+
+    def _start_from(self, known: "_Snapshot") -> None:
+        self._uses = dict(known.uses)
+        self._calls = known.calls
+        self._due: dict[int, list[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._showing: Showing | None = None
+        for name, use in self._uses.items():
+            if use.died is None:
+                self._schedule(name, use)
+
+    def take(self, event: Event) -> None:
+        """Follow one event."""
         match event.body:
             case ToolReturned() as returned:
                 self._arrive(f"{event.seq}.0", returned)
-            case ModelReplied() as reply:
+            case ModelReplied(purpose="turn") as reply:
                 self._reply(reply)
             case ViewEdited() | EditUndone():
-                self._edited(view)
+                self._edited(self._views.items_before, self._views.view)
             case ContextStated(head=head) if head is not None:
                 for name, use in self._uses.items():
                     if use.kind == "recalled":
                         self._set(name, replace(use, kind="other"))
             case _:
                 pass
-        self._view = view
 
     def value(self) -> dict[str, Use]:
         """The life of every result that shows."""
@@ -119,7 +138,7 @@ class UsesProjection:
 
     def _shown(self) -> Showing:
         if self._showing is None:
-            self._showing = showing_of(self._view.items, self._uses, self._names, self.declared, self.names_shown)
+            self._showing = showing_of(self._views.items_before, self._uses, self._names, self.declared, self.names_shown)
         return self._showing
 
     def _arrive(self, item_id: str, returned: ToolReturned) -> None:
@@ -153,10 +172,10 @@ class UsesProjection:
             if use is not None and use.died is None and dies_at(use) == self._calls:
                 self._uses[name] = replace(use, died=self._calls)
 
-    def _edited(self, view: View) -> None:
+    def _edited(self, before: tuple[Item, ...], view: View) -> None:
         """Results that left are forgotten; those that came back start anew. Where items were only covered, all stay."""
-        if view.ids == self._view.ids:
-            changed = [(then, now) for then, now in zip(self._view.items, view.items, strict=True) if then is not now]
+        if view.ids == tuple(item.id for item in before):
+            changed = [(then, now) for then, now in zip(before, view.items, strict=True) if then is not now]
             if any(is_readable(now) and not is_readable(then) for then, now in changed):
                 self._showing = None
             elif self._showing is not None:

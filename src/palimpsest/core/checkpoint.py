@@ -1,4 +1,4 @@
-"""The sidecar of a log: enough of its projections that resuming costs the tail and not the history."""
+"""The sidecar of a log: snapshots of its projections, so that resuming costs the tail and not the history."""
 
 from hashlib import sha256
 
@@ -7,57 +7,35 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.codec import decode_line, link_of_line
 from palimpsest.core.errors import BadLog
-from palimpsest.core.events import NULL, CallStarted, EditUndone
-from palimpsest.core.health import Health
-from palimpsest.core.items import Cover
-from palimpsest.core.ledger import Ledger
+from palimpsest.core.events import EditUndone
 from palimpsest.core.ports import LogFile
-from palimpsest.core.view import Fact, Reported, RunningNotes
+
+VERSION = 2
 
 
-class Stretch(Struct, frozen=True, array_like=True, gc=False):
-    """Events `first` to `last` stand in the file at `offset`, `length` bytes long."""
+class Snapshot(Struct, frozen=True, array_like=True):
+    """The state of one projection as JSON, and the version of its form."""
 
-    first: int
-    last: int
-    offset: int
-    length: int
+    version: int
+    data: Raw
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
-    """Projections as of an event; item contents are not copied, only where their events stand.
+    """The state of a log after event `seq`, whose line begins at `last_line` and ends at `offset`.
 
-    `stretches` go by the session whose file they lie in, for a fork reads through others. `memo` is what a layer above wants to find
-    again as of this event.
+    `snapshots` go by the names of the projections. `jumps` are the events whose parent is not the one before them, with that parent.
     """
 
     seq: int
     offset: int
     last_line: int
     link: str
-    head: tuple[str, ...]
-    items: tuple[str, ...]
-    stretches: dict[str, tuple[Stretch, ...]]
-    ledger: Ledger
-    health: Health
-    masks: dict[str, Cover] = {}
-    facts: dict[str, Fact] = {}
-    notes: RunningNotes | None = None
-    pins: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
-    epoch: int = 0
-    reported: Reported | None = None
-    call: CallStarted | None = None
-    model: str = ""
-    mode: str = ""
-    inbox: tuple[int, ...] = ()
+    snapshots: dict[str, Snapshot]
     jumps: tuple[tuple[int, int], ...] = ()
     undone: tuple[tuple[int, EditUndone], ...] = ()
-    memo: Raw = NULL
     v: int = 1
 
 
-VERSION = 1
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Checkpoint)
 
@@ -69,7 +47,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def load_checkpoint(lines: LogFile) -> Checkpoint | None:
-    """The checkpoint beside a log, if it is whole, of this version, and about this very log; a log is always enough without."""
+    """The checkpoint beside a log, if it is whole, of this version, and of this very log; a log is always enough without."""
     stored = lines.load_checkpoint()
     if stored is None:
         return None

@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.errors import BadInput, BadLog, NewerFormat
 from palimpsest.core.events import Body, Event, Unknown
+from palimpsest.core.legacy import LEGACY
 from palimpsest.core.soundness import is_sound
 
 FORMAT = 1
@@ -31,7 +32,7 @@ _BODY = b',"body":'
 
 
 class _Envelope(Struct, frozen=True):
-    """A line whose body nobody has looked at yet."""
+    """A line whose body is not decoded yet."""
 
     seq: int
     parent: int
@@ -153,6 +154,8 @@ def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -
 
 def _decode_body(envelope: _Envelope, tag: str, upcasters: Mapping[int, Upcaster]) -> Body:
     if envelope.v == FORMAT:
+        if tag in LEGACY:
+            return LEGACY[tag](bytes(envelope.body))
         if tag not in TAGS:
             return Unknown(Raw(bytes(envelope.body)), tag)
         return cast("Body", _bodies.decode(envelope.body))

@@ -24,6 +24,12 @@ class BadEdit(PalimpsestError):
     kind = "edit"
 
 
+class CallOpen(PalimpsestError):
+    """An event that would enter the view while a turn call is under way; it can be appended once the call has its outcome."""
+
+    kind = "call_open"
+
+
 class BadLog(PalimpsestError):
     """A line of a log that cannot be read, or that contradicts the lines around it."""
 

@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
-from palimpsest.core.pairs import lonely, waiting
-from palimpsest.core.project import Find, ViewProjection
+from palimpsest.core.pairs import unpaired, waiting
+from palimpsest.core.projections.view import Find, ViewProjection
 from palimpsest.core.view import View
 
 
@@ -23,11 +23,11 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
     if keeps_pairs(view, edits):
         return trial
     shown = {item.id for item in trial.items if not item.hidden}
-    before = lonely(view.items)
+    before = unpaired(view.items)
     lost = next((item.id for item in waiting(view.items, before) if item.id not in shown), None)
     if lost is not None:
         raise BadEdit(f"call {lost} still waits for its result and must show until it comes")
-    torn = sorted(lonely(trial.items) - before)
+    torn = sorted(unpaired(trial.items) - before)
     if torn and (torn := sorted(set(torn) - alone())):
         raise BadEdit(f"item {torn[0]} would be parted from its other half; edit call and result together")
     return trial

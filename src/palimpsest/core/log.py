@@ -1,64 +1,77 @@
-"""The one mutable object: it stamps events, has them written, and lets the views of them follow."""
+"""The one mutable object: it stamps events, writes them, and feeds every projection of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
 
-from msgspec import Raw, structs
+from msgspec import structs
 
-from palimpsest.core.checkpoint import encode_checkpoint
 from palimpsest.core.codec import END, GENESIS, digest_of, encode_body, encode_checked, encode_line, envelope, link_of
 from palimpsest.core.edits import Edit
-from palimpsest.core.errors import BadInput, BadLog, PalimpsestError, ReadOnly
+from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
+from palimpsest.core.event_items import numbers_of
 from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.fitting import check_fit
-from palimpsest.core.following import Following, follow
-from palimpsest.core.health import Health
 from palimpsest.core.items import Item
-from palimpsest.core.ledger import Ledger
-from palimpsest.core.pairs import lonely
+from palimpsest.core.pairs import unpaired
 from palimpsest.core.path import Path
 from palimpsest.core.ports import Clock, LogFile, SessionStore
-from palimpsest.core.project import numbers_of, project
+from palimpsest.core.projections.call_ids import with_unique_ids
+from palimpsest.core.projections.health import Health, HealthProjection
+from palimpsest.core.projections.ledger import Ledger
+from palimpsest.core.projections.projection import Derived
+from palimpsest.core.projections.registry import Projections, follow_path
+from palimpsest.core.projections.view import ViewProjection, project
 from palimpsest.core.reading import Reader, open_reader
-from palimpsest.core.resuming import NOTHING_YET, Position, State, checkpoint_of, state_at
 from palimpsest.core.view import View
 
-# How many events may follow a checkpoint before the next one: resuming reads at most these.
+# Events between two checkpoints: resuming reads at most so many.
 CHECKPOINT_EVERY = 192
+
+
+class State(NamedTuple):
+    """View and health after an event."""
+
+    view: View
+    health: Health
 
 
 class Log:
     """A session's events and what follows from them.
 
-    Every append is written before it is applied, so what the view shows is always in the file; `sync` makes it survive a power cut.
+    `append` is the only way in: it writes the event, then feeds every projection, so what the view shows is always in the file; `sync`
+    makes it survive a power cut.
     """
 
-    def __init__(self, reader: Reader, clock: Clock, following: Following, *, write: bool, unsynced_base: LogFile | None = None) -> None:
+    def __init__(
+        self, reader: Reader, clock: Clock, projections: Projections, *, write: bool, unsynced_base: LogFile | None = None
+    ) -> None:
         self.reader = reader
         self.session = reader.session
         self._lines: LogFile = reader.lines
         self._clock = clock
-        self._following = following
+        self._projections = projections
         self._write = write
         self._writing = False
         self._since_checkpoint = 0
+        self._read_to = self._lines.size
         self._unsynced_base = unsynced_base
-        self.memo: Callable[[], Raw] | None = None
 
     @classmethod
-    def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock) -> Self:
-        """A new session, held for writing."""
+    def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
+        """A new session, held for writing; `derived` are the projections of the layers above."""
         event = _first_event(opened, clock)
         lines = store.create(opened.session, _first_line(event))
         reader = Reader(opened.session, lines, event)
-        return cls(reader, clock, _opened(reader, NOTHING_YET), write=True)
+        projections = Projections(reader, derived)
+        _take_first(projections, event)
+        return cls(reader, clock, projections, write=True)
 
-    def fork(self, store: SessionStore, session: str, seq: int | None = None) -> Self:
+    def fork(self, store: SessionStore, session: str, seq: int | None = None, derived: Derived | None = None) -> Self:
         """A new session that begins after an event of this one; it reads through this one, and nothing is copied."""
         at = self.tip if seq is None else self._known(seq)
-        state = State(self.view, self.health) if at == self.tip else self.state_at(at)
-        base = self.place_of(at)
-        opened = structs.replace(self.opened, session=session, origin="palimpsest", model=state.view.model, base=base, opener=None)
+        view = self.view if at == self.tip else self.state_at(at).view
+        origin = {"origin": "palimpsest", "model": view.model, "profile": view.profile}
+        opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=None, **origin)
         event = _first_event(opened, self._clock)
         below = self.reader.owner(at).upto(at, store)
         try:
@@ -67,11 +80,26 @@ class Log:
             below.close()
             raise
         reader = Reader(session, lines, event, below)
-        return type(self)(reader, self._clock, _opened(reader, state), write=True, unsynced_base=self._lines)
+        projections = Projections(reader, derived)
+        projections.start_from(self._projections, at)
+        _take_first(projections, event)
+        return type(self)(reader, self._clock, projections, write=True, unsynced_base=self._lines)
 
     @classmethod
-    def open(cls, store: SessionStore, session: str, clock: Clock, *, write: bool = False) -> Self:
-        """A session as it was left; only the tail after its checkpoint is read."""
+    def open(
+        cls,
+        store: SessionStore,
+        session: str,
+        clock: Clock,
+        *,
+        write: bool = False,
+        derived: Derived | None = None,
+        whole: bool = False,
+    ) -> Self:
+        """A session as it was left; only the tail after its checkpoint is read and checked.
+
+        With `whole` every line is read and the chain checked, for commands that show what the log says. Raises `BadLog` where it breaks.
+        """
         lines = store.open(session, write=write)
         try:
             reader = open_reader(store, session, lines)
@@ -79,38 +107,49 @@ class Log:
             lines.close()
             raise
         try:
-            following, tail = follow(reader)
+            if whole:
+                reader.check()
+            projections = Projections(reader, derived)
+            tail = projections.open()
         except BaseException:
             reader.close()
             raise
-        log = cls(reader, clock, following, write=write)
+        log = cls(reader, clock, projections, write=write)
         log._since_checkpoint = tail
         return log
 
     @property
     def view(self) -> View:
         """What the model sees now."""
-        return self._following.view
+        return self._projections.view.view
 
     @property
     def health(self) -> Health:
         """How the session is doing, along its path."""
-        return self._following.health
+        return self._projections.health.value()
 
     @property
     def ledger(self) -> Ledger:
         """What was spent, on every branch."""
-        return self._following.ledger
+        return self._projections.ledger.value()
 
     @property
     def inbox(self) -> tuple[int, ...]:
-        """What the user typed and nobody has said yet, by event; going back in the conversation does not lose it."""
-        return self._following.inbox
+        """Sequence numbers of queued user input, oldest first. A rewind keeps them."""
+        return self._projections.inbox.value()
 
     @property
-    def remembered(self) -> tuple[int, Raw] | None:
-        """The event of the checkpoint that this log was resumed from, and what `memo` gave there."""
-        return self._following.memo
+    def open_call(self) -> int | None:
+        """The event that started the turn call which is under way, if there is one."""
+        return self._projections.open_call.seq
+
+    def register(self, derived: Derived) -> None:
+        """Add the projections of a layer above, in place of those that were there, and bring them up to the newest event."""
+        self._projections.register(derived)
+
+    def catch_up(self) -> None:
+        """Bring every projection up to the newest event; those of core do so by themselves when they are read."""
+        self._projections.catch_up()
 
     @property
     def opened(self) -> SessionOpened:
@@ -123,7 +162,7 @@ class Log:
     @property
     def tip(self) -> int:
         """The number of the newest event."""
-        return self._following.seq
+        return self._projections.seq
 
     @property
     def path(self) -> Path:
@@ -133,78 +172,75 @@ class Log:
     def place_of(self, seq: int) -> Place:
         """An earlier event, as a fork or a child names it."""
         owner = self.reader.owner(self._known(seq))
-        return Place(owner.session, seq, self._following.link if seq == self.tip else owner.link(seq))
+        return Place(owner.session, seq, self._projections.link if seq == self.tip else owner.link(seq))
 
     def append(self, body: Body, *, at: int | None = None, foreign: bool = False) -> Event:
-        """Record what happened: written first, applied then. An edit that does not fit, or a rewind to nowhere, is refused.
+        """Append one event: write it, feed every projection, and leave a checkpoint if one is due. Returns the stamped event.
 
-        What a `foreign` program did to its own context is recorded as it was, fitting or not; the wire mends what it parted.
-        Such events come by the thousand, so the checkpoint is left to the end.
+        Raises `BadEdit` if an edit does not fit the view, `BadInput` if the target of an undo or rewind does not exist, `CallOpen` if the
+        event would enter the view during a turn call. The ids of tool calls are made unique on the way. What a `foreign` program did to
+        its own context is recorded as it was, fitting or not. Such events come by the thousand, so the checkpoint is left to the end.
         """
+        projections = self._projections
+        if not foreign and projections.open_call.forbids(body):
+            call = projections.open_call.seq
+            raise CallOpen(f"{type(body).__name__} would enter the view while call {call} is under way", where=self._lines.name)
         parent = self.tip
         if isinstance(body, ViewEdited):
             if not foreign:
-                check_fit(self.view, body.edits, self.find, self._alone)
+                check_fit(self.view, body.edits, self.find, self._never_paired)
         elif isinstance(body, EditUndone):
             if not isinstance(self.event(self._known(body.event)).body, ViewEdited):
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._known(body.to)
-        return self._record((body,), parent, at, checkpoint=not foreign)[0]
+        event = self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
+        self._since_checkpoint += 1
+        if not foreign and self._since_checkpoint >= CHECKPOINT_EVERY:
+            self._checkpoint_if_possible()
+        return event
 
-    def trial(self, edits: tuple[Edit, ...]) -> View:
-        """The view that edits would leave; an edit that does not fit is refused as `append` would."""
-        trial = check_fit(self.view, edits, self.find, self._alone)
-        return structs.replace(self.view, items=tuple(trial.items), facts=dict(trial.facts), reported=None)
-
-    def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
-        """Record several facts and make them durable with one sync; those that need no look at the view go in one write."""
-        events: list[Event] = []
-        plain: list[Body] = []
-        for body in bodies:
-            if isinstance(body, ViewEdited | EditUndone | Rewound):
-                events += self._record(plain, self.tip)
-                plain.clear()
-                events.append(self.append(body))
-            else:
-                plain.append(body)
-        events += self._record(plain, self.tip)
-        self.sync()
-        return tuple(events)
-
-    def _record(self, bodies: Sequence[Body], parent: int, at: int | None = None, *, checkpoint: bool = True) -> list[Event]:
-        """Write events and apply them; an interrupt in between leaves file and view apart, so that nothing more is taken."""
+    def _write_event(self, body: Body, parent: int, at: int | None) -> Event:
+        """Write an event and let the projections take it; an interrupt in between leaves file and view apart, so nothing more is taken."""
         if self._writing:
             raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
-        following = self._following
-        seq, link = following.seq, following.link
-        events: list[Event] = []
-        pieces: list[bytes] = []
-        for body in bodies:
-            data = encode_checked(body)
-            stamp = self._clock.now() if at is None else at
-            seq += 1
-            events.append(Event(seq, parent, stamp, link, body))
-            pieces += (envelope(seq, parent, stamp, link), data, END)
-            link = link_of(link, seq, parent, stamp, digest_of(data))
-            parent = seq
+        projections = self._projections
+        data = encode_checked(body)
+        stamp = self._clock.now() if at is None else at
+        event = Event(projections.seq + 1, parent, stamp, projections.link, body)
+        line = b"".join((envelope(event.seq, parent, stamp, event.prev), data, END))
         self._writing = True
         try:
-            start = self._lines.append(b"".join(pieces)) if pieces else 0
+            start = self._lines.append(line)
         except PalimpsestError:
             self._writing = False
             raise
-        for index, event in enumerate(events):
-            stop = start + len(pieces[3 * index]) + len(pieces[3 * index + 1]) + len(END)
-            self.reader.saw(event.seq, start, stop)
-            following.last_line, start = start, stop
-            following.take(event)
-        following.link = link
+        self.reader.saw(event.seq, start, start + len(line))
+        projections.last_line = start
+        projections.link = link_of(event.prev, event.seq, parent, stamp, digest_of(data))
+        projections.take(event)
         self._writing = False
-        self._since_checkpoint += len(events)
-        if checkpoint and self._since_checkpoint >= CHECKPOINT_EVERY:
-            self._checkpoint_if_possible()
+        return event
+
+    def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
+        """Append several events and make them durable with one sync."""
+        events = tuple([self.append(body) for body in bodies])
+        self.sync()
         return events
+
+    def trial(self, edits: tuple[Edit, ...]) -> View:
+        """The view that edits would leave; an edit that does not fit is refused as `append` would."""
+        trial = check_fit(self.view, edits, self.find, self._never_paired)
+        return structs.replace(trial.view, reported=None)
+
+    def follow(self) -> tuple[Event, ...]:
+        """The events that another process has appended since the last look, taken in; empty if there are none. For readers."""
+        self._lines.refresh()
+        before = self.tip
+        if self._lines.size > self._read_to:
+            self._projections.read(self._read_to)
+            self._read_to = self._lines.size
+        return tuple(self.reader.run(before + 1, self.tip)) if self.tip > before else ()
 
     def sync(self) -> None:
         """Return when everything recorded so far would survive a power cut, and what a fork reads through with it."""
@@ -234,16 +270,14 @@ class Log:
         return self.reader.item(item_id) if numbers is not None and numbers[0] in self.path else None
 
     def state_at(self, seq: int) -> State:
-        """View and health right after an earlier event."""
-        return state_at(self.reader, self._known(seq))
+        """View and health right after an earlier event, as they were then."""
+        view, health = ViewProjection(reader=self.reader), HealthProjection()
+        follow_path((view, health), self.reader, self.reader.path(self._known(seq)))
+        return State(view.view, health.value())
 
     def checkpoint(self) -> None:
         """Leave a checkpoint beside the log, so that the next resume starts here."""
-        position = Position(self.tip, self._lines.size, self._following.last_line, self._following.link, self.inbox)
-        checkpoint = checkpoint_of(self.reader, self.view, self.health, self.ledger, position)
-        if self.memo is not None:
-            checkpoint = structs.replace(checkpoint, memo=self.memo())
-        self._lines.save_checkpoint(encode_checkpoint(checkpoint))
+        self._lines.save_checkpoint(self._projections.checkpoint())
         self._since_checkpoint = 0
 
     def close(self) -> None:
@@ -273,19 +307,16 @@ class Log:
             raise BadInput(f"there is no event {seq}; the newest is {self.tip}", where=self._lines.name)
         return seq
 
-    def _alone(self) -> frozenset[str]:
-        """The items that never had another half, whatever edits did."""
+    def _never_paired(self) -> frozenset[str]:
+        """The calls and results that never had another half, whatever edits did."""
         plain = (event for event in self.events() if not isinstance(event.body, ViewEdited))
-        return lonely(project(plain).items)
+        return unpaired(project(plain).items)
 
 
-def _opened(reader: Reader, state: State) -> Following:
+def _take_first(projections: Projections, opened: Event) -> None:
     """What follows from a log of which only the first line exists."""
-    following = Following(reader, state)
-    opened = reader.opened
-    following.take(opened)
-    following.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
-    return following
+    projections.take(opened)
+    projections.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
 
 
 def _first_event(opened: SessionOpened, clock: Clock) -> Event:

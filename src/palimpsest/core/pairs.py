@@ -7,7 +7,7 @@ from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 _HALVES = (ToolCall, ToolResult)
 
 
-def lonely(items: Iterable[Item]) -> frozenset[str]:
+def unpaired(items: Iterable[Item]) -> frozenset[str]:
     """The items that show without their other half: calls that no later result answers, results that no earlier call asked for.
 
     Of several calls with one id each result answers the oldest; results without an id stand alone by right.
@@ -35,7 +35,7 @@ def lonely(items: Iterable[Item]) -> frozenset[str]:
 
 def parted(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
     """The items that show without their other half after an edit, and did not before."""
-    return lonely(after) - lonely(before)
+    return unpaired(after) - unpaired(before)
 
 
 def _call_id(item: Item) -> str:
@@ -44,7 +44,7 @@ def _call_id(item: Item) -> str:
 
 def open_calls(items: Sequence[Item]) -> tuple[Item, ...]:
     """The calls that show and that no result answers yet, in order."""
-    lone = lonely(items)
+    lone = unpaired(items)
     return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
 
 
@@ -62,7 +62,9 @@ def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[
     if lone is None:
         # Whether a call is answered hangs on nothing but what has its id.
         ids = {_call_id(item) for item in calls}
-        lone = lonely([item for item in items if isinstance(half := item.content, _HALVES) and half.call_id in ids]) if ids else frozenset()
+        lone = (
+            unpaired([item for item in items if isinstance(half := item.content, _HALVES) and half.call_id in ids]) if ids else frozenset()
+        )
     return tuple([item for item in calls if item.id in lone])
 
 

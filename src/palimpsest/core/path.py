@@ -1,10 +1,14 @@
 """The way from the root of a log to its tip: runs of event numbers, one per branch taken."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Mapping
+from typing import Final, Self, TypeAlias
 
 from palimpsest.core.items import Value
+
+# Edits that were undone: by event, the indexes of its edits; no index means all of them.
+Skip: TypeAlias = Mapping[int, frozenset[int]]
+NOTHING_UNDONE: Final[Skip] = {}
 
 
 class Run(Value, frozen=True):

@@ -1,11 +1,12 @@
 """Who may propose edits, what a plan may want from outside, and how it gets its answers."""
 
-from collections.abc import Callable, Generator
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
-from palimpsest.core.events import Event, Failed, ModelReplied
+from palimpsest.core.events import Event, Failed, JobRan, ModelReplied, NoteForgotten, NoteSaved, NotesTaken, Recalled, TaskChanged, Titled
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import Moment, Situation
 
@@ -13,8 +14,9 @@ from palimpsest.core.situation import Moment, Situation
 class Ask(Value, frozen=True, tag="ask"):
     """A question to a model about some items: with our head and tools or without, for a purpose, and within limits.
 
-    `system` is a head of its own in place of ours. `grants` names the tools it may use, in at most `turns` turns; `schema` is the JSON
-    schema of the reply. An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
+    `system` is a head of its own in place of ours. `grants` names the tools that the model may use, in at most `turns` requests; no
+    other tool is run, whatever the reply calls. `schema` is the JSON schema of the reply.
+    An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
     `marks` is the rule of the cache marks, where it is not that of the conversation.
     """
 
@@ -62,10 +64,15 @@ Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
 
 
-class Proposal(Value, frozen=True):
-    """Edits with the reason for them; `failed` is what went wrong on the way without stopping it, `notices` are lines for the user.
+# What a plan may record beside edits: what it noted, recalled or did.
+PlanEvent: TypeAlias = NotesTaken | NoteSaved | NoteForgotten | Recalled | JobRan | TaskChanged | Titled
 
-    `told` is what a model wrote of the edits, where they hold words of our own beside it.
+
+class Proposal(Value, frozen=True):
+    """Edits with the reason for them, and events to be recorded before them.
+
+    `failed` is what went wrong on the way without stopping it, `notices` are lines for the user. `told` is what a model wrote of the
+    edits, where they hold words of our own beside it.
     """
 
     edits: Edits = ()
@@ -73,6 +80,7 @@ class Proposal(Value, frozen=True):
     failed: tuple[Failed, ...] = ()
     notices: tuple[str, ...] = ()
     told: str | None = None
+    events: tuple[PlanEvent, ...] = ()
 
 
 # How providers end a reply that the model would not give; what it says then is no answer.
@@ -156,27 +164,67 @@ def steps_of(plan: Plan) -> Generator[Want, Answer, Proposal]:
     return proposal_of((yield from plan))
 
 
-def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
-    """Drive a plan to its end; what `answer` raises or returns as a failure reaches the plan's own `except`."""
-    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
+class _Done(NamedTuple):
+    """What steps returned."""
+
+    result: object
 
 
-def run_steps(steps: Generator[Want, Answer, Result], answer: Callable[[Want], Answer | PalimpsestError]) -> Result:
-    """Drive any steps to what they return, one answer after the other."""
+async def drive(
+    steps: Generator[Want, Answer, Result],
+    answer: Callable[[Want], Awaitable[Answer]],
+    offload: Callable[[Callable[[], "Want | _Done"]], "Awaitable[Want | _Done]"] | None = None,
+) -> Result:
+    """Drive steps to what they return: the one place where wants meet answers. A `PalimpsestError` of an answer is thrown to the steps.
+
+    `offload` runs what happens between two wants where it does not block the event loop.
+    """
+
+    def advance(given: Answer | PalimpsestError) -> Want | _Done:
+        # A StopIteration must not leave a coroutine or a thread, so that the result comes back in a value.
+        try:
+            return steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
+        except StopIteration as stop:
+            return _Done(stop.value)
+
+    given: Answer | PalimpsestError = None
     try:
-        want = next(steps)
         while True:
-            given = _given(want, answer)
-            want = steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
+            want = advance(given) if offload is None else await offload(partial(advance, given))
+            if isinstance(want, _Done):
+                result: Result = cast("Result", want.result)
+                return result
+            try:
+                given = await answer(want)
+            except PalimpsestError as error:
+                given = error
     finally:
         steps.close()
 
 
-def _given(want: Want, answer: Callable[[Want], Answer | PalimpsestError]) -> Answer | PalimpsestError:
+def complete(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine that never has to wait, without an event loop. Raises `RuntimeError` if it does wait."""
     try:
-        return answer(want)
-    except PalimpsestError as error:
-        return error
+        work.send(None)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    work.close()
+    raise RuntimeError("the work had to wait for something, which needs an event loop")
+
+
+def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
+    """Drive a plan to its end without an event loop."""
+    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
+
+
+def run_steps(steps: Generator[Want, Answer, Result], answer: Callable[[Want], Answer | PalimpsestError]) -> Result:
+    """Drive steps without an event loop; a failure may be raised or returned by `answer`."""
+
+    async def answered(want: Want) -> Answer:
+        given = answer(want)
+        if isinstance(given, PalimpsestError):
+            raise given
+        return given
+
+    return complete(drive(steps, answered))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied
 
 
@@ -46,6 +47,14 @@ class LogFile(Protocol):
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes; fewer at the end."""
+        ...
+
+    def refresh(self) -> None:
+        """Take notice of what a writer has appended since this file was opened: `size`, `chunks` and `read` then reach its new whole lines.
+
+        For readers only; nothing to do for the writer. Raises `BadLog` if the log was replaced or became shorter, `StoreError` if it was
+        deleted or this file was closed; then everything stays as it was before.
+        """
         ...
 
     def load_checkpoint(self) -> bytes | None:
@@ -108,6 +117,6 @@ class Sendable(Protocol):
 class Provider(Protocol):
     """A model that answers requests."""
 
-    def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
-        """Text as it comes, and last the whole reply."""
+    def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Deltas as they come, and last the whole reply, once; closing the iterator ends the call."""
         ...

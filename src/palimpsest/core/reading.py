@@ -3,18 +3,21 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from palimpsest.core.chain import broken, check_chain, prev_of
 from palimpsest.core.checkpoint import load_checkpoint
-from palimpsest.core.codec import decode_chunk, decode_line, link_of_line
+from palimpsest.core.codec import GENESIS, decode_chunk, decode_line, link_of_line
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
+from palimpsest.core.event_items import item_of, numbers_of
 from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
 from palimpsest.core.items import Item
-from palimpsest.core.path import Path, Run, path_to
+from palimpsest.core.path import Path, Run, Skip, path_to
 from palimpsest.core.ports import LogFile, SessionStore
-from palimpsest.core.project import Skip, item_of, numbers_of
 
 _BLOCK = 16 * 1024
 _opening_of_line = re.compile(rb'\{"seq":([0-9]{1,18}),').match
 _CLOSE = 16
+# Bytes that hold the seq, parent, time and link at the beginning of a line.
+_OPENING = 256
 
 
 class Reader:
@@ -85,14 +88,37 @@ class Reader:
         return found
 
     def run(self, first: int, last: int) -> Iterator[Event]:
-        """The events `first` to `last` of the log, in order."""
+        """The events `first` to `last` of the log, in order. Raises `BadLog` where a line does not continue the one before."""
         if first < self.first and self.base is not None:
             yield from self.base.run(first, min(last, self.first - 1))
             first = self.first
         if first > last:
             return
-        for offset, chunk in self.lines.chunks(self.locate(first), self.locate(last + 1)):
+        link: str | None = None
+        stop = self.locate(last + 1)
+        for offset, chunk in self.lines.chunks(self.locate(first), stop):
+            link = check_chain(chunk, self.lines.name, offset, link)
             yield from decode_chunk(chunk, self.lines.name, offset)
+        self._check_next(stop, link)
+
+    def check(self, last: int | None = None) -> None:
+        """Read every line up to event `last` and those of the logs below, and check the chain. Raises `BadLog` where it breaks."""
+        if self.base is not None:
+            self.base.check(self.first - 1)
+        stop = self.lines.size if last is None else self.locate(last + 1)
+        link: str | None = self.opened.prev if self.base is not None else GENESIS
+        for offset, chunk in self.lines.chunks(0, stop):
+            link = check_chain(chunk, self.lines.name, offset, link)
+        self._check_next(stop, link)
+
+    def _check_next(self, start: int, link: str | None) -> None:
+        """Check the newest line that was read by what the line after it says came before."""
+        if link is None or start >= self.lines.size:
+            return
+        line = self.lines.read(start, _OPENING)
+        prev = prev_of(line)
+        if prev is not None and prev != link:
+            raise broken(_number(line, 0) or 0, f"{self.lines.name}, byte {start}")
 
     def along(self, path: Path) -> Iterator[Event]:
         """The events of a path, in order."""
@@ -108,6 +134,7 @@ class Reader:
         event = decode_line(line, self.lines.name, start) if line else None
         if event is None or event.seq != seq:
             raise BadInput(f"there is no event {seq}", where=self.lines.name)
+        self._check_next(self._past_blanks(start + len(line), self.lines.size), link_of_line(line, event))
         return event
 
     def item(self, item_id: str) -> Item | None:
@@ -182,7 +209,7 @@ class Reader:
         return stop
 
     def _past_blanks(self, at: int, stop: int) -> int:
-        """The next line that has something on it; a file that somebody touched may have empty ones."""
+        """The next line that has something on it; a file that was edited by hand may have empty ones."""
         while at < stop and self.lines.read(at, 1) == b"\n":
             at += 1
         return at

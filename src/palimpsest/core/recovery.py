@@ -1,31 +1,35 @@
-"""What a crash left open: calls without a reply and tools without a result are said to be interrupted, and never run again."""
+"""Closes what a crash left open: calls without an outcome, tools without a result, a turn without an end. Nothing is run again."""
 
-from palimpsest.core.events import Body, Event, Failed, ModelReplied, ToolReturned
+from palimpsest.core.events import Body, CallStarted, Event, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import waiting
 
-RAN = "Interrupted: the session ended while this tool was running. It may have done part of its work; look before you run it again."
+UNKNOWN_OUTCOME = (
+    "Interrupted: the session ended while this tool was running, and its outcome is unknown. "
+    "It may have done all, part or none of its work; look before you run it again."
+)
 NEVER_RAN = "Interrupted: the session ended before this tool was run."
+STOPPED = "the session ended before the reply came"
 
 
 def recover(log: Log) -> tuple[Event, ...]:
     """Close what was open when the session ended; a second time there is nothing to do."""
-    bodies = (*_unanswered(log), *_unreturned(log))
+    bodies = (*_unanswered(log), *_unreturned(log), *_unended(log))
     return log.extend(bodies) if bodies else ()
 
 
 def _unanswered(log: Log) -> tuple[Body, ...]:
-    """The newest call, if neither a reply nor a failure came after it."""
-    newest = max((call.seq for call in log.ledger.open if call.seq in log.path), default=None)
-    if newest is None:
-        return ()
-    later = [event.body for event in log.reader.run(newest + 1, log.tip)]
-    if any(isinstance(body, ModelReplied) and body.call in {None, newest} for body in later):
-        return ()
-    if any(isinstance(body, Failed) and body.what == "call" for body in later):
-        return ()
-    return (Failed("call", "interrupted", f"the session ended before the reply to call {newest} came"),)
+    """The calls of this path that left and have no outcome; those in files of other programs have no digest and are no calls of ours."""
+    path = log.path
+    found: list[Body] = []
+    for call in log.ledger.open:
+        if call.seq not in path:
+            continue
+        body = log.event(call.seq).body
+        if call.seq == log.open_call or (isinstance(body, CallStarted) and body.digest):
+            found.append(Interrupted(call.seq, why=STOPPED, model=call.model, purpose=call.purpose))
+    return tuple(found)
 
 
 def _unreturned(log: Log) -> tuple[Body, ...]:
@@ -34,6 +38,10 @@ def _unreturned(log: Log) -> tuple[Body, ...]:
     for item in waiting(log.view.items):
         call = item.content
         if isinstance(call, ToolCall):
-            text = Text(RAN if call.call_id in started else NEVER_RAN)
+            text = Text(UNKNOWN_OUTCOME if call.call_id in started else NEVER_RAN)
             results.append(ToolReturned(ToolResult(call.call_id, (text,), error=True, form=call.form), tool=call.tool))
     return tuple(results)
+
+
+def _unended(log: Log) -> tuple[Body, ...]:
+    return () if log.health.turn is None else (TurnEnded("interrupted"),)

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from palimpsest.core.budget import Budget
-from palimpsest.core.health import Health
 from palimpsest.core.items import Value
-from palimpsest.core.ledger import Ledger
+from palimpsest.core.projections.health import Health
+from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 

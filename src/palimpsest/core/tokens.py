@@ -1,9 +1,13 @@
 """How many tokens a text is likely to have, per family of models, and how that guess learns from reported usage."""
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 from zlib import adler32
 
+from msgspec.structs import force_setattr
+
+from palimpsest.core.frozen import EMPTY, frozen
 from palimpsest.core.items import Value
 
 Family: TypeAlias = Literal["claude", "gpt", "other"]
@@ -144,7 +148,10 @@ class Learned(Value, frozen=True):
 class Calibration(Value, frozen=True):
     """What reported usage taught about each model."""
 
-    models: dict[str, Learned] = {}
+    models: Mapping[str, Learned] = EMPTY
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "models", frozen(self.models))
 
     def factor(self, model: str) -> float:
         """What to multiply an unscaled estimate by: learned, or the family's when nothing was learned yet."""

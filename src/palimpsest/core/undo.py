@@ -4,11 +4,12 @@ from msgspec import structs
 
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import lonely, parted
-from palimpsest.core.project import pieces_of, project
+from palimpsest.core.pairs import parted, unpaired
+from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 
 
@@ -88,7 +89,7 @@ def _check_pairs(log: Log, view: View, seq: int) -> None:
     torn = parted(log.view.items, view.items)
     if torn:
         plain = project(event for event in log.events() if not isinstance(event.body, ViewEdited))
-        torn -= lonely(plain.items)
+        torn -= unpaired(plain.items)
     if torn:
         raise BadInput(f"undoing this of edit {seq} would show item {min(torn)} without its other half; undo all of it")
 

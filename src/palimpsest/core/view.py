@@ -1,8 +1,13 @@
 """What the model sees now, as a value."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from palimpsest.core.events import CallStarted
+from palimpsest.core.frozen import EMPTY as NO_FACTS
+from palimpsest.core.frozen import frozen
 from palimpsest.core.items import Item, Value, seq_of
 
 
@@ -14,7 +19,7 @@ class Fact(Value, frozen=True):
 
 
 class Reported(Value, frozen=True):
-    """How many tokens the view had when it was last counted: by the provider with a reply, or by whoever edited it since.
+    """How many tokens the view had when it was last counted: by the provider with a reply, or by the edit after that.
 
     `written` of them went into the provider's cache, which one program does not count.
     """
@@ -33,14 +38,14 @@ class RunningNotes(Value, frozen=True):
 
 
 class View(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item is here.
+    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item shows unmasked.
 
     Epochs are counted by the heads that were stated: none yet is 0.
     """
 
     head: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()
-    facts: dict[str, Fact] = {}
+    facts: Mapping[str, Fact] = NO_FACTS
     notes: RunningNotes | None = None
     pins: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
@@ -50,6 +55,11 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     call: CallStarted | None = None
     model: str = ""
     mode: str = ""
+    profile: str = ""
+
+    def __post_init__(self) -> None:
+        if self.facts is not NO_FACTS:
+            force_setattr(self, "facts", frozen(self.facts))
 
     def __getitem__(self, item_id: str) -> Item:
         """The visible item of that id."""

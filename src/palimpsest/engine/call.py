@@ -1,87 +1,58 @@
-"""One call to the model: policies look, the request leaves, the reply is recorded; once more if it was too long."""
+"""One call of a turn: policies run, the request leaves, the reply is recorded; once more if it was too long."""
 
 from collections.abc import Callable
 
-import msgspec
-from msgspec import Raw
-from msgspec.structs import replace
-
-from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.core.events import CallStarted, Failed, ModelReplied
-from palimpsest.core.ports import Provider
-from palimpsest.engine.flow import carry_out, whole_reply
-from palimpsest.engine.moments import Looked, look
+from palimpsest.core.deltas import Delta
+from palimpsest.core.errors import PromptTooLong
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.situation import Moment
+from palimpsest.engine.plans import carry_out
+from palimpsest.engine.policies import PolicyRun, run_policies
+from palimpsest.engine.sending import Outgoing, fitting, ignore, send
 from palimpsest.engine.session import Session
 from palimpsest.wire.caching import anchored
-from palimpsest.wire.encode import encode
-from palimpsest.wire.request import resolved
-
-_encode = msgspec.json.Encoder().encode
-# The shortest reply that is still worth asking for.
-_SHORTEST = 1_024
 
 
-async def call(session: Session, provider: Provider, *, tell: Callable[[str], None] = lambda _: None) -> ModelReplied:
-    """The model's reply to the view as policies leave it; what a request is too long for, the profile decides."""
-    looked = await carry_out(look(session, "before_call"), session, provider)
-    _tell(looked, tell)
-    if looked.failure is not None and session.profile.insists:
-        raise looked.failure
-    check_room(session)
+async def call(
+    session: Session, *, observe: Callable[[Delta], None] = ignore, ran: Callable[[Moment, PolicyRun], None] = lambda *_: None
+) -> ModelReplied:
+    """The model's reply to the view as policies leave it; what to do with a request that is too long, the profile decides.
+
+    `observe` gets the deltas as they come, `ran` what came of each moment.
+    """
+    before = await carry_out(run_policies(session, "before_call"), session)
+    ran("before_call", before)
+    if before.failure is not None and session.profile.insists:
+        raise before.failure
     try:
-        reply = await _send(session, provider)
+        reply = await _send_turn(session, observe)
     except PromptTooLong:
         if session.profile.overflow == "stop":
             raise
-        looked = await carry_out(look(session, "overflow"), session, provider)
-        _tell(looked, tell)
-        if not looked.edited:
+        overflow = await carry_out(run_policies(session, "overflow"), session)
+        ran("overflow", overflow)
+        if not overflow.edited:
             raise
-        reply = await _send(session, provider)
-    _tell(await carry_out(look(session, "after_call"), session, provider), tell)
+        reply = await _send_turn(session, observe)
+    ran("after_call", await carry_out(run_policies(session, "after_call"), session))
     return reply
 
 
+async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> ModelReplied:
+    check_room(session)
+    return await send(session, turn_request(session), observe)
+
+
+def turn_request(session: Session) -> Outgoing:
+    """The request that shows the view as it is now, with cache breakpoints and a reply limit that fits."""
+    session.log.catch_up()
+    params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
+    return Outgoing(session.log.view, session.card, session.tools, fitting(params, session.card, session.used))
+
+
 def check_room(session: Session) -> None:
-    """Refuse to send what is known not to fit."""
+    """Refuse to send what is known not to fit. Raises `PromptTooLong`."""
     level = session.budget.block_at
     if level is not None and session.used >= level:
         message = f"prompt is too long: {session.used:,} tokens, and nothing is sent from {level:,} on; compact the session"
         raise PromptTooLong(message, where=session.log.session, gap=session.used - level)
-
-
-async def _send(session: Session, provider: Provider) -> ModelReplied:
-    """Record the request, make it durable, let it leave, and record what came of it."""
-    view, model = session.log.view, session.card
-    room = model.window - session.used
-    limit = min(session.params.max_tokens or model.reply, model.reply)
-    fits = room >= limit and (session.params.max_tokens or 0) <= model.reply
-    wanted = anchored(session.params, session.witness.cache, session.environment.clock.now())
-    params = resolved(wanted if fits else replace(wanted, max_tokens=max(_SHORTEST, min(room, limit))), model)
-    request = encode(view, model, session.tools, params, session.environment.blobs.get)
-    tools = session.environment.blobs.put(_encode(session.tools)) if session.tools else ""
-    started = session.record(
-        CallStarted(
-            model=model.name,
-            wire=request.wire,
-            params=Raw(_encode(params)),
-            tools=tools,
-            digest=request.digest,
-            size=len(request.body),
-            estimate=session.counter.raw(view),
-            marks=request.marks,
-        )
-    )
-    session.log.sync()
-    try:
-        reply = await whole_reply(provider, request)
-    except ProviderError as error:
-        session.record(Failed("call", error.kind, error.message))
-        raise
-    session.record(replace(reply, call=started.seq))
-    return reply
-
-
-def _tell(looked: Looked, tell: Callable[[str], None]) -> None:
-    for notice in looked.notices:
-        tell(notice)

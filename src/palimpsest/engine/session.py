@@ -1,75 +1,92 @@
-"""A session at work: its log, what policies may look at, and everything that is recorded through it."""
+"""A session at work: its log, the settings it works under, and what policies may look at."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 from msgspec.structs import replace
 
+from palimpsest.audit.derived import AuditProjections
 from palimpsest.audit.tools import declared_classes
-from palimpsest.audit.witness import Witness
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Body, Event, ModelReplied, ModelSwitched, Pinned, Rewound, SessionOpened
+from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
 from palimpsest.core.log import Log
-from palimpsest.core.policy import Look
-from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.recovery import recover
 from palimpsest.core.situation import Card, Moment, Situation
-from palimpsest.core.sizes import SIZE_RULES, tool_list_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.undo import plan_undo
+from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import CARDS, ModelCard, card
+from palimpsest.wire.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
-
-def nothing_there(_: Look) -> str | None:
-    """A world in which there is nothing to see."""
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a session has around it: where logs, blobs and files go, the time, what can be looked at, and which models are known."""
-
-    store: SessionStore
-    blobs: Blobs
-    clock: Clock
-    keep: Callable[[str, bytes], str] | None = None
-    look: Callable[[Look], str | None] = nothing_there
-    cards: Iterable[ModelCard] = CARDS
+_encode = msgspec.json.Encoder().encode
 
 
 class Session:
-    """One log under one profile, for one model."""
+    """One log under one profile, for one model. Everything that happens goes through `log.append`.
 
-    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> None:
+    The projections of audit are registered with the log: `derived` when it was opened, else here.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        profile: Profile,
+        model: ModelCard,
+        environment: Environment,
+        tools: tuple[Tool, ...] = (),
+        *,
+        derived: AuditProjections | None = None,
+    ) -> None:
         self.log = log
         self.profile = profile
-        self.card = model
-        self.environment = around
-        self.tools = tools
+        self.environment = environment
         self.params: Params = replace(profile.params, cache_key=log.session)
-        self.counter = self._counter()
-        self._witness_again()
+        self._model = model
+        self._encoder: tuple[ModelCard, RequestEncoder] | None = None
+        self._tools_address: tuple[tuple[Tool, ...], str] = ((), "")
+        if derived is None:
+            derived = _derived(profile, model, environment, tools)
+            log.register(derived)
+        self.derived = derived
+        self.tools = tools
 
     @classmethod
-    def create(cls, opened: SessionOpened, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> Self:
+    def create(
+        cls, opened: SessionOpened, profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...] = ()
+    ) -> Self:
         """A new session."""
         opened = replace(opened, profile=profile.name, model=model.name)
-        return cls(Log.create(around.store, opened, around.clock), profile, model, around, tools)
+        derived = _derived(profile, model, environment, tools)
+        return cls(Log.create(environment.store, opened, environment.clock, derived), profile, model, environment, tools, derived=derived)
 
     @classmethod
-    def resume(cls, session: str, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> Self:
-        """A session as it was left; what a crash left open is closed."""
-        log = Log.open(around.store, session, around.clock, write=True)
+    def resume(cls, session: str, profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...] = ()) -> Self:
+        """A session as it was left; what a crash left open is closed, and another model or profile than before is recorded."""
+        derived = _derived(profile, model, environment, tools)
+        log = Log.open(environment.store, session, environment.clock, write=True, derived=derived)
         try:
             recover(log)
-            return cls(log, profile, model, around, tools)
+            if log.view.profile != profile.name:
+                log.append(ProfileChanged(profile.name, log.view.profile))
+            if log.view.model != model.name:
+                log.append(ModelSwitched(model.name, log.view.model))
+            return cls(log, profile, model, environment, tools, derived=derived)
         except BaseException:
             log.close()
             raise
+
+    @property
+    def card(self) -> ModelCard:
+        """The card of the model that answers now."""
+        return self._model
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Counts tokens by the profile's rule, with the factor that the replies so far have taught."""
+        self.log.catch_up()
+        return self.derived.metering.counter
 
     @property
     def budget(self) -> Budget:
@@ -77,31 +94,50 @@ class Session:
         return self.profile.budget(self.card)
 
     @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools on offer."""
+        return self._tools
+
+    @tools.setter
+    def tools(self, tools: tuple[Tool, ...]) -> None:
+        self._tools = tools
+        self.derived.offer(tools_bytes(tools), declared_classes(tools))
+
+    @property
     def tools_tokens(self) -> int:
-        """What the list of tools weighs in a request."""
-        return self.counter.scaled(sum(tool_list_size(bytes(tool.schema) + tool.description.encode()) for tool in self.tools))
+        """Tokens of the list of tools in a request."""
+        self.log.catch_up()
+        return self.derived.tools_tokens
 
     @property
     def used(self) -> int:
-        """What the next request would carry, as this profile counts."""
+        """Tokens that the next request would carry, as this profile counts."""
         return self.profile.count(self.log.view, self.counter, self.tools_tokens)
 
-    def record(self, body: Body) -> Event:
-        """Append an event, and let everything that follows from events follow."""
-        event = self.log.append(body)
-        if isinstance(body, Rewound):
-            self._witness_again()
+    def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params) -> RequestEncoder:
+        """An encoder of requests to a model; it takes over what the last one to that model has encoded."""
+        known = self._encoder
+        if known is not None and known[0] is model:
+            encoder = known[1].revised(params, tools)
         else:
-            self.witness.take(event, self.log.view)
-        if isinstance(body, ModelReplied):
-            self.counter.factor = self._factor()
-        return event
+            encoder = self.environment.encoder(model, tools, params, self.environment.blobs.get)
+        self._encoder = (model, encoder)
+        return encoder
+
+    def keep_tools(self, tools: tuple[Tool, ...]) -> str:
+        """The address of the blob with the declarations of tools, written once for each set of them."""
+        if not tools:
+            return ""
+        if self._tools_address[0] != tools:
+            self._tools_address = (tools, self.environment.blobs.put(_encode(tools)))
+        return self._tools_address[1]
 
     def situation(
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
-        log, witness, budget = self.log, self.witness, self.budget
+        self.log.catch_up()
+        log, derived, budget = self.log, self.derived, self.budget
         known = (self.used if used is None else used) + incoming
         room = budget.block_at or budget.window
         forced = moment == "overflow" or 0 < room <= known
@@ -115,10 +151,10 @@ class Session:
             now=self.environment.clock.now(),
             health=log.health,
             ledger=log.ledger,
-            cache=witness.cache,
-            uses=witness.uses,
-            rent=witness.rent,
-            evidence=witness.evidence,
+            cache=derived.cache.value(),
+            uses=derived.uses.value(),
+            rent=derived.rent.value,
+            evidence=derived.evidence.value(),
             asked=asked,
             tools_tokens=self.tools_tokens,
             parts=self.profile.parts,
@@ -136,25 +172,34 @@ class Session:
         tokens = self.counter.total(undoing.view) + self.tools_tokens
         if tokens > room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
-        return tuple([self.record(body) for body in undoing.undone])
+        return tuple([self.log.append(body) for body in undoing.undone])
 
     def pin(self, *, ids: tuple[str, ...] = (), paths: tuple[str, ...] = (), on: bool = True) -> Event:
         """Keep items or files in the view whatever policies want, or stop doing so."""
         unknown = next((name for name in ids if self.log.find(name) is None), None)
         if unknown is not None:
             raise BadInput(f"there is no item {unknown} on this branch; `pal context` lists them", where=self.log.session)
-        return self.record(Pinned(ids, paths, on))
+        return self.log.append(Pinned(ids, paths, on))
 
     def fork(self, session: str, seq: int | None = None) -> "Session":
         """A new session that goes on from an event of this one."""
-        return Session(self.log.fork(self.environment.store, session, seq), self.profile, self.card, self.environment, self.tools)
+        derived = _derived(self.profile, self.card, self.environment, self.tools)
+        log = self.log.fork(self.environment.store, session, seq, derived)
+        return Session(log, self.profile, self.card, self.environment, self.tools, derived=derived)
 
     def switch(self, model: ModelCard) -> Event:
         """Go on with another model."""
-        event = self.record(ModelSwitched(model.name, self.card.name))
-        self.card = model
-        self.counter = self.witness.counter = self._counter()
-        self.witness.card = model
+        previous, self._model = self._model, model
+        self.derived.card = model
+        return self.log.append(ModelSwitched(model.name, previous.name))
+
+    def change_profile(self, profile: Profile) -> Event:
+        """Go on under another profile; what follows from the log by its rules is worked out again."""
+        event = self.log.append(ProfileChanged(profile.name, self.profile.name))
+        self.profile = profile
+        self.params = replace(profile.params, cache_key=self.log.session)
+        self.derived = _derived(profile, self.card, self.environment, self.tools)
+        self.log.register(self.derived)
         return event
 
     def close(self) -> None:
@@ -168,17 +213,17 @@ class Session:
         self.close()
 
     def named_card(self, name: str) -> ModelCard:
-        """The card of a model that a plan names."""
-        return card(name, self.environment.cards)
+        """The card of a model that a plan names. Raises `BadInput` if there is none."""
+        return self.card if name == self.card.name else card(name, self.environment.cards)
 
-    def _counter(self) -> TokenCounter:
-        return TokenCounter(SIZE_RULES[self.profile.size], self._factor(), drops_cached=self.card.cache_edits)
 
-    def _factor(self) -> float:
-        """Only our own estimate learns from what providers report; the others count as their originals do."""
-        return self.log.ledger.calibration.factor(self.card.name) if self.profile.size == "palimpsest" else 1.0
+def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
+    """What counts of each tool in a request: its schema and its description."""
+    return [bytes(tool.schema) + tool.description.encode() for tool in tools]
 
-    def _witness_again(self) -> None:
-        declared = declared_classes(self.tools)
-        self.witness = Witness.of(self.log, self.counter, self.card, self.tools_tokens, self.profile.parts, declared=declared)
-        self.log.memo = self.witness.memo
+
+def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:
+    cards = tuple(environment.cards)
+    derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size, profile.parts)
+    derived.offer(tools_bytes(tools), declared_classes(tools))
+    return derived

@@ -10,9 +10,9 @@ from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.resuming import Walk
 from palimpsest.core.token_counter import shown
 from palimpsest.core.view import View
+from palimpsest.core.walk import Walk
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, user_content
 from palimpsest.foreign.claude_layout import Layout, LineIndex, Unit, layout_of
 from palimpsest.wire.lenient import Json

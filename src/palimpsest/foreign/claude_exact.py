@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from palimpsest.core.edits import Put, into_of
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import Body, Event, ViewEdited
 from palimpsest.core.items import Content
 from palimpsest.core.ports import Blobs
-from palimpsest.core.project import pieces_of
 from palimpsest.foreign.claude_blocks import HOLE, fill_blocks
 from palimpsest.foreign.importing import foreign_of
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 from palimpsest.core.events import (
+    TURN,
     Body,
     CallStarted,
     ContextStated,
     ModelReplied,
-    SideCalled,
     Statement,
     ToolReturned,
     Usage,
@@ -80,7 +80,7 @@ class Reply(Fact):
         """The call, the reply, and what came back for it."""
         parts = tuple(self.parts)
         stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
-        replied = ModelReplied(parts, usage=self.usage or Usage(), stop=stop, model=self.model, message=self.message)
+        replied = ModelReplied(parts, usage=self.usage or Usage(), stop=stop, model=self.model, message=self.message, purpose=self.purpose)
         yield Told(CallStarted(self.model, "responses", purpose=self.purpose), self.asked, f"{self.key}c")
         yield Told(replied, self.at, self.key, "", kept_lines(self.lines, parts, blobs))
         for fact in self.following:
@@ -119,7 +119,9 @@ class Aside(Fact):
 
     def told(self, blobs: Blobs) -> Iterator[Told]:
         """The call, and what it cost."""
-        self.body = SideCalled(self.purpose, self.model, self.usage)
+        # A reply without items is no part of the conversation, whatever it was asked for.
+        purpose = "other" if self.purpose == TURN else self.purpose
+        self.body = ModelReplied((), usage=self.usage, model=self.model, purpose=purpose)
         yield from super().told(blobs)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.edits import Fold
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -30,10 +31,9 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
 from palimpsest.core.ports import Blobs
-from palimpsest.core.project import pieces_of
-from palimpsest.core.resuming import Walk
 from palimpsest.core.sizes import codex_size
 from palimpsest.core.view import View
+from palimpsest.core.walk import Walk
 from palimpsest.foreign.codex_lines import picture_url
 from palimpsest.foreign.codex_shape import Shaping, items_of
 from palimpsest.foreign.parts import wire_of

@@ -1,19 +1,16 @@
 """What earlier imports saw of each source, so that the next one reads only what is new; it can be deleted without loss."""
 
-from collections.abc import Callable
+import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
-from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Value
 from palimpsest.foreign.transcript import Mark, Source
 
 VERSION = 1
-# Replaces a file by these bytes, whole or not at all.
-Write: TypeAlias = Callable[[Path, bytes], object]
 
 
 class Seen(Value, frozen=True):
@@ -69,10 +66,24 @@ class Cursors:
         """Everything seen, in the order of paths."""
         return tuple(self._seen[key] for key in sorted(self._seen))
 
-    def save(self, write: Write) -> None:
-        """Replace the file, if anything changed; a disk that refuses is no reason to stop, for the logs are enough."""
+    def save(self) -> None:
+        """Replace the file at once and as a whole; a disk that refuses is no reason to stop, for the logs are enough."""
         if not self._changed:
             return
-        with suppress(OSError, PalimpsestError):
-            write(self._path, msgspec.json.encode(_File(seen=self.all())))
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(self._path, msgspec.json.encode(_File(seen=self.all())))
             self._changed = False
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # mkstemp makes the file with mode 0600, in the same folder so that the rename cannot cross a file system.
+    handle, name = tempfile.mkstemp(prefix=".imports-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -9,7 +9,7 @@ from palimpsest.core.events import EditUndone, ViewEdited
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
 from palimpsest.core.ports import Blobs
-from palimpsest.core.project import project
+from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 from palimpsest.foreign.cleaning import Clean, as_is, clean_view
 from palimpsest.wire.cards import CARDS, ModelCard, WireName, card

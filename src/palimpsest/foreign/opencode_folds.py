@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
-from palimpsest.core.events import Body, ForeignNoted, SideCalled, ViewEdited
+from palimpsest.core.events import Body, ForeignNoted, ModelReplied, ViewEdited
 from palimpsest.core.items import Item, kind_of
 from palimpsest.foreign.opencode_parts import CLEARED, line_of, model_of, raw, said_by_model, usage_of
 from palimpsest.foreign.opencode_rows import Message, Part
@@ -26,7 +26,7 @@ def fold_facts(messages: Sequence[Message], suffixes: Mapping[str, str], summary
     """The call that made a summary, and the fold."""
     model, at = model_of(summary), summary.completed or summary.created
     usage = usage_of(summary, summary.parts)
-    yield Told(SideCalled("compaction", model, usage), summary.created, f"{summary.id}#call{suffix}")
+    yield Told(ModelReplied((), usage=usage, model=model, purpose="compaction"), summary.created, f"{summary.id}#call{suffix}")
     request = next((each for each in messages if each.id == text(summary.data, "parentID")), None)
     line = raw({"info": summary.data, "parts": [_line(part) for part in summary.parts], "tail_start_id": _tail_start(request)})
     into = tuple(

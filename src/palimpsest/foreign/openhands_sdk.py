@@ -11,8 +11,8 @@ from palimpsest.core.events import (
     Failed,
     ForeignNoted,
     ModelReplied,
-    Refused,
     Statement,
+    ToolRefused,
     ToolReturned,
     Usage,
     UserSaid,
@@ -155,7 +155,7 @@ class SdkEvents:
                 yield Told(body, at, key, line=rest_of(left, "extended_content"))
             case "UserRejectObservation" if call_id:
                 why, by = text(event, "rejection_reason"), text(event, "rejection_source") or "user"
-                yield Told(Refused(tool, by, why, call_id), at, f"{key}/refused")
+                yield Told(ToolRefused(call_id, tool, by, why), at, f"{key}/refused")
                 yield Told(ToolReturned(ToolResult(call_id, (Text(why),) if why else (), error=True), tool), at, key, line=rest_of(event))
             case "AgentErrorEvent" if call_id:
                 fault = text(event, "error")

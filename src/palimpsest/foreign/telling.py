@@ -6,24 +6,27 @@ from msgspec import structs
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.errors import BadInput
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
+    TURN,
     CallStarted,
     ChildEnded,
     ChildOpened,
     ContextStated,
+    EditRefused,
     EditUndone,
     Event,
     Failed,
+    Interrupted,
     ModeChanged,
     ModelReplied,
     ModelSwitched,
     NotesTaken,
     Recalled,
-    Refused,
     Rewound,
     SessionOpened,
-    SideCalled,
     Titled,
+    ToolRefused,
     ToolReturned,
     TurnEnded,
     Unknown,
@@ -32,10 +35,10 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
-from palimpsest.core.ledger import total_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
-from palimpsest.core.project import ViewProjection, pieces_of
+from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.foreign.cleaning import Clean, Thing, as_is, clean_value
 from palimpsest.foreign.showing import counted, headline
 from palimpsest.foreign.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
@@ -131,7 +134,7 @@ class _Teller:
         match body:
             case SessionOpened() | CallStarted():
                 self._model = body.model or self._model
-            case ModelReplied():
+            case ModelReplied() | Interrupted():
                 self._replied(event, body)
             case UserSaid() | ContextStated() | Recalled():
                 self._stated(event)
@@ -149,11 +152,17 @@ class _Teller:
                 content, source = self._cleaned(piece.content), self._clean(piece.source)
                 self._entries.append(Said(event.seq, event.at, piece.kind, content, source, self._hidden(event, number)))
 
-    def _replied(self, event: Event, body: ModelReplied) -> None:
+    def _replied(self, event: Event, body: ModelReplied | Interrupted) -> None:
         model = body.model or self._model
         self._usages.append((model, body.usage))
-        for number, part in enumerate(body.parts):
-            hidden = self._hidden(event, number)
+        if body.purpose != TURN:
+            text = "\n".join(text_of(part) for part in body.parts)
+            self._entries.append(
+                Noted(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
+            )
+            return
+        for number, item in enumerate(pieces_of(body)):
+            part, hidden = item.content, self._hidden(event, number)
             match part:
                 case ToolCall():
                     self._waiting[part.call_id] = len(self._entries)
@@ -162,8 +171,9 @@ class _Teller:
                     self._returned(event, ToolReturned(part), number)
                 case Text() | Thinking() | Image() | Document() | Opaque():
                     self._entries.append(Answered(event.seq, event.at, model, self._cleaned(part), hidden))
-        if body.error:
-            self._entries.append(Noted(event.seq, event.at, "the reply broke off", self._clean(body.error)))
+        why = body.error if isinstance(body, ModelReplied) else body.why or "interrupted"
+        if why:
+            self._entries.append(Noted(event.seq, event.at, "the reply broke off", self._clean(why)))
 
     def _returned(self, event: Event, body: ToolReturned, number: int) -> None:
         hidden = self._hidden(event, number)
@@ -220,13 +230,12 @@ class _Teller:
             case Rewound() as body:
                 left = event.seq - body.to - 1
                 return f"went back to event {body.to}; {counted(left, 'event')} left on a branch", body.why
-            case SideCalled() as body:
-                self._usages.append((body.model, body.usage))
-                return f"a call beside the conversation ({body.purpose})", body.text
             case Failed() as body:
                 return f"{body.what} failed: {body.error}", body.message
-            case Refused() as body:
-                return f"{body.what} was refused by {body.by}", body.why
+            case EditRefused() as body:
+                return f"edit was refused by {body.by}", body.why
+            case ToolRefused() as body:
+                return f"{body.tool} was refused by {body.by}", body.why
             case ModelSwitched() as body:
                 self._model = body.model
                 return f"the model is now {body.model}", ""

@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -16,7 +17,6 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item
 from palimpsest.core.log import Log
-from palimpsest.core.project import pieces_of
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of

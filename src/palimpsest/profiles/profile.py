@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 from palimpsest.audit.gate import Strictness
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.health import CIRCUIT
 from palimpsest.core.policy import Answer, Policy, Want
+from palimpsest.core.projections.health import CIRCUIT
 from palimpsest.core.situation import PARTS
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View

@@ -6,9 +6,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, structs
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put, Unmask
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import (
+    TURN,
     ContextStated,
     Event,
+    Interrupted,
     ModelReplied,
     ModelSwitched,
     NoteForgotten,
@@ -16,14 +19,12 @@ from palimpsest.core.events import (
     NotesTaken,
     Place,
     SessionOpened,
-    SideCalled,
     Titled,
     Usage,
     UserSaid,
     ViewEdited,
 )
 from palimpsest.core.items import Kind, text_of
-from palimpsest.core.project import pieces_of
 
 UnitKind: TypeAlias = Kind | Literal["note", "title"]
 _TITLE = 80
@@ -135,11 +136,10 @@ class Tally:
                 self.turns += not body.steering
                 if not self.title:
                     self.title = _first_line(" ".join(text_of(part) for part in body.parts))
-            case ModelReplied() as body:
-                self.model = body.model or self.model
-                self._spend(self.model, body.usage)
-            case SideCalled() as body:
-                self._spend(body.model, body.usage)
+            case ModelReplied() | Interrupted() as body:
+                if body.purpose == TURN:
+                    self.model = body.model or self.model
+                self._spend(body.model or self.model, body.usage)
             case ModelSwitched() as body:
                 self.model = body.model
             case Titled() as body:

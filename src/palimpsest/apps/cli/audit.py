@@ -8,7 +8,7 @@ from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, table
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Refused
+from palimpsest.core.events import EditRefused
 from palimpsest.core.log import Log
 from palimpsest.wire.cards import recorded_card
 
@@ -53,14 +53,14 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
 
 
 def _show_refused(log: Log, *, as_json: bool) -> None:
-    found = [(event.seq, event.body) for event in log.events() if isinstance(event.body, Refused) and event.body.edits]
+    found = [(event.seq, event.body) for event in log.events() if isinstance(event.body, EditRefused)]
     if as_json:
-        emit([{"event": seq, "policy": body.of, "by": body.by, "why": body.why, "edits": body.edits} for seq, body in found])
+        emit([{"event": seq, "policy": body.policy, "by": body.by, "why": body.why, "edits": body.edits} for seq, body in found])
         return
     if not found:
         click.echo("no edit was refused")
         return
     rows = table("event", "policy", "refused by", "why", right=("event",))
     for seq, body in found:
-        rows.add_row(str(seq), one_line(body.of, 20), one_line(body.by, 20), one_line(body.why, 100))
+        rows.add_row(str(seq), one_line(body.policy, 20), one_line(body.by, 20), one_line(body.why, 100))
     console().print(rows)

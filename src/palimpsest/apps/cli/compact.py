@@ -11,7 +11,7 @@ from palimpsest.apps.cli.opening import cards_of, demand_room, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
 from palimpsest.apps.cli.working import USUAL, Asking, around, card_of, profile_for, try_out, whom_to_ask, working
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
-from palimpsest.core.events import Failed, Refused
+from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
 from palimpsest.core.undo import plan_undo
@@ -111,7 +111,7 @@ def _check(session: Session, looked: Looked) -> None:
 def _stopped(looked: Looked) -> list[tuple[str, str]]:
     """Why proposals came to nothing, each with its kind."""
     bodies = [event.body for event in looked.events]
-    refused = [(body.why, "refused") for body in bodies if isinstance(body, Refused)]
+    refused = [(body.why, "refused") for body in bodies if isinstance(body, EditRefused)]
     return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
 
 

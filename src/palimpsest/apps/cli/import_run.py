@@ -19,7 +19,6 @@ from palimpsest.foreign.importing import Counts, Imported, import_session, sessi
 from palimpsest.foreign.secrets import Redacting, count_secrets
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
-from palimpsest.stores.whole import write_whole
 
 CURSORS = "imports.json"
 _SAVE_EVERY = 2.0
@@ -152,7 +151,7 @@ class Run:
     def save(self) -> None:
         """Keep what was seen, so that the next import begins here."""
         if not self.dry:
-            self._cursors.save(_replace)
+            self._cursors.save()
             self._saved = time.monotonic()
 
     @contextmanager
@@ -173,11 +172,6 @@ class Run:
             signal.signal(signal.SIGINT, earlier)
             self._search.stop()
             self.save()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(path, (data,), replace=True, mode=0o600)
 
 
 @dataclass(frozen=True)

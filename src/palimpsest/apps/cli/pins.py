@@ -11,9 +11,9 @@ from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import emit, json_option, plain
 from palimpsest.audit.pins import pinned
 from palimpsest.core.errors import BadInput
+from palimpsest.core.event_items import numbers_of
 from palimpsest.core.events import Pinned
 from palimpsest.core.log import Log
-from palimpsest.core.project import numbers_of
 
 _EXAMPLES = """\b
 Examples:

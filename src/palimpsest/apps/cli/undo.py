@@ -11,10 +11,10 @@ from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
+from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.project import pieces_of
 from palimpsest.core.undo import Undoing, plan_undo
 from palimpsest.core.undo import restore as bring_back
 

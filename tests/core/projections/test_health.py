@@ -3,11 +3,12 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from side_calls import side_reply
 
 from palimpsest.core.edits import Fold, Mask
-from palimpsest.core.events import Body, Event, Failed, ModelReplied, SideCalled, ToolReturned, TurnEnded, UserSaid, ViewEdited
-from palimpsest.core.health import Health, HealthProjection
+from palimpsest.core.events import Body, Event, Failed, ModelReplied, ToolReturned, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.projections.health import Health, HealthProjection
 
 
 def _tally(*bodies: Body) -> HealthProjection:
@@ -79,16 +80,16 @@ def test_an_overflow_is_remembered_until_the_next_fold() -> None:
 
 
 def test_turns_calls_and_the_time_of_the_last_reply_are_known() -> None:
-    health = _health(SAID, _calls(), _calls(), SideCalled("title", "m"))
+    health = _health(SAID, _calls(), _calls(), side_reply("title", "m"))
     assert (health.turns, health.calls, health.replied_at) == (1, 2, 1_002)
 
 
 def test_tool_calls_are_open_until_they_return() -> None:
     replied = _calls("read", "bash", "grep")
     returned = ToolReturned(ToolResult("call-bash"))
-    assert _health(replied).open_calls == ("call-read", "call-bash", "call-grep")
-    assert _health(replied, returned).open_calls == ("call-read", "call-grep")
-    assert _health(returned).open_calls == ()
+    assert _health(replied).pending_calls == ("call-read", "call-bash", "call-grep")
+    assert _health(replied, returned).pending_calls == ("call-read", "call-grep")
+    assert _health(returned).pending_calls == ()
 
 
 def test_the_counter_of_a_tool_is_zero_after_a_round_that_called_it_and_grows_by_one_a_round() -> None:
@@ -104,7 +105,7 @@ def test_a_tool_that_was_never_called_counts_from_the_start() -> None:
 def test_an_event_without_bearing_leaves_the_very_same_health() -> None:
     tally = _tally(SAID)
     before = tally.value()
-    tally.take(Event(1, 0, 0, "", SideCalled("title", "m")))
+    tally.take(Event(1, 0, 0, "", side_reply("title", "m")))
     assert tally.value() is before
 
 
@@ -129,7 +130,7 @@ def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodi
     first = HealthProjection()
     for event in events[:cut]:
         first.take(event)
-    second = HealthProjection.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Health))
+    second = HealthProjection(msgspec.json.decode(msgspec.json.encode(first.value()), type=Health))
     for event in events[cut:]:
         second.take(event)
     assert second.value() == _health(*bodies)

@@ -1,10 +1,19 @@
-"""How a session fares along its path: failures, folds, turns, calls, and what nobody has answered yet."""
+"""Health of a session along its current path: counts of failures, folds, turns and calls, and the tools that began and did not return."""
 
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar
 
+import msgspec
+from msgspec.structs import force_setattr
+
+from palimpsest.core.bodies.calls import TURN, Failed, ModelReplied, TurnEnded, TurnStarted, UserSaid
+from palimpsest.core.bodies.context import EditRefused, ViewEdited
+from palimpsest.core.bodies.tools import ToolReturned, ToolStarted
 from palimpsest.core.edits import Fold
-from palimpsest.core.events import Event, Failed, ModelReplied, Refused, ToolReturned, ToolStarted, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.events import Event
+from palimpsest.core.frozen import EMPTY, frozen
 from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.projections.projection import Scope
 
 CIRCUIT = 3
 
@@ -14,19 +23,24 @@ class Health(Value, frozen=True):
 
     `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
     `started` are tools that began and did not return. `folds` are those of this turn, without those that the user asked for; `folded` is
-    how many calls there were at the last.
+    how many calls there were at the last. `turn` is the event that started a turn which has not ended.
     """
 
-    failures: dict[str, int] = {}
+    failures: Mapping[str, int] = EMPTY
     folds: int = 0
     folded: int = 0
     turns: int = 0
     calls: int = 0
     replied_at: int | None = None
     overflow: bool = False
-    open_calls: tuple[str, ...] = ()
-    called: dict[str, int] = {}
+    pending_calls: tuple[str, ...] = ()
+    called: Mapping[str, int] = EMPTY
     started: tuple[str, ...] = ()
+    turn: int | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "failures", frozen(self.failures))
+        force_setattr(self, "called", frozen(self.called))
 
     def is_open(self, policy: str, limit: int = CIRCUIT) -> bool:
         """Whether a policy failed so often in a row that it is not tried again by itself."""
@@ -49,52 +63,62 @@ class Health(Value, frozen=True):
         return {tool: self.calls - at for tool, at in self.called.items()}
 
 
-class HealthProjection:
-    """A health that is being counted, event by event."""
+_healths = msgspec.json.Decoder(Health)
+_encode = msgspec.json.Encoder().encode
 
-    WATCHES: ClassVar[frozenset[type]] = frozenset(
-        {UserSaid, ModelReplied, ToolStarted, ToolReturned, ViewEdited, Failed, Refused, TurnEnded}
+
+class HealthProjection:
+    """A health that is counted event by event."""
+
+    name: ClassVar = "health"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "path"
+
+    __slots__ = (
+        *("_called", "_calls", "_failures", "_folded", "_folds", "_overflow", "_pending"),
+        *("_replied_at", "_started", "_turn", "_turns", "_value"),
     )
 
-    __slots__ = ("_called", "_calls", "_failures", "_folded", "_folds", "_open", "_overflow", "_replied_at", "_started", "_turns", "_value")
+    def __init__(self, health: Health | None = None) -> None:
+        self.start_from(Health() if health is None else health)
 
-    def __init__(self) -> None:
-        self._failures: dict[str, int] = {}
-        self._folds = 0
-        self._folded = 0
-        self._turns = 0
-        self._calls = 0
-        self._replied_at: int | None = None
-        self._overflow = False
+    def start_from(self, health: Health) -> None:
+        """Go on from a health that was counted before."""
+        self._failures = dict(health.failures)
+        self._folds = health.folds
+        self._folded = health.folded
+        self._turns = health.turns
+        self._calls = health.calls
+        self._replied_at = health.replied_at
+        self._overflow = health.overflow
         # A dictionary, because calls are answered in any order and shown in the order they were made.
-        self._open: dict[str, None] = {}
-        self._called: dict[str, int] = {}
-        self._started: dict[str, None] = {}
-        self._value: Health | None = None
+        self._pending = dict.fromkeys(health.pending_calls)
+        self._called = dict(health.called)
+        self._started = dict.fromkeys(health.started)
+        self._turn = health.turn
+        self._value: Health | None = health
 
-    @classmethod
-    def of(cls, health: Health) -> Self:
-        """A tally that goes on from a health."""
-        tally = cls()
-        tally._failures = dict(health.failures)
-        tally._folds = health.folds
-        tally._folded = health.folded
-        tally._turns = health.turns
-        tally._calls = health.calls
-        tally._replied_at = health.replied_at
-        tally._overflow = health.overflow
-        tally._open = dict.fromkeys(health.open_calls)
-        tally._called = dict(health.called)
-        tally._started = dict.fromkeys(health.started)
-        return tally
+    def reset(self) -> None:
+        """Go back to a session in which nothing happened."""
+        self.start_from(Health())
+
+    def snapshot(self) -> bytes:
+        """The health as JSON."""
+        return _encode(self.value())
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot."""
+        self.start_from(_healths.decode(data))
 
     def take(self, event: Event) -> None:
         """Count one event; those that say nothing about health are passed over."""
         body = event.body
         if isinstance(body, ToolReturned):
-            self._open.pop(body.result.call_id, None)
+            self._pending.pop(body.result.call_id, None)
             self._started.pop(body.result.call_id, None)
         elif isinstance(body, ModelReplied):
+            if body.purpose != TURN:
+                return
             self._reply(event.at, body)
         elif isinstance(body, ToolStarted):
             self._started[body.call_id] = None
@@ -104,11 +128,13 @@ class HealthProjection:
             self._edit(body)
         elif isinstance(body, Failed):
             self._fail(body)
-        elif isinstance(body, Refused):
-            if body.of:
-                self._failures[body.of] = self._failures.get(body.of, 0) + 1
+        elif isinstance(body, EditRefused):
+            self._failures[body.policy] = self._failures.get(body.policy, 0) + 1
+        elif isinstance(body, TurnStarted):
+            self._turn = event.seq
         elif isinstance(body, TurnEnded):
             self._folds = 0
+            self._turn = None
         else:
             return
         self._value = None
@@ -124,9 +150,10 @@ class HealthProjection:
                 calls=self._calls,
                 replied_at=self._replied_at,
                 overflow=self._overflow,
-                open_calls=tuple(self._open),
+                pending_calls=tuple(self._pending),
                 called=dict(self._called),
                 started=tuple(self._started),
+                turn=self._turn,
             )
         return self._value
 
@@ -135,7 +162,7 @@ class HealthProjection:
         self._replied_at = at
         for part in reply.parts:
             if isinstance(part, ToolCall):
-                self._open[part.call_id] = None
+                self._pending[part.call_id] = None
                 self._called[part.tool] = self._calls
 
     def _say(self, said: UserSaid) -> None:
@@ -155,5 +182,6 @@ class HealthProjection:
     def _fail(self, failed: Failed) -> None:
         if failed.by:
             self._failures[failed.by] = self._failures.get(failed.by, 0) + 1
-        if failed.error == "too_long":
+        # A summary that is too long says nothing about the conversation itself.
+        if failed.error == "too_long" and failed.purpose in ("", TURN):
             self._overflow = True

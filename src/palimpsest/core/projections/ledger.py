@@ -1,10 +1,14 @@
 """What was spent: tokens by model and purpose, on every branch of a log."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
-from palimpsest.core.events import CallStarted, Event, ModelReplied, SideCalled, Usage
+import msgspec
+
+from palimpsest.core.bodies.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
+from palimpsest.core.events import Event
 from palimpsest.core.items import Value
+from palimpsest.core.projections.projection import Scope
 from palimpsest.core.tokens import SMALLEST_LESSON, Calibration, Learned, taught
 
 # A call that never got its reply is remembered only while it is among the newest.
@@ -59,30 +63,43 @@ def _row(usage: Usage) -> tuple[int, int, int, int, int, int]:
     return usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long, usage.output, usage.reasoning
 
 
-class LedgerProjection:
-    """A ledger that is being counted, event by event."""
+_ledgers = msgspec.json.Decoder(Ledger)
+_encode = msgspec.json.Encoder().encode
 
-    WATCHES: ClassVar[frozenset[type]] = frozenset({CallStarted, ModelReplied, SideCalled})
+
+class LedgerProjection:
+    """A ledger that is counted event by event, over the whole file: money was spent on every branch."""
+
+    name: ClassVar = "ledger"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "file"
 
     __slots__ = ("_learned", "_open", "_sums", "_value")
 
-    def __init__(self) -> None:
-        # Calls, the six parts of the usage, estimated, measured.
-        self._sums: dict[tuple[str, str], list[int]] = {}
-        self._learned: dict[str, Learned] = {}
-        self._open: dict[int, OpenCall] = {}
-        self._value: Ledger | None = None
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._start_from(Ledger() if ledger is None else ledger)
 
-    @classmethod
-    def of(cls, ledger: Ledger) -> Self:
-        """A tally that goes on from a ledger."""
-        tally = cls()
-        for spending in ledger.spendings:
-            sums = [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
-            tally._sums[spending.model, spending.purpose] = sums
-        tally._learned = dict(ledger.calibration.models)
-        tally._open = {call.seq: call for call in ledger.open}
-        return tally
+    def _start_from(self, ledger: Ledger) -> None:
+        # Calls, the six parts of the usage, estimated, measured.
+        self._sums: dict[tuple[str, str], list[int]] = {
+            (spending.model, spending.purpose): [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
+            for spending in ledger.spendings
+        }
+        self._learned: dict[str, Learned] = dict(ledger.calibration.models)
+        self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
+        self._value: Ledger | None = ledger
+
+    def reset(self) -> None:
+        """Go back to an empty ledger."""
+        self._start_from(Ledger())
+
+    def snapshot(self) -> bytes:
+        """The ledger as JSON."""
+        return _encode(self.value())
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot."""
+        self._start_from(_ledgers.decode(data))
 
     def take(self, event: Event) -> None:
         """Count one event; those that cost nothing are passed over."""
@@ -93,8 +110,10 @@ class LedgerProjection:
             self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, body.estimate)
             if len(self._open) > OPEN_CALLS:
                 del self._open[next(iter(self._open))]
-        elif isinstance(body, SideCalled):
-            self._add(body.model, body.purpose, body.usage)
+        elif isinstance(body, Interrupted):
+            self._interrupt(body)
+        elif isinstance(body, Failed) and body.what == "call":
+            self._close(body.call)
         else:
             return
         self._value = None
@@ -109,9 +128,9 @@ class LedgerProjection:
         return self._value
 
     def _answer(self, reply: ModelReplied) -> None:
-        call = self._answered(reply.call)
+        call = self._close(reply.call, reply.purpose)
         if call is None:
-            self._add(reply.model, "turn", reply.usage)
+            self._add(reply.model, reply.purpose, reply.usage)
             return
         sums = self._add(reply.model or call.model, call.purpose, reply.usage)
         measured = reply.usage.prompt
@@ -121,10 +140,19 @@ class LedgerProjection:
             if call.estimate >= SMALLEST_LESSON:
                 self._learned[call.model] = taught(self._learned.get(call.model), call.estimate, measured)
 
-    def _answered(self, seq: int | None) -> OpenCall | None:
+    def _interrupt(self, interrupted: Interrupted) -> None:
+        """Count what an interrupted call is known to have cost; it teaches nothing about estimates."""
+        call = self._close(interrupted.call, interrupted.purpose)
+        if interrupted.usage != Usage():
+            model = interrupted.model or (call.model if call is not None else "")
+            self._add(model, interrupted.purpose, interrupted.usage)
+
+    def _close(self, seq: int | None, purpose: str = "") -> OpenCall | None:
+        """Take a call off the open ones: the one named, or the newest of that purpose where the outcome names none."""
         if seq is not None:
             return self._open.pop(seq, None)
-        return self._open.popitem()[1] if self._open else None
+        newest = next((call.seq for call in reversed(self._open.values()) if not purpose or call.purpose == purpose), None)
+        return None if newest is None else self._open.pop(newest)
 
     def _add(self, model: str, purpose: str, usage: Usage) -> list[int]:
         sums = self._sums.get((model, purpose))

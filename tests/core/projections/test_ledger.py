@@ -3,9 +3,10 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from side_calls import side_reply
 
-from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, SideCalled, TurnEnded, Usage
-from palimpsest.core.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
+from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, TurnEnded, Usage
+from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
 from palimpsest.core.tokens import Calibration, Learned
 
 
@@ -42,7 +43,7 @@ def test_an_imported_reply_without_a_call_is_counted_under_its_own_model() -> No
 
 
 def test_side_calls_cost_all_the_same() -> None:
-    ledger = _ledger(SideCalled("title", "small", Usage(input=10, output=5)), SideCalled("title", "small", Usage(input=7)))
+    ledger = _ledger(side_reply("title", "small", Usage(input=10, output=5)), side_reply("title", "small", Usage(input=7)))
     assert ledger == Ledger((Spending("small", "title", 2, Usage(input=17, output=5)),))
 
 
@@ -52,7 +53,7 @@ def test_models_and_purposes_are_kept_apart_and_summed_in_the_total() -> None:
         ModelReplied((), call=0, usage=USAGE),
         CallStarted("b", "chat", purpose="summary"),
         ModelReplied((), call=2, usage=USAGE),
-        SideCalled("title", "a", Usage(input=1)),
+        side_reply("title", "a", Usage(input=1)),
     )
     assert [(spending.model, spending.purpose) for spending in ledger.spendings] == [("a", "turn"), ("b", "summary"), ("a", "title")]
     assert (ledger.calls, ledger.usage) == (3, Usage(201, 4_000, 600, 100, 80, 20))
@@ -61,7 +62,7 @@ def test_models_and_purposes_are_kept_apart_and_summed_in_the_total() -> None:
 def test_a_call_under_way_is_part_of_the_ledger_until_it_is_answered() -> None:
     started = _ledger(CallStarted("m", "chat", estimate=5_000, purpose="turn"))
     assert started == Ledger(open=(OpenCall(0, "m", "turn", 5_000),))
-    assert LedgerProjection.of(started).value() == started
+    assert LedgerProjection(started).value() == started
 
 
 def test_a_reply_that_names_no_call_answers_the_newest_one() -> None:
@@ -106,7 +107,7 @@ _bodies = st.one_of(
         model=st.sampled_from(["", "a", "c"]),
         usage=st.builds(Usage, input=_counts, output=_counts),
     ),
-    st.builds(SideCalled, purpose=st.sampled_from(["title", "notes"]), model=st.sampled_from("ab"), usage=st.builds(Usage, input=_counts)),
+    st.builds(side_reply, purpose=st.sampled_from(["title", "notes"]), model=st.sampled_from("ab"), usage=st.builds(Usage, input=_counts)),
 )
 
 
@@ -116,7 +117,7 @@ def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodi
     first = LedgerProjection()
     for event in events[:cut]:
         first.take(event)
-    second = LedgerProjection.of(msgspec.json.decode(msgspec.json.encode(first.value()), type=Ledger))
+    second = LedgerProjection(msgspec.json.decode(msgspec.json.encode(first.value()), type=Ledger))
     for event in events[cut:]:
         second.take(event)
     assert second.value() == _ledger(*bodies)

@@ -1,0 +1,65 @@
+"""The projections of this layer, as a session registers them with its log: metering, evidence, uses, cache state and rent."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from palimpsest.audit.cached import CacheProjection
+from palimpsest.audit.evidence import EvidenceProjection
+from palimpsest.audit.metering import Metering
+from palimpsest.audit.renting import RentProjection
+from palimpsest.audit.tools import Action, ToolClass
+from palimpsest.audit.uses import UsesProjection
+from palimpsest.core.items import Content, ToolResult
+from palimpsest.core.projections.projection import Projection, Views
+from palimpsest.core.situation import PARTS, Card
+from palimpsest.core.sizes import tool_list_size
+
+
+class AuditProjections:
+    """Makes and holds the projections of one log. They go by the settings of the session: size rule, models, tools, fold parts."""
+
+    metering: Metering
+    evidence: EvidenceProjection
+    uses: UsesProjection
+    cache: CacheProjection
+    rent: RentProjection
+
+    def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
+        self.card = card
+        self._card_of = card_of
+        self._size = size
+        self._parts = parts
+        self._schemas: tuple[bytes, ...] = ()
+        self.declared: Mapping[str, ToolClass] | None = None
+
+    def attach(self, views: Views) -> tuple[Projection, ...]:
+        """New projections for a log, in the order in which they take an event."""
+        self.metering = Metering(views, self._card_named, self._size)
+        self.evidence = EvidenceProjection()
+        self.uses = UsesProjection(views)
+        self.cache = CacheProjection(views, self.metering)
+        self.rent = RentProjection(views, self.metering, self.evidence, tools_tokens=lambda: self.tools_tokens, parts=self._parts)
+        self.evidence.declared = self.uses.declared = self.declared
+        return self.metering, self.evidence, self.uses, self.cache, self.rent
+
+    def _card_named(self, name: str) -> Card:
+        """The card of a model that the log names: the one that the session was given, as it was given, or one of those it knows."""
+        return self.card if name in ("", self.card.name) else self._card_of(name)
+
+    @property
+    def tools_tokens(self) -> int:
+        """Tokens of the list of tools in a request."""
+        return self.metering.counter.scaled(sum(map(tool_list_size, self._schemas)))
+
+    def offer(self, schemas: Sequence[bytes], declared: Mapping[str, ToolClass] | None) -> None:
+        """Count with these tools from here on: their declarations as bytes, and what they are for."""
+        self._schemas = tuple(schemas)
+        self.declared = declared
+        if hasattr(self, "evidence"):
+            self.evidence.declared = self.uses.declared = declared
+
+    def remember_names(
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_told: Callable[[Content], Iterable[str]]
+    ) -> None:
+        """Take the names of results and replies from functions that remember them across several logs of the same events."""
+        self.uses.names_shown = names_shown
+        self.uses.names_told = self.evidence.names_told = names_told

@@ -1,0 +1,1 @@
+"""The bodies of events, by what they are about."""

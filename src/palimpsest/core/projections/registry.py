@@ -1,0 +1,239 @@
+"""All projections of one log: fed with every event, kept in its checkpoint, and rebuilt when the path changes."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.core.chain import check_chain
+from palimpsest.core.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
+from palimpsest.core.codec import GENESIS, decode_chunk
+from palimpsest.core.errors import BadLog
+from palimpsest.core.events import Event
+from palimpsest.core.path import Path
+from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
+from palimpsest.core.projections.health import HealthProjection
+from palimpsest.core.projections.inbox import InboxProjection
+from palimpsest.core.projections.ledger import LedgerProjection
+from palimpsest.core.projections.open_call import OpenTurnCall
+from palimpsest.core.projections.projection import Derived, Projection
+from palimpsest.core.projections.view import ViewProjection
+from palimpsest.core.reading import Reader
+
+# Events that wait until a projection is read; bounded, because an import may append a whole session before that.
+_QUEUE = 256
+
+
+class Projections:
+    """The projections of one log up to its newest event `seq`, with the link and the place of its last line."""
+
+    def __init__(self, reader: Reader, derived: Derived | None = None) -> None:
+        self._reader = reader
+        self.seq = reader.first - 1
+        self.link = GENESIS if reader.base is None else reader.opened.prev
+        self.last_line = 0
+        self._view = ViewProjection(reader=reader)
+        self._health = HealthProjection()
+        self._ledger = LedgerProjection()
+        self._inbox = InboxProjection()
+        self.used_ids = UsedCallIds()
+        self.pending = PendingCalls()
+        self.open_call = OpenTurnCall()
+        # These decide how the next event is recorded, so that they never wait.
+        self._now: tuple[Projection, ...] = (self.used_ids, self.pending, self.open_call)
+        self._queue: list[Event] = []
+        self._list(derived)
+
+    @property
+    def by_name(self) -> dict[str, Projection]:
+        """All projections by their names."""
+        return {each.name: each for each in self._all}
+
+    def _list(self, derived: Derived | None) -> None:
+        above = () if derived is None else derived.attach(self._view)
+        self._later: tuple[Projection, ...] = (self._view, self._health, self._ledger, self._inbox, *above)
+        self._all: tuple[Projection, ...] = (*self._now, *self._later)
+        self._of_path = tuple(each for each in self._all if each.scope == "path")
+        self._of_file = tuple(each for each in self._all if each.scope == "file")
+
+    def register(self, derived: Derived) -> None:
+        """Take other projections of a layer above, and bring all that go by the path to the newest event again."""
+        self.catch_up()
+        self._list(derived)
+        follow_path(self._of_path, self._reader, self._reader.path(self.seq))
+
+    @property
+    def view(self) -> ViewProjection:
+        """The view, up to date."""
+        self.catch_up()
+        return self._view
+
+    @property
+    def health(self) -> HealthProjection:
+        """The health, up to date."""
+        self.catch_up()
+        return self._health
+
+    @property
+    def ledger(self) -> LedgerProjection:
+        """The ledger, up to date."""
+        self.catch_up()
+        return self._ledger
+
+    @property
+    def inbox(self) -> InboxProjection:
+        """The queued input, up to date."""
+        self.catch_up()
+        return self._inbox
+
+    def take(self, event: Event) -> None:
+        """Take in one more event that stands in the file; most of what follows from it is worked out when it is asked for."""
+        self.seq = event.seq
+        for projection in self._now:
+            projection.take(event)
+        self._queue.append(event)
+        self._reader.note(event)
+        if event.parent != event.seq - 1:
+            self._leave_path(event)
+        elif len(self._queue) >= _QUEUE:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Work out what waits."""
+        if self._queue:
+            queue, self._queue = self._queue, []
+            for event in queue:
+                for projection in self._later:
+                    projection.take(event)
+
+    def _leave_path(self, event: Event) -> None:
+        """The newest event does not follow the one before it: what goes by the path is rebuilt along the new one."""
+        self._queue.pop()
+        self.catch_up()
+        for projection in self._of_file:
+            if projection not in self._now:
+                projection.take(event)
+        follow_path(self._of_path, self._reader, self._reader.path(event.seq))
+
+    def open(self) -> int:
+        """Read the log, from its checkpoint on where that can be used, and say how many events came after that."""
+        checkpoint = load_checkpoint(self._reader.lines)
+        if checkpoint is not None and _restored(self._all, checkpoint):
+            self._reader.jumps = list(checkpoint.jumps)
+            self._reader.undone = list(checkpoint.undone)
+            self.seq, self.link, self.last_line = checkpoint.seq, checkpoint.link, checkpoint.last_line
+            return self.read(checkpoint.offset)
+        for projection in self._all:
+            projection.reset()
+        self._follow_base()
+        return self.read(0)
+
+    def _follow_base(self) -> None:
+        base = self._reader.base
+        if base is not None:
+            path = base.path(self._reader.first - 1)
+            follow_path((*self._of_path, self.used_ids), base, path)
+
+    def start_from(self, other: "Projections", seq: int) -> None:
+        """Stand where a fork of another log begins: after its event `seq`."""
+        if seq != other.seq:
+            self._follow_base()
+            return
+        self._view.start_from(other.view.view)
+        self._health.start_from(other.health.value())
+        known = other.by_name
+        rest = [each for each in (self.used_ids, *self._of_path) if each not in (self._view, self._health)]
+        if all(each.name in known and known[each.name].version == each.version for each in rest):
+            for each in rest:
+                each.restore(known[each.name].snapshot())
+        else:
+            self._follow_base()
+
+    def read(self, start: int) -> int:
+        """Take in the lines from a byte on and check their chain; returns how many events they hold. Raises `BadLog`."""
+        before, left = self.seq, False
+        reader, expected, link = self._reader, self.seq, self.link
+        fed: Sequence[Projection] = self._all
+        offset, chunk = start, b""
+        for offset, chunk in reader.lines.chunks(start):
+            link = check_chain(chunk, reader.lines.name, offset, link) or link
+            takers = [each.take for each in fed]
+            for event in decode_chunk(chunk, reader.lines.name, offset):
+                expected += 1
+                if event.seq != expected or event.parent >= expected:
+                    raise self._disorder(event, expected, offset)
+                reader.note(event)
+                if event.parent != expected - 1:
+                    self._check_parent(event, offset)
+                    fed, left = self._of_file, True
+                    takers = [each.take for each in fed]
+                for take in takers:
+                    take(event)
+        if expected != before:
+            self._end(expected, link, chunk, offset)
+        if left:
+            follow_path(self._of_path, reader, reader.path(self.seq))
+        return self.seq - before
+
+    def _end(self, seq: int, link: str, chunk: bytes, offset: int) -> None:
+        """Remember where the last line that has something on it begins, and the chain up to it."""
+        stop = len(chunk.rstrip(b"\n"))
+        self.seq, self.link = seq, link
+        self.last_line = offset + chunk.rfind(b"\n", 0, stop) + 1
+
+    def checkpoint(self) -> bytes:
+        """The checkpoint at the newest event, encoded."""
+        self.catch_up()
+        reader = self._reader
+        snapshots = {each.name: Snapshot(each.version, Raw(each.snapshot())) for each in self._all}
+        position = (self.seq, reader.lines.size, self.last_line, self.link)
+        return encode_checkpoint(Checkpoint(*position, snapshots, tuple(reader.jumps), tuple(reader.undone), VERSION))
+
+    def _disorder(self, event: Event, expected: int, offset: int) -> BadLog:
+        where = f"{self._reader.lines.name}, after byte {offset}"
+        if event.seq != expected:
+            word = "a second time" if event.seq < expected else f"where event {expected} should be"
+            return BadLog(f"event {event.seq} stands {word}; see `pal verify`", where=where)
+        return BadLog(f"event {event.seq} follows event {event.parent}, which comes later; see `pal verify`", where=where)
+
+    def _check_parent(self, event: Event, offset: int) -> None:
+        first = self._reader.first
+        lowest = 0 if self._reader.base is not None else first
+        if event.parent < lowest and not (event.seq == first and event.parent == first - 1):
+            where = f"{self._reader.lines.name}, after byte {offset}"
+            raise BadLog(f"event {event.seq} follows event {event.parent}, which is not there; see `pal verify`", where=where)
+
+
+def follow_path(projections: Sequence[Projection], reader: Reader, path: Path) -> None:
+    """Bring projections to the end of a path: from the checkpoint of its file where that lies on it, else from the first event."""
+    checkpoint = load_checkpoint(reader.owner(path.tip).lines)
+    after = -1
+    if checkpoint is not None and checkpoint.seq in path and _restored(projections, checkpoint):
+        after = checkpoint.seq
+    else:
+        for projection in projections:
+            projection.reset()
+    takers: list[Callable[[Event], None]] = [projection.take for projection in projections]
+    for event in _events_after(reader, path, after):
+        for take in takers:
+            take(event)
+
+
+def _events_after(reader: Reader, path: Path, after: int) -> Iterable[Event]:
+    for run in path.runs:
+        if run.last > after:
+            yield from reader.run(max(run.first, after + 1), run.last)
+
+
+def _restored(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:
+    """Restore all of the projections from a checkpoint; false if it lacks one of them, or has one that cannot be used."""
+    found = [checkpoint.snapshots.get(each.name) for each in projections]
+    if not all(kept is not None and kept.version == each.version for each, kept in zip(projections, found, strict=True)):
+        return False
+    try:
+        for each, kept in zip(projections, found, strict=True):
+            if kept is not None:
+                each.restore(bytes(kept.data))
+    except (msgspec.DecodeError, UnicodeDecodeError, BadLog):
+        return False
+    return True

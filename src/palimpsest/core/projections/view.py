@@ -1,0 +1,346 @@
+"""The projection of a log to its view: the only place where views are made."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Struct, structs
+
+from palimpsest.core.bodies.calls import TURN, CallStarted, Interrupted, ModelReplied, SessionOpened, UserSaid
+from palimpsest.core.bodies.context import (
+    ContextStated,
+    EditUndone,
+    ModeChanged,
+    ModelSwitched,
+    Pinned,
+    ProfileChanged,
+    ViewEdited,
+)
+from palimpsest.core.bodies.records import NotesTaken, Recalled
+from palimpsest.core.bodies.tools import ToolReturned
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept
+from palimpsest.core.errors import BadLog
+from palimpsest.core.event_items import edit_items, items_of
+from palimpsest.core.events import Event
+from palimpsest.core.items import Cover, Item
+from palimpsest.core.path import NOTHING_UNDONE, Skip
+from palimpsest.core.projections.projection import Scope
+from palimpsest.core.reading import Reader
+from palimpsest.core.stretches import Stretch, read_items, stretches_of
+from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
+
+Find: TypeAlias = Callable[[str], Item | None]
+
+
+def nowhere(item_id: str) -> Item | None:
+    """Finds no item: for views whose hidden items need not be brought back."""
+    return None
+
+
+def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING_UNDONE, find: Find = nowhere) -> View:
+    """The view after events; `skip` names edits that were undone."""
+    projection = ViewProjection(start, skip, find)
+    for event in events:
+        projection.take(event)
+    return projection.view
+
+
+def apply(view: View, event: Event, find: Find = nowhere) -> View:
+    """The view after one more event."""
+    return project((event,), view, find=find)
+
+
+class ViewSnapshot(Struct, frozen=True, omit_defaults=True):
+    """A view whose items are named and not copied; `rest` is everything else in it, with the facts that masks hide."""
+
+    head: tuple[str, ...]
+    items: tuple[str, ...]
+    stretches: dict[str, tuple[Stretch, ...]]
+    rest: View
+    masks: dict[str, Cover] = {}
+
+
+_snapshots = msgspec.json.Decoder(ViewSnapshot)
+_encode = msgspec.json.Encoder().encode
+# Bodies after which the items of the view are not the items before and some more.
+_CHANGES = frozenset({ViewEdited, EditUndone})
+
+
+class ViewProjection:
+    """A view that takes events; everything but its items and facts is kept in `rest`, so that a new field of `View` needs no line here.
+
+    With a `reader` an undo projects the path once more, without the edits that it takes back. Without one the undone edits are known
+    beforehand, in `skip`.
+    """
+
+    name: ClassVar = "view"
+    version: ClassVar = 1
+    scope: ClassVar[Scope] = "path"
+
+    def __init__(self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = nowhere, reader: Reader | None = None) -> None:
+        self.skip = skip
+        self.find = find if reader is None else reader.item
+        self._reader = reader
+        self._adopt(start)
+
+    def _adopt(self, view: View) -> None:
+        self.items = list(view.items)
+        self.facts = dict(view.facts)
+        self.rest = structs.replace(view, items=(), facts={})
+        self.seq = view.seq
+        self._covered_facts: set[str] = set()
+        self._frozen: View | None = view
+        self._places: dict[str, int] | None = None
+        self._before: View | None = view
+        self._count = len(self.items)
+
+    def reset(self) -> None:
+        """Go back to the empty view."""
+        self._adopt(EMPTY)
+
+    def start_from(self, view: View) -> None:
+        """Go on from a view that was projected before."""
+        self._adopt(view)
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The index of each item by its id, until the next fold or insert."""
+        if self._places is None:
+            self._places = {item.id: place for place, item in enumerate(self.items)}
+        return self._places
+
+    @property
+    def view(self) -> View:
+        """The view after the last event taken."""
+        if self._frozen is None:
+            covered = self._covered_facts
+            facts = {source: fact for source, fact in self.facts.items() if fact.id not in covered} if covered else self.facts
+            self._frozen = structs.replace(self.rest, items=tuple(self.items), facts=facts, seq=self.seq)
+        return self._frozen
+
+    @property
+    def items_before(self) -> tuple[Item, ...]:
+        """The items before the last event taken."""
+        return self.view.items[: self._count] if self._before is None else self._before.items
+
+    @property
+    def head_before(self) -> tuple[Item, ...]:
+        """The head before the last event taken."""
+        return self.rest.head if self._before is None else self._before.head
+
+    def take(self, event: Event) -> None:
+        """Apply one event."""
+        body = event.body
+        kind = type(body)
+        changes = kind in _CHANGES or (kind is ContextStated and isinstance(body, ContextStated) and body.head is not None)
+        self._before = self.view if changes else None
+        self._count = len(self.items)
+        self._frozen = self._places = None
+        self.seq = event.seq
+        if kind is EditUndone and self._reader is not None:
+            self._project_again(event.seq, self._reader)
+            return
+        taker = _TAKERS.get(kind)
+        if taker is not None:
+            taker(self, event.seq, body)
+
+    def _project_again(self, seq: int, reader: Reader) -> None:
+        before = self._before
+        path = reader.path(seq)
+        again = ViewProjection(skip=reader.skip(path), find=reader.item)
+        for event in reader.along(path):
+            again.take(event)
+        self.items, self.facts, self.rest = again.items, again.facts, again.rest
+        self._covered_facts, self._before = again._covered_facts, before
+
+    def snapshot(self) -> bytes:
+        """The view with its items by id, and where their events stand."""
+        view = self.view
+        stretches = {} if self._reader is None else stretches_of(self._reader, (*view.head, *view.items))
+        return _encode(
+            ViewSnapshot(
+                head=tuple(item.id for item in view.head),
+                items=view.ids,
+                stretches=stretches,
+                rest=structs.replace(self.rest, head=(), facts=self.facts, seq=self.seq),
+                masks={item.id: item.mask for item in view.items if item.mask is not None},
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Read the items of a snapshot from where they stand. Raises `BadLog` if they stand there no more."""
+        kept_view = _snapshots.decode(data)
+        if self._reader is None:
+            raise BadLog("a view is restored from its log only")
+        wanted = {*kept_view.head, *kept_view.items}
+        found = read_items(self._reader, kept_view.stretches, wanted)
+        if not wanted.issuperset(kept_view.masks):
+            raise BadLog("the checkpoint masks an item that it does not show", where=self._reader.lines.name)
+        for item_id, mask in kept_view.masks.items():
+            found[item_id] = structs.replace(found[item_id], mask=mask)
+        head = tuple([found[item_id] for item_id in kept_view.head])
+        self._adopt(structs.replace(kept_view.rest, head=head, items=tuple([found[item_id] for item_id in kept_view.items])))
+        self._covered_facts = {
+            fact.id for fact in self.facts.values() if (cover := kept_view.masks.get(fact.id)) is not None and cover.form == "shown"
+        }
+        self._frozen = None
+
+    def edit(self, seq: int, index: int, edit: Edit) -> None:
+        """Apply one edit; an id in it that is not in the view is passed over, for the log holds only edits that fitted."""
+        self._frozen = None
+        match edit:
+            case Mask():
+                self._cover(edit.ids, Cover(edit.text, edit.form))
+            case Unmask():
+                self._cover(edit.ids, None)
+                self.hold(edit.ids)
+            case Fold():
+                self._fold(seq, index, edit)
+            case Insert():
+                self._insert(seq, index, edit)
+                self.hold(kept(edit))
+
+    def hold(self, ids: Iterable[str]) -> None:
+        """Items that were brought back are hidden again by a policy only under pressure, for this epoch."""
+        added = frozenset(ids)
+        if added:
+            self.rest = structs.replace(self.rest, held=self.rest.held | added)
+
+    def _cover(self, ids: tuple[str, ...], cover: Cover | None) -> None:
+        stated = {fact.id for fact in self.facts.values()}
+        for item_id in ids:
+            place = self.places.get(item_id)
+            if place is None:
+                continue
+            self.items[place] = structs.replace(self.items[place], mask=cover)
+            if item_id in stated:
+                hidden = cover is not None and cover.form == "shown"
+                (self._covered_facts.add if hidden else self._covered_facts.discard)(item_id)
+
+    def _fold(self, seq: int, index: int, edit: Fold) -> None:
+        first, last = self.places.get(edit.first), self.places.get(edit.last)
+        if first is None or last is None or last < first:
+            return
+        run = {item.id: item for item in self.items[first : last + 1]}
+        self.items[first : last + 1] = _brought(seq, index, edit, lambda item_id: run.pop(item_id, None))
+        self._places = None
+        self.forget(run)
+
+    def _insert(self, seq: int, index: int, edit: Insert) -> None:
+        visible = self.places
+        brought = _brought(seq, index, edit, lambda item_id: None if item_id in visible else self.find(item_id))
+        place = visible.get(edit.before, len(self.items))
+        self.items[place:place] = brought
+        self._places = None
+
+    def forget(self, gone: Mapping[str, Item]) -> None:
+        """Facts that these items stated are no longer stated."""
+        for source in [source for source, fact in self.facts.items() if fact.id in gone]:
+            del self.facts[source]
+
+
+def _brought(seq: int, index: int, edit: Fold | Insert, keep: Find) -> list[Item]:
+    new = edit_items(seq, index, edit)
+    brought: list[Item] = []
+    for number, piece in enumerate(into_of(edit)):
+        item = keep(piece.id) if isinstance(piece, Keep) else new[number]
+        if item is not None:
+            brought.append(item)
+    return brought
+
+
+def _take_opened(view: ViewProjection, seq: int, body: SessionOpened) -> None:
+    rest = view.rest
+    view.rest = structs.replace(rest, model=body.model or rest.model, profile=body.profile or rest.profile)
+
+
+def _append(view: ViewProjection, seq: int, body: UserSaid | ToolReturned | Recalled) -> None:
+    view.items += items_of(seq, body)
+
+
+def _take_started(view: ViewProjection, seq: int, body: CallStarted) -> None:
+    if body.purpose == TURN:
+        view.rest = structs.replace(view.rest, call=body, model=body.model)
+
+
+def _take_outcome(view: ViewProjection, seq: int, body: ModelReplied | Interrupted) -> None:
+    if body.purpose != TURN:
+        return
+    view.items += items_of(seq, body)
+    usage = body.usage
+    # A reply that reports only what the model wrote does not say how large the view is; an interrupted one reports only a part.
+    if usage.prompt and type(body) is ModelReplied:
+        view.rest = structs.replace(view.rest, reported=Reported(usage.total, seq, usage.cache_write + usage.cache_write_long))
+
+
+def _take_stated(view: ViewProjection, seq: int, body: ContextStated) -> None:
+    items = items_of(seq, body)
+    heads = len(body.head or ())
+    if body.head is not None:
+        view.forget({item.id: item for item in view.rest.head})
+        rest = view.rest
+        view.rest = structs.replace(rest, epoch=rest.epoch + 1, head=tuple(items[:heads]), held=frozenset(), reported=None)
+    view.items += items[heads:]
+    for item, statement in zip(items, (*(body.head or ()), *body.items), strict=True):
+        view.facts[statement.source] = Fact(statement.value or statement.text, item.id)
+
+
+def _take_edited(view: ViewProjection, seq: int, body: ViewEdited) -> None:
+    undone = view.skip.get(seq)
+    if undone is not None and not undone:
+        return
+    applied = False
+    for index, edit in enumerate(body.edits):
+        if undone is None or index not in undone:
+            view.edit(seq, index, edit)
+            applied = True
+    if undone is None and body.tokens_after:
+        view.rest = structs.replace(view.rest, reported=Reported(body.tokens_after, seq))
+    elif applied:
+        view.rest = structs.replace(view.rest, reported=None)
+
+
+def _take_undone(view: ViewProjection, seq: int, body: EditUndone) -> None:
+    view.hold(body.brings)
+    view.rest = structs.replace(view.rest, reported=None)
+
+
+def _take_notes(view: ViewProjection, seq: int, body: NotesTaken) -> None:
+    view.rest = structs.replace(view.rest, notes=RunningNotes(body.text, body.covers, seq))
+
+
+def _take_switched(view: ViewProjection, seq: int, body: ModelSwitched) -> None:
+    view.rest = structs.replace(view.rest, model=body.model, reported=None)
+
+
+def _take_profile(view: ViewProjection, seq: int, body: ProfileChanged) -> None:
+    view.rest = structs.replace(view.rest, profile=body.profile)
+
+
+def _take_mode(view: ViewProjection, seq: int, body: ModeChanged) -> None:
+    view.rest = structs.replace(view.rest, mode=body.mode)
+
+
+def _take_pinned(view: ViewProjection, seq: int, body: Pinned) -> None:
+    names = frozenset(body.ids) | frozenset(body.paths)
+    pins = view.rest.pins
+    view.rest = structs.replace(view.rest, pins=pins | names if body.on else pins - names)
+
+
+_TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
+    SessionOpened: _take_opened,
+    UserSaid: _append,
+    ToolReturned: _append,
+    Recalled: _append,
+    CallStarted: _take_started,
+    ModelReplied: _take_outcome,
+    Interrupted: _take_outcome,
+    ContextStated: _take_stated,
+    ViewEdited: _take_edited,
+    EditUndone: _take_undone,
+    NotesTaken: _take_notes,
+    ModelSwitched: _take_switched,
+    ProfileChanged: _take_profile,
+    ModeChanged: _take_mode,
+    Pinned: _take_pinned,
+}

@@ -1,0 +1,98 @@
+"""What a session finds around it: stores, time, files, models, tools, and a way to work off the event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self, TypeVar
+
+from palimpsest.core.errors import NoModel
+from palimpsest.core.policy import Look
+from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
+from palimpsest.core.view import View
+from palimpsest.wire.cards import CARDS, ModelCard
+from palimpsest.wire.encode import Encoder
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.request import Params, Tool
+
+Result = TypeVar("Result")
+
+
+class Encoded(Sendable, Protocol):
+    """A request that can leave, with what is recorded of it."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes."""
+        ...
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The items, or `head:n`, at its cache breakpoints."""
+        ...
+
+
+class RequestEncoder(Protocol):
+    """Encodes the views of one session, one after the other."""
+
+    def encode(self, view: View) -> Encoded:
+        """The request that shows a view."""
+        ...
+
+    def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
+        """An encoder for other parameters or tools."""
+        ...
+
+
+class Offload(Protocol):
+    """Runs a function that takes long where it does not block the event loop."""
+
+    def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
+        """The result of the work, once it is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedTool:
+    """A tool that a side call may be granted: its declaration, and what runs it. `run` gets the arguments and returns the output."""
+
+    tool: Tool
+    run: Callable[[str], Awaitable[str]]
+
+
+def nothing_there(_: Look) -> str | None:
+    """An environment in which there is nothing to look at."""
+    return None
+
+
+def no_provider(card: ModelCard, purpose: str) -> Provider:
+    """An environment without models. Raises `NoModel`."""
+    raise NoModel(f"no model is at hand for {purpose}; set a key or name a model, or go on without", where=card.name)
+
+
+def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> RequestEncoder:
+    return Encoder(card, tools, params, fetch)
+
+
+async def inline(work: Callable[[], Result], /) -> Result:
+    """Runs a function at once: for replays and tests, which have no event loop to keep free."""
+    return work()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything outside that a session uses.
+
+    `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that other programs can read, and
+    returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
+    """
+
+    store: SessionStore
+    blobs: Blobs
+    clock: Clock
+    keep: Callable[[str, bytes], str] | None = None
+    look: Callable[[Look], str | None] = nothing_there
+    cards: Iterable[ModelCard] = CARDS
+    provider: Callable[[ModelCard, str], Provider] = no_provider
+    tools: Mapping[str, GrantedTool] = field(default_factory=dict)
+    encoder: Callable[[ModelCard, tuple[Tool, ...], Params, Fetch], RequestEncoder] = _encoder
+    offload: Offload = asyncio.to_thread

@@ -1,0 +1,111 @@
+"""Answers the wants of a plan: from a model, the world outside, the blobs and the log."""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from palimpsest.core.errors import NoModel
+from palimpsest.core.events import Event, ModelReplied
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
+from palimpsest.core.policy import Answer, Ask, Look, Save, Span, Want, complete, drive
+from palimpsest.core.view import View
+from palimpsest.engine.environment import inline
+from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.session import Session
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.request import Params, Tool
+
+Result = TypeVar("Result")
+_NOT_GRANTED = "This tool is not granted here."
+
+
+async def carry_out(steps: Generator[Want, Answer, Result], session: Session) -> Result:
+    """Drive steps to what they return, planning off the event loop; a failure is thrown to where they wait."""
+
+    async def answer(want: Want) -> Answer:
+        return await _answer(want, session)
+
+    offload = session.environment.offload
+    return await drive(steps, answer, None if offload is inline else offload)
+
+
+def carry_out_now(steps: Generator[Want, Answer, Result], session: Session) -> Result:
+    """The same without an event loop, for an environment whose models and tools answer at once."""
+    return complete(carry_out(steps, session))
+
+
+async def _answer(want: Want, session: Session) -> Answer:
+    environment = session.environment
+    match want:
+        case Ask():
+            return await _ask(want, session)
+        case Look():
+            return environment.look(want)
+        case Save(data=data, name=name):
+            keep = environment.keep
+            return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
+        case Span(first=first, last=last):
+            return await environment.offload(lambda: _events(session, first, last))
+
+
+def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:
+    return tuple(session.log.reader.run(max(0, first), min(last, session.log.tip)))
+
+
+async def _ask(want: Ask, session: Session) -> ModelReplied:
+    """The reply to a question; with grants, after the tools that it called were run, in at most `want.turns` requests."""
+    model = session.named_card(want.model) if want.model else session.card
+    asked = asked_view(session.log.view, want, model)
+    tools = _tools_of(want, session)
+    params = _params_of(want, session, asked, model)
+    for turn in range(1, max(1, want.turns) + 1):
+        reply = await send(session, Outgoing(asked, model, tools, params, want.purpose))
+        calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+        if not want.grants or not calls or turn >= want.turns:
+            return reply
+        results = [await _granted(call, want, session) for call in calls]
+        asked = _then(asked, turn, (*reply.parts, *results))
+    raise NoModel(f"no request was made for {want.purpose}", where=session.log.session)
+
+
+async def _granted(call: ToolCall, want: Ask, session: Session) -> ToolResult:
+    """The result of a tool that the plan was granted; any other tool is not run."""
+    found = session.environment.tools.get(call.tool) if call.tool in want.grants else None
+    if found is None:
+        return ToolResult(call.call_id, (Text(_NOT_GRANTED),), error=True, form=call.form)
+    return ToolResult(call.call_id, (Text(await found.run(call.args)),), form=call.form)
+
+
+def _then(asked: View, turn: int, contents: tuple[Content, ...]) -> View:
+    """The view of the next request of a small tool loop: a reply and its results stand at the end."""
+    items = tuple(Item(f"{asked.seq + 1}.{turn}.{number}", kind_of(content), content) for number, content in enumerate(contents))
+    return replace(asked, items=(*asked.items, *items))
+
+
+def asked_view(view: View, want: Ask, model: ModelCard) -> View:
+    """What the request for a plan shows: the live view and one block more, unless the plan says otherwise."""
+    head = view.head if want.head else ()
+    if want.system:
+        head = (Item(f"{view.seq + 1}.0", "context", Text(want.system, "system"), "summariser"),)
+    last = (Item(f"{view.seq + 1}.1", "user", Text(want.prompt)),) if want.prompt else ()
+    return View(head=head, items=(*want.items, *last), call=view.call, model=model.name, seq=view.seq)
+
+
+def _tools_of(want: Ask, session: Session) -> tuple[Tool, ...]:
+    granted = tuple(tool.tool for name in want.grants if (tool := session.environment.tools.get(name)) is not None)
+    own = {tool.name for tool in session.tools} if want.tools else set()
+    return (*(session.tools if want.tools else ()), *(tool for tool in granted if tool.name not in own))
+
+
+def _params_of(want: Ask, session: Session, asked: View, model: ModelCard) -> Params:
+    """The parameters of a side request; its reply is limited to what fits beside the prompt."""
+    offers = want.tools or bool(want.grants)
+    # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
+    params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
+    if want.marks:
+        params = replace(params, mark_rule=want.marks)
+    if want.schema:
+        params = replace(params, schema=msgspec.Raw(want.schema.encode()))
+    return fitting(params, model, session.counter.total(asked), want.reply)

@@ -1,0 +1,122 @@
+"""The one way a request leaves: its start is recorded, it is streamed, and exactly one outcome is recorded."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from palimpsest.core.arrived import Arrived
+from palimpsest.core.deltas import Delta
+from palimpsest.core.errors import PalimpsestError, ProviderError
+from palimpsest.core.events import TURN, Body, CallStarted, Failed, Interrupted, ModelReplied
+from palimpsest.core.ports import Provider, Sendable
+from palimpsest.core.side_request import encode_side_request
+from palimpsest.core.view import View
+from palimpsest.engine.environment import Encoded
+from palimpsest.engine.session import Session
+from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.request import Params, Tool, resolved
+
+_encode = msgspec.json.Encoder().encode
+# The shortest reply that is still worth asking for, in tokens.
+SHORTEST_REPLY = 1_024
+
+
+def ignore(_: object) -> None:
+    """An observer that looks at nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request to be made: what it shows, to which model, with which tools and parameters, and what for."""
+
+    view: View
+    card: ModelCard
+    tools: tuple[Tool, ...]
+    params: Params
+    purpose: str = TURN
+
+
+def fitting(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
+    """The parameters with a reply limit that fits beside `used` tokens; `wanted` is the limit that the caller would like."""
+    limit = min(wanted or params.max_tokens or card.reply, card.reply)
+    room = card.window - used
+    if room >= limit and (params.max_tokens or 0) <= card.reply:
+        return replace(params, max_tokens=limit) if wanted else params
+    return replace(params, max_tokens=max(SHORTEST_REPLY, min(room, limit)))
+
+
+async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
+    """Record the request, make it durable, let it leave, and record what came of it. Returns the reply as it is recorded.
+
+    Whatever ends the call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
+    parts that had if the stream broke, the task was cancelled or the process is being stopped.
+    """
+    provider = session.environment.provider(outgoing.card, outgoing.purpose)
+    request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
+    call = session.log.append(started).seq
+    arrived = Arrived()
+    try:
+        await session.environment.offload(session.log.sync)
+        reply = await _streamed(provider, request, arrived, observe)
+    except BaseException as error:
+        session.log.append(_outcome(error, arrived, call, outgoing))
+        raise
+    body = session.log.append(replace(reply, call=call, purpose=outgoing.purpose)).body
+    return body if isinstance(body, ModelReplied) else reply
+
+
+def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
+    """The encoded request and the event that records it; blobs that the event names are kept first."""
+    blobs, card = session.environment.blobs, outgoing.card
+    params = resolved(outgoing.params, card)
+    request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
+    aside = outgoing.purpose != TURN
+    started = CallStarted(
+        model=card.name,
+        wire=request.wire,
+        params=Raw(_encode(params)),
+        tools=session.keep_tools(outgoing.tools),
+        digest=request.digest,
+        size=len(request.body),
+        estimate=0 if aside else session.counter.raw(outgoing.view),
+        marks=request.marks,
+        purpose=outgoing.purpose,
+        request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if aside else "",
+    )
+    return request, started
+
+
+async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
+    """The reply to a request that belongs to no session."""
+    return await _streamed(provider, request, Arrived(), ignore)
+
+
+async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+    reply: ModelReplied | None = None
+    pieces = provider.stream(request)
+    try:
+        async for piece in pieces:
+            if isinstance(piece, ModelReplied):
+                reply = piece
+            else:
+                arrived.take(piece)
+                observe(piece)
+    finally:
+        # A generator that is left to the garbage collector would keep the connection open.
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+    if reply is None:
+        raise ProviderError("the provider ended without a reply")
+    return reply
+
+
+def _outcome(error: BaseException, arrived: Arrived, call: int, outgoing: Outgoing) -> Body:
+    parts, model, purpose = arrived.parts(), outgoing.card.name, outgoing.purpose
+    message = error.message if isinstance(error, PalimpsestError) else type(error).__name__
+    if parts or not isinstance(error, Exception):
+        return Interrupted(call, parts, message, arrived.usage, model, purpose)
+    kind = error.kind if isinstance(error, PalimpsestError) else "internal"
+    return Failed("call", kind, message, call=call, purpose=purpose)
