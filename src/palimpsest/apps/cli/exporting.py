@@ -36,6 +36,7 @@ class Wanted:
     full: bool = False
     model: str = ""
     alone: bool = False
+    cwd: str = ""
 
 
 def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
@@ -81,7 +82,8 @@ def _page(log: Log, found: Found, path: Path, cards: tuple[ModelCard, ...], want
 
 
 def _agent(log: Log, wanted: Wanted, blobs: Blobs) -> Iterator[bytes]:
-    lines = write_claude(log, blobs) if wanted.form == "claude" else write_codex(log, blobs, alone=wanted.alone)
+    cwd = wanted.cwd
+    lines = write_claude(log, blobs, cwd=cwd) if wanted.form == "claude" else write_codex(log, blobs, alone=wanted.alone, cwd=cwd)
     return (clean_line(line, redact) for line in lines) if wanted.redact else lines
 
 
