@@ -17,7 +17,8 @@ from palimpsest.core.pairs import unpaired, waiting
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
@@ -39,7 +40,7 @@ class Watched(Session):
 
 def followed(told: list[Step]) -> list[tuple[Event, View]]:
     """A working day, event by event, with the view after each."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
     session = Watched.create(SessionOpened("s", cwd="/repo"), PROFILE, card(MODEL), around)
     tell(session, told, take_back)
     return session.seen

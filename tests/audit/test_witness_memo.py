@@ -2,10 +2,10 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from palimpsest.audit.witness import Witness
 from working_days import MODEL, PROFILE, Step, steps, take_back, tell
 from workplace import START, work
 
-from palimpsest.audit.witness import Witness
 from palimpsest.core.log import Log
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
@@ -35,4 +35,4 @@ def test_a_witness_of_a_whole_log_equals_the_live_one_when_nothing_wastake_backn
     session = work(PROFILE, clock=FixedClock(START, 40_000))
     tell(session, told)
     again = Witness.of(session.log, TokenCounter(claude_size), card(MODEL))
-    assert (again.uses, again.cache, again.rent) == (session.witness.uses, session.witness.cache, session.witness.rent)
+    assert (again.uses, again.cache, again.rent) == (session.derived.uses.value(), session.derived.cache.value(), session.derived.rent.value)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 import pytest
 from corpus import CORPUS, WITHOUT, corpus
 from generated import generate
+from palimpsest.engine.flow import answer_without_model
 
 from palimpsest.core.errors import CannotFold, PalimpsestError, TooFull
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
@@ -11,7 +12,6 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.policy import Answer, Plan, Want
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.flow import answer_without_model
 from palimpsest.engine.session import Session
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named

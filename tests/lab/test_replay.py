@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from palimpsest.engine.flow import request_of, whole_reply
 from recorded import ended, made_up, recorded, replied, said, used
 
 from palimpsest.core.errors import ProviderError
@@ -8,7 +9,6 @@ from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Ask
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.flow import request_of, whole_reply
 from palimpsest.engine.session import Session
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome, figures
