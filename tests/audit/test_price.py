@@ -110,7 +110,9 @@ class Till:
         marks = encode(session.log.view, session.card, (), params).marks
         billed = self.bill(session.log.view, marks, now)
         self.kept = billed.kept
-        started = session.log.append(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks))
+        started = session.log.append(
+            CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks)
+        )
         output = sum(session.counter.scaled(session.counter.rule(part)) for part in parts)
         session.log.append(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))
 

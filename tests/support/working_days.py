@@ -12,6 +12,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ContextStated, Statement, Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.pairs import safe_cuts
+from palimpsest.core.undo import rewind
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 
@@ -78,6 +79,10 @@ def take_back(session: Session, a: int, b: int) -> None:
     edits = [event.seq for event in session.log.events() if isinstance(event.body, ViewEdited)]
     if edits:
         session.undo(edits[(a + b) % len(edits)])
+
+
+def go_back(session: Session, a: int, b: int) -> None:
+    rewind(session.log, max(0, session.log.tip - a % 9 - b % 5))
 
 
 DOING: tuple[Callable[[Session, int, int], None], ...] = (
