@@ -14,7 +14,7 @@ ANYTHING = st.sampled_from(["word", "", None, 7, 1.5, True, b"bytes", ("tuple",)
 
 def strange_contents() -> st.SearchStrategy[Content]:
     text = st.builds(Text, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
-    call = st.builds(ToolCall, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
+    call = st.builds(ToolCall, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
     thought = st.builds(Thinking, ANYTHING, st.none(), ANYTHING, ANYTHING)
     result = st.builds(ToolResult, ANYTHING, st.tuples(text), ANYTHING, ANYTHING, ANYTHING, ANYTHING)
     return st.one_of(text, call, thought, result)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from workplace import first_ask, offline, online, reply, say, use, work
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
@@ -208,7 +209,7 @@ class Plain:
     def __init__(self, answer: ModelReplied) -> None:
         self.answer = answer
 
-    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         yield self.answer
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
+from palimpsest.core.deltas import Delta, TextDelta, deltas_of
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.ports import Provider
@@ -28,8 +29,8 @@ class Letter:
     body: bytes = b'{"stream":true}'
 
 
-def ask(provider: Provider, letter: Letter) -> list[str | ModelReplied]:
-    async def collect() -> list[str | ModelReplied]:
+def ask(provider: Provider, letter: Letter) -> list[Delta | ModelReplied]:
+    async def collect() -> list[Delta | ModelReplied]:
         return [each async for each in provider.stream(letter)]
 
     return asyncio.run(collect())
@@ -64,19 +65,21 @@ def test_a_request_goes_to_the_place_of_its_wire_and_its_stream_comes_back(case:
     stream = (STREAMS / f"{case.wire}.sse").read_bytes()
     url, seen = serve(stream)
     decoding = decoder(case.wire, card(case.name))
-    decoding.feed(stream)
-    assert ask(HttpProvider(card(case.name), url + case.base, "k-1"), Letter(case.wire)) == [*case.pieces, decoding.finish()]
+    deltas = decoding.feed(stream)
+    got = ask(HttpProvider(card(case.name), url + case.base, "k-1"), Letter(case.wire))
+    assert got == [*deltas, decoding.finish()]
+    assert tuple(each.text for each in got if isinstance(each, TextDelta)) == case.pieces
     ((path, headers, body),) = seen
     assert (path, body, headers[case.auth[0]]) == (case.path, b'{"stream":true}', case.auth[1])
     assert headers.get("anthropic-version") == ("2023-06-01" if case.wire == "anthropic" else None)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.wire)
-def test_a_whole_answer_comes_back_as_text_and_reply(case: Case, serve: Serve) -> None:
+def test_a_whole_answer_comes_back_as_deltas_and_reply(case: Case, serve: Serve) -> None:
     body = (STREAMS / f"{case.wire}.json").read_bytes()
     url, _ = serve(body, kind="application/json")
     reply = decode_response(case.wire, body, card(case.name))
-    assert ask(HttpProvider(card(case.name), url + case.base, "k-1"), Letter(case.wire)) == ["".join(case.pieces), reply]
+    assert ask(HttpProvider(card(case.name), url + case.base, "k-1"), Letter(case.wire)) == [*deltas_of(reply.parts), reply]
 
 
 def test_connections_are_kept_while_it_is_open(serve: Serve) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
@@ -55,12 +56,12 @@ def request(wire: WireName, view: View = VIEW, *, stream: bool = True) -> Reques
 
 
 def ask(provider: Provider, sent: Request) -> tuple[str, ModelReplied]:
-    async def collect() -> list[str | ModelReplied]:
+    async def collect() -> list[Delta | ModelReplied]:
         return [each async for each in provider.stream(sent)]
 
     *pieces, reply = asyncio.run(collect())
     assert isinstance(reply, ModelReplied)
-    return "".join(piece for piece in pieces if isinstance(piece, str)), reply
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)), reply
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.ports import Provider
@@ -20,8 +21,8 @@ class Letter:
     body: bytes = b"{}"
 
 
-def ask(provider: Provider, wire: str = "chat") -> list[str | ModelReplied]:
-    async def collect() -> list[str | ModelReplied]:
+def ask(provider: Provider, wire: str = "chat") -> list[Delta | ModelReplied]:
+    async def collect() -> list[Delta | ModelReplied]:
         return [each async for each in provider.stream(Letter(wire))]
 
     return asyncio.run(collect())
@@ -30,9 +31,26 @@ def ask(provider: Provider, wire: str = "chat") -> list[str | ModelReplied]:
 def test_streams_and_whole_answers_are_played_back_in_order() -> None:
     recorded = Recorded(QWEN, STREAMS / "chat.sse", STREAMS / "chat.json")
     *pieces, streamed = ask(recorded)
-    text, whole = ask(recorded)
-    assert pieces == ["Reading ", "both – 两个。"]
-    assert (text, whole) == ("Reading both – 两个。", streamed)
+    *deltas, whole = ask(recorded)
+    assert pieces == [
+        ThinkingDelta("Two files "),
+        ThinkingDelta("to read."),
+        TextDelta("Reading "),
+        TextDelta("both – 两个。"),
+        CallDelta("call_a", "read", ""),
+        CallDelta("call_a", "read", '{"path": '),
+        CallDelta("call_b", "read", '{"path": "b.py"}'),
+        CallDelta("call_a", "read", '"a.py"}'),
+    ]
+    assert deltas == [
+        ThinkingDelta("Two files to read."),
+        TextDelta("Reading both – 两个。"),
+        CallDelta("call_a", "read", ""),
+        CallDelta("call_a", "read", '{"path": "a.py"}'),
+        CallDelta("call_b", "read", ""),
+        CallDelta("call_b", "read", '{"path": "b.py"}'),
+    ]
+    assert whole == streamed
     assert recorded.requests == [Letter("chat"), Letter("chat")]
 
 

@@ -3,11 +3,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.items import Text, ToolCall
+from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.core.ports import Provider, Sendable
-from palimpsest.providers.scripted import Scripted
+from palimpsest.providers.scripted import Broken, Scripted, Stalled
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Letter:
     wire: str = "anthropic"
 
 
-def ask(provider: Provider, body: bytes = b"{}") -> list[str | ModelReplied]:
-    async def collect() -> list[str | ModelReplied]:
+def ask(provider: Provider, body: bytes = b"{}") -> list[Delta | ModelReplied]:
+    async def collect() -> list[Delta | ModelReplied]:
         return [each async for each in provider.stream(Letter(body))]
 
     return asyncio.run(collect())
@@ -25,9 +26,10 @@ def ask(provider: Provider, body: bytes = b"{}") -> list[str | ModelReplied]:
 
 def test_a_text_comes_in_pieces_and_then_whole() -> None:
     assert ask(Scripted("Hello, world", piece=5), b"12345678") == [
-        "Hello",
-        ", wor",
-        "ld",
+        UsageDelta(Usage(input=2)),
+        TextDelta("Hello"),
+        TextDelta(", wor"),
+        TextDelta("ld"),
         ModelReplied(
             parts=(Text("Hello, world", role="assistant"),),
             usage=Usage(input=2, output=3),
@@ -41,13 +43,27 @@ def test_a_text_comes_in_pieces_and_then_whole() -> None:
 def test_a_reply_with_calls_stops_for_its_tools() -> None:
     call = ToolCall("c1", "read", '{"path":"a"}')
     assert ask(Scripted(ModelReplied(parts=(call,)))) == [
-        ModelReplied(parts=(call,), usage=Usage(input=1, output=5), stop="tool_use", model="scripted", message="scripted-1")
+        UsageDelta(Usage(input=1)),
+        CallDelta("c1", "read", ""),
+        CallDelta("c1", "read", '{"path":"a"}'),
+        ModelReplied(parts=(call,), usage=Usage(input=1, output=5), stop="tool_use", model="scripted", message="scripted-1"),
     ]
 
 
 def test_a_reply_that_says_everything_is_left_as_it_is() -> None:
     whole = ModelReplied(parts=(), usage=Usage(input=9), stop="max_tokens", model="m", message="id")
-    assert ask(Scripted(whole)) == [whole]
+    assert ask(Scripted(whole)) == [UsageDelta(Usage(input=9)), whole]
+
+
+def test_thinking_and_arguments_come_in_pieces_too() -> None:
+    reply = ModelReplied(parts=(Thinking("Let me see"), ToolCall("c1", "read", '{"path":"a"}')), usage=Usage(output=9))
+    assert ask(Scripted(reply, piece=8))[:-1] == [
+        ThinkingDelta("Let me s"),
+        ThinkingDelta("ee"),
+        CallDelta("c1", "read", ""),
+        CallDelta("c1", "read", '{"path":'),
+        CallDelta("c1", "read", '"a"}'),
+    ]
 
 
 def test_what_a_request_shares_with_the_one_before_is_read_from_the_cache() -> None:
@@ -63,7 +79,7 @@ def test_it_keeps_the_requests_and_a_reply_may_be_made_from_one() -> None:
         return request.body.decode().upper()
 
     script = Scripted(echo, "rest")
-    assert ask(script, b"abc")[0] == "ABC"
+    assert ask(script, b"abc")[1] == TextDelta("ABC")
     assert script.requests == [Letter(b"abc")]
     assert script.left == 1
 
@@ -72,7 +88,56 @@ def test_an_exception_among_the_replies_is_raised() -> None:
     script = Scripted(PromptTooLong("no", gap=7), "yes")
     with pytest.raises(PromptTooLong):
         ask(script)
-    assert ask(script)[0] == "yes"
+    assert ask(script)[1] == TextDelta("yes")
+
+
+@pytest.mark.parametrize(
+    ("after", "arrived"),
+    [
+        (0, []),
+        (1, [UsageDelta(Usage(input=1))]),
+        (2, [UsageDelta(Usage(input=1)), TextDelta("Hello")]),
+        (9, [UsageDelta(Usage(input=1)), TextDelta("Hello"), TextDelta(" you")]),
+    ],
+)
+def test_a_stream_breaks_after_the_given_number_of_deltas(after: int, arrived: list[Delta]) -> None:
+    async def collect() -> list[Delta | ModelReplied]:
+        stream = Scripted(Broken("Hello you", after, ProviderError("lost")), piece=5).stream(Letter(b"{}"))
+        got = [await anext(stream) for _ in arrived]
+        with pytest.raises(ProviderError, match=r"^lost$"):
+            await anext(stream)
+        return got
+
+    assert asyncio.run(collect()) == arrived
+
+
+def test_a_stalled_stream_goes_on_when_it_is_released() -> None:
+    async def collect() -> list[Delta | ModelReplied]:
+        reply = Stalled("Hello you", 2)
+        stream = Scripted(reply, piece=5).stream(Letter(b"{}"))
+        got = [await anext(stream), await anext(stream)]
+        following = asyncio.ensure_future(anext(stream))
+        await reply.reached.wait()
+        assert not following.done()
+        reply.released.set()
+        return [*got, await following, *[each async for each in stream]]
+
+    assert asyncio.run(collect()) == ask(Scripted("Hello you", piece=5))
+
+
+def test_a_stalled_stream_can_be_cancelled_where_it_waits() -> None:
+    async def cancel() -> Delta | ModelReplied:
+        reply = Stalled("Hello you", 1)
+        stream = Scripted(reply).stream(Letter(b"{}"))
+        first = await anext(stream)
+        following = asyncio.ensure_future(anext(stream))
+        await reply.reached.wait()
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        return first
+
+    assert asyncio.run(cancel()) == UsageDelta(Usage(input=1))
 
 
 def test_a_script_that_is_at_its_end_says_so() -> None:

@@ -10,6 +10,7 @@ from generated import generate
 from msgspec.structs import replace
 from readings import CARDS
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied, SessionOpened
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Sendable
@@ -44,7 +45,7 @@ class Always:
         self.answer = answer
         self.asked = 0
 
-    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         self.asked += 1
         if isinstance(self.answer, Exception):
             raise self.answer

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Opaque, Seal, Text, Thinking, ToolCall
 from palimpsest.wire.cards import card
-from palimpsest.wire.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
@@ -38,6 +38,7 @@ def test_a_stream_becomes_a_reply_and_the_arguments_stay_as_they_were_written() 
     decoding = decoder("anthropic", SONNET)
     deltas = decoding.feed((STREAMS / "anthropic.sse").read_bytes())
     assert deltas == (
+        UsageDelta(Usage(input=12, cache_read=4096, cache_write=100, cache_write_long=200, output=1)),
         ThinkingDelta("The file is small, "),
         ThinkingDelta("so I read it whole."),
         TextDelta("I read "),

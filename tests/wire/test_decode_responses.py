@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Opaque, Seal, Text, Thinking, ToolCall
 from palimpsest.wire.cards import card
-from palimpsest.wire.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"

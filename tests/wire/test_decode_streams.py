@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.errors import WireError
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
+from palimpsest.core.errors import ProviderError, WireError
+from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.wire.cards import ModelCard, WireName, card
-from palimpsest.wire.deltas import Delta
 from palimpsest.wire.stream import decoder
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
@@ -71,6 +71,47 @@ def test_a_stream_that_ends_early_says_so_and_what_had_arrived_is_a_beginning(re
             assert last.text.startswith(part.text)
         if isinstance(part, ToolCall) and isinstance(last, ToolCall):
             assert (part.call_id, part.tool) == (last.call_id, last.tool)
+
+
+TOLD_EARLY: list[tuple[WireName, str, bytes, tuple[Delta, ...]]] = [
+    (
+        "anthropic",
+        "claude-sonnet-4-5",
+        b'{"type":"message_start","message":{"id":"m","usage":{"input_tokens":7,"output_tokens":1}}}',
+        (UsageDelta(Usage(input=7, output=1)),),
+    ),
+    (
+        "responses",
+        "gpt-5.5",
+        b'{"type":"response.in_progress","response":{"id":"r","usage":{"input_tokens":7,"output_tokens":1}}}',
+        (UsageDelta(Usage(input=7, output=1)),),
+    ),
+    (
+        "chat",
+        "openai-compatible/qwen3-coder",
+        b'{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":7,"completion_tokens":1}}',
+        (TextDelta("a"), UsageDelta(Usage(input=7, output=1))),
+    ),
+    (
+        "chat",
+        "openai-compatible/qwen3-coder",
+        b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":7}}',
+        (),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wire", "name", "event", "deltas"), TOLD_EARLY)
+def test_usage_that_is_told_before_the_end_is_a_delta(wire: WireName, name: str, event: bytes, deltas: tuple[Delta, ...]) -> None:
+    assert decoder(wire, card(name)).feed(b"data: " + event + b"\n\n") == deltas
+
+
+def test_what_came_before_an_error_in_the_same_bytes_is_not_lost() -> None:
+    decoding = decoder("chat", card("openai-compatible/qwen3-coder"))
+    deltas = decoding.deltas(b'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\ndata: {"error":{"message":"gone"}}\n\n')
+    assert next(deltas) == TextDelta("half")
+    with pytest.raises(ProviderError, match="gone"):
+        next(deltas)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

@@ -76,13 +76,17 @@ class Opaque(Value, frozen=True, tag="opaque"):
 
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A model asks for a tool; `args` is the text it wrote, JSON or free as `form` says."""
+    """A model asks for a tool; `args` is the text it wrote, JSON or free as `form` says.
+
+    `call_id` is unique in a session. Where the provider's own id was not, `given` keeps that.
+    """
 
     call_id: str
     tool: str
     args: str
     form: Form = "json"
     ref: str = ""
+    given: str = ""
 
 
 Part: TypeAlias = Text | Image | Document | Opaque

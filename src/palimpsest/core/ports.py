@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied
 
 
@@ -108,6 +109,6 @@ class Sendable(Protocol):
 class Provider(Protocol):
     """A model that answers requests."""
 
-    def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
-        """Text as it comes, and last the whole reply."""
+    def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Deltas as they come, and last the whole reply, once; closing the iterator ends the call."""
         ...

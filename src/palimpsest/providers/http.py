@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
+from palimpsest.core.deltas import Delta, deltas_of
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
 from palimpsest.providers.address import bare, checked, checked_header
 from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.cards import ModelCard, WireName
-from palimpsest.wire.deltas import TextDelta
 from palimpsest.wire.failures import refused
 from palimpsest.wire.stream import decode_response, decoder
 
@@ -77,8 +76,8 @@ class HttpProvider:
         if client is not None:
             await client.aclose()
 
-    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
-        """Text as it comes, and last the whole reply."""
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Deltas as they come, and last the whole reply."""
         import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real call needs it
 
         wire = _known(request.wire, self._card)
@@ -103,22 +102,20 @@ class HttpProvider:
     def _failed(self, what: str) -> ProviderError:
         return ProviderError(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
 
-    async def _read(self, wire: WireName, response: "httpx.Response") -> AsyncIterator[str | ModelReplied]:
+    async def _read(self, wire: WireName, response: "httpx.Response") -> AsyncIterator[Delta | ModelReplied]:
         if not response.is_success:
             body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
             raise refused(response.status_code, body, self._card.provider, retry_after=_seconds(response.headers.get("retry-after", "")))
         if "event-stream" not in response.headers.get("content-type", ""):
             reply = decode_response(wire, await response.aread(), self._card)
-            for part in reply.parts:
-                if isinstance(part, Text):
-                    yield part.text
+            for delta in deltas_of(reply.parts):
+                yield delta
             yield reply
             return
         decoding = decoder(wire, self._card)
         async for chunk in response.aiter_bytes():
-            for delta in decoding.feed(chunk):
-                if isinstance(delta, TextDelta) and delta.text:
-                    yield delta.text
+            for delta in decoding.deltas(chunk):
+                yield delta
         yield decoding.finish()
 
     def _open(self) -> "httpx.AsyncClient":

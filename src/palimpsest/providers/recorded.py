@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from palimpsest.core.deltas import Delta, deltas_of
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.deltas import TextDelta
 from palimpsest.wire.stream import decode_response, decoder
 
 _CHUNK = 4096
@@ -22,8 +21,8 @@ class Recorded:
         self._recordings = recordings
         self.requests: list[Sendable] = []
 
-    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
-        """Text as it came, and last the whole reply."""
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """The deltas of the recording, and last the whole reply."""
         asked = len(self.requests)
         self.requests.append(request)
         if request.wire != self._card.wire:
@@ -35,16 +34,14 @@ class Recorded:
         data = _read(self._recordings[asked])
         if data.lstrip().startswith(b"{"):
             reply = decode_response(self._card.wire, data, self._card)
-            for part in reply.parts:
-                if isinstance(part, Text):
-                    yield part.text
+            for delta in deltas_of(reply.parts):
+                yield delta
             yield reply
             return
         decoding = decoder(self._card.wire, self._card)
         for start in range(0, len(data), _CHUNK):
-            for delta in decoding.feed(data[start : start + _CHUNK]):
-                if isinstance(delta, TextDelta) and delta.text:
-                    yield delta.text
+            for delta in decoding.deltas(data[start : start + _CHUNK]):
+                yield delta
         yield decoding.finish()
 
 

@@ -1,16 +1,39 @@
 """A model that says what it was told to say: for tests, examples and offline work."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from palimpsest.core.deltas import Delta, UsageDelta, deltas_of
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 
-Answer: TypeAlias = str | ModelReplied | Exception
+
+@dataclass(frozen=True)
+class Broken:
+    """A reply whose stream fails with `error` once `after` deltas have arrived; the whole reply never comes."""
+
+    reply: str | ModelReplied
+    after: int
+    error: Exception = field(default_factory=lambda: ProviderError("the connection was lost", where="scripted"))
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """A reply whose stream waits once `after` deltas have arrived: it sets `reached`, and goes on when the test sets `released`."""
+
+    reply: str | ModelReplied
+    after: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Answer: TypeAlias = str | ModelReplied | Exception | Broken | Stalled
 Reply: TypeAlias = Answer | Callable[[Sendable], Answer]
 
 _BYTES_PER_TOKEN = 4
@@ -19,6 +42,7 @@ _BYTES_PER_TOKEN = 4
 class Scripted:
     """Gives its replies in order and keeps the requests it got; an exception among the replies is raised.
 
+    Each stream begins with the usage of the prompt; texts, thinking and arguments follow in pieces of `piece` characters.
     A reply without usage gets one that fits the sizes: what a request shares with the one before counts as read from the cache.
     """
 
@@ -33,8 +57,8 @@ class Scripted:
         """How many replies were not asked for yet."""
         return max(0, len(self._replies) - len(self.requests))
 
-    async def stream(self, request: Sendable) -> AsyncIterator[str | ModelReplied]:
-        """The next reply: its text in pieces, then the whole."""
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """The deltas of the next reply, then the whole; a broken or stalled reply fails or waits at its place."""
         asked = len(self.requests)
         self.requests.append(request)
         if asked >= len(self._replies):
@@ -45,11 +69,19 @@ class Scripted:
         answer = reply(request) if callable(reply) else reply
         if isinstance(answer, Exception):
             raise answer
-        whole = self._finish(answer, asked)
-        for part in whole.parts:
-            if isinstance(part, Text):
-                for start in range(0, len(part.text), self._piece):
-                    yield part.text[start : start + self._piece]
+        whole = self._finish(answer.reply if isinstance(answer, Broken | Stalled) else answer, asked)
+        prompt = replace(whole.usage, output=0, reasoning=0)
+        deltas: list[Delta] = [*((UsageDelta(prompt),) if prompt.prompt else ()), *deltas_of(whole.parts, self._piece)]
+        cut = min(answer.after, len(deltas)) if isinstance(answer, Broken | Stalled) else len(deltas)
+        for delta in deltas[:cut]:
+            yield delta
+        if isinstance(answer, Broken):
+            raise answer.error
+        if isinstance(answer, Stalled):
+            answer.reached.set()
+            await answer.released.wait()
+        for delta in deltas[cut:]:
+            yield delta
         yield whole
 
     def _finish(self, answer: str | ModelReplied, asked: int) -> ModelReplied:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, parse, table_at, tables_at, text
 from palimpsest.wire.twins import twin_of
@@ -96,7 +96,9 @@ class MessageAssembler:
         match text(event, "type"):
             case "message_start":
                 self._message = table_at(event, "message")
-                self._count(table_at(self._message, "usage"))
+                if usage := table_at(self._message, "usage"):
+                    self._count(usage)
+                    yield UsageDelta(decode_usage(self._usage))
             case "content_block_start":
                 block = dict(table_at(event, "content_block"))
                 self._blocks[index] = block

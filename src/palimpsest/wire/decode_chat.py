@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
 from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
 
@@ -97,7 +97,8 @@ class ChunkAssembler:
         if error := error_of(event):
             raise failure(error, self._card.provider)
         self._id = self._id or text(event, "id")
-        self._usage = table_at(event, "usage") or self._usage
+        usage = table_at(event, "usage")
+        self._usage = usage or self._usage
         choices = tables_at(event, "choices")
         if self._choice is None and choices:
             self._choice = min(number(choice, "index") for choice in choices)
@@ -105,6 +106,9 @@ class ChunkAssembler:
             if number(choice, "index") == self._choice:
                 self._stop = text(choice, "finish_reason") or self._stop
                 yield from self._extend(table_at(choice, "delta"))
+        # After the finish reason the usage is that of the reply.
+        if usage and not self._stop:
+            yield UsageDelta(decode_usage(usage))
 
     def _extend(self, delta: Json) -> Iterator[Delta]:
         thought = next(filter(None, (text(delta, name) for name in _THOUGHTS)), "") + _parts(delta, "thinking")

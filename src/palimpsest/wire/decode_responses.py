@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.twins import twin_of
@@ -132,6 +132,8 @@ class ResponseAssembler:
                 yield CallDelta(text(item, "call_id"), text(item, "name"), "")
         elif kind in ("response.created", "response.in_progress"):
             self._response = table_at(event, "response")
+            if usage := table_at(self._response, "usage"):
+                yield UsageDelta(decode_usage(usage))
         elif kind in _ENDS:
             self._end(table_at(event, "response"))
         elif kind == "error":

@@ -1,18 +1,36 @@
 """From a provider's bytes to a reply: one door for the three wires, whole or streamed."""
 
-from typing import assert_never
+from collections.abc import Iterable, Iterator
+from typing import Protocol, assert_never
 
+from palimpsest.core.deltas import Delta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.decode_anthropic import MessageAssembler, decode_message
 from palimpsest.wire.decode_chat import ChunkAssembler, decode_completion
 from palimpsest.wire.decode_responses import ResponseAssembler, decode_response_object
-from palimpsest.wire.deltas import Assembler, Delta
 from palimpsest.wire.lenient import Json, parse, text
 from palimpsest.wire.sse import EventParser, ServerEvent
 
 _DONE = "[DONE]"
+
+
+class Assembler(Protocol):
+    """Assembles the events of one streamed reply of one wire."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the provider said that the reply is whole."""
+        ...
+
+    def take(self, event: Json) -> Iterable[Delta]:
+        """The deltas of one event of the stream; an error in it is raised."""
+        ...
+
+    def reply(self) -> ModelReplied:
+        """What has arrived so far."""
+        ...
 
 
 def decode_response(wire: WireName, body: bytes, card: ModelCard) -> ModelReplied:
@@ -40,14 +58,18 @@ class Decoder:
         self._done = False
 
     def feed(self, data: bytes) -> tuple[Delta, ...]:
-        """What these bytes bring; an error that the provider sent is raised."""
+        """The deltas of these bytes; an error that the provider sent is raised."""
+        return tuple(self.deltas(data))
+
+    def deltas(self, data: bytes) -> Iterator[Delta]:
+        """The deltas of these bytes, one by one, so that those before an error that the provider sent are not lost."""
         return self._take(self._parser.feed(data))
 
     def finish(self) -> ModelReplied:
         """The whole reply; a stream that ended early is a `WireError`."""
         last = self._parser.close()
         try:
-            self._take(last)
+            tuple(self._take(last))
         except WireError as error:
             # The last event has no end: what is wrong with it is that the rest never came.
             raise self._early() from error
@@ -63,15 +85,15 @@ class Decoder:
         """What had arrived when the stream broke."""
         return self._assembler.reply()
 
-    def _take(self, events: list[ServerEvent]) -> tuple[Delta, ...]:
-        deltas: list[Delta] = []
+    def _take(self, events: list[ServerEvent]) -> Iterator[Delta]:
         for event in events:
             if event.data.strip() == _DONE:
                 self._done = True
                 continue
             self._events += 1
-            deltas.extend(self._assembler.take(self._named(event)))
-        return tuple(deltas)
+            for delta in self._assembler.take(self._named(event)):
+                if not isinstance(delta, TextDelta | ThinkingDelta) or delta.text:
+                    yield delta
 
     def _named(self, event: ServerEvent) -> Json:
         content = parse(event.data, self._where)

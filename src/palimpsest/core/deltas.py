@@ -1,0 +1,60 @@
+"""Stream deltas: what a provider yields while a reply is on its way."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, Value
+
+
+class TextDelta(Value, frozen=True, tag="text_delta"):
+    """A piece of the text of a reply."""
+
+    text: str
+
+
+class ThinkingDelta(Value, frozen=True, tag="thinking_delta"):
+    """A piece of the readable thinking of a reply."""
+
+    text: str
+
+
+class CallDelta(Value, frozen=True, tag="call_delta"):
+    """A piece of the arguments of a tool call; the first delta of a call may have empty arguments and says that it began.
+
+    `call_id` is the id that the provider gave, which need not be the one recorded, and is empty where it gave none.
+    """
+
+    call_id: str
+    tool: str
+    args: str
+
+
+class UsageDelta(Value, frozen=True, tag="usage_delta"):
+    """Tokens counted so far, told before the end of the reply; a later one replaces it, and so does the usage of the reply."""
+
+    usage: Usage
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | CallDelta | UsageDelta
+
+
+def deltas_of(parts: Iterable[Content], size: int | None = None) -> Iterator[Delta]:
+    """The deltas of a reply that arrived whole: texts, thinking and arguments in pieces of `size` characters, or each in one piece."""
+    for part in parts:
+        match part:
+            case Text(text=text):
+                yield from map(TextDelta, _pieces(text, size))
+            case Thinking(text=text):
+                yield from map(ThinkingDelta, _pieces(text, size))
+            case ToolCall(call_id=call_id, tool=tool, args=args):
+                yield CallDelta(call_id, tool, "")
+                yield from (CallDelta(call_id, tool, piece) for piece in _pieces(args, size))
+            case Image() | Document() | Opaque() | ToolResult():
+                continue
+
+
+def _pieces(text: str, size: int | None) -> list[str]:
+    if size is None:
+        return [text] if text else []
+    return [text[start : start + size] for start in range(0, len(text), size)]
