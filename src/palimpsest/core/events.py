@@ -88,7 +88,10 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
 
 
 class ModelReplied(EventBody, frozen=True, tag="model_replied"):
-    """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it."""
+    """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it.
+
+    Replies of our own have a stop of `core.stops`, with the provider's word beside it where that differs; old and imported ones any word.
+    """
 
     parts: tuple[Content, ...]
     call: int | None = None
@@ -97,6 +100,7 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     model: str = ""
     message: str = ""
     error: str = ""
+    provider_stop: str = ""
 
 
 class ToolStarted(EventBody, frozen=True, tag="tool_started"):
