@@ -12,6 +12,7 @@ from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, base64_of, bytes_of, is_inline, media_of
 from palimpsest.wire.options import anthropic_fields
 from palimpsest.wire.repair import scrubbed
@@ -63,7 +64,8 @@ class AnthropicWire:
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, "claude")
                 block = {"type": "tool_use", "id": name, "name": tool_name(content.tool, "anthropic"), "input": Raw(object_of(content))}
-                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form)
+                given_as = given_id(content, "claude")
+                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, given=given_as)
             case ToolResult():
                 return self._result(item, content, wire_id)
 

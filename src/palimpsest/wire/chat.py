@@ -7,6 +7,7 @@ from palimpsest.wire.args import object_of, pair_key, tool_name
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import chat_fields
 from palimpsest.wire.repair import scrubbed
@@ -60,7 +61,8 @@ class ChatWire:
                 name = wire_id or scrubbed(content.call_id, self._card.call_ids)
                 called = {"name": tool_name(content.tool, "chat"), "arguments": object_of(content).decode()}
                 body = dump({"id": name, "type": "function", "function": called})
-                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form)
+                given_as = given_id(content, self._card.call_ids)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
             case ToolResult():
                 return self._result(item, content, wire_id)
 

@@ -8,6 +8,7 @@ from palimpsest.wire.anthropic import AnthropicWire
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.chat import ChatWire
 from palimpsest.wire.fragments import Memo, Wire
+from palimpsest.wire.given_ids import GivenIds
 from palimpsest.wire.media import Fetch, no_blobs
 from palimpsest.wire.repair import Mend, repair
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
@@ -25,6 +26,7 @@ class Encoder:
         self._wire = _wire(card, tools, params, fetch)
         self.heads = Memo(self._wire.head)
         self.items = Memo(self._wire.fragment)
+        self.given = GivenIds(self._wire.fragment)
         self._mend = Mend(self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids)
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
@@ -33,6 +35,7 @@ class Encoder:
         if self.grain() == new.grain():
             new.heads.adopt(self.heads)
             new.items.adopt(self.items)
+            new.given.adopt(self.given)
         return new
 
     def grain(self) -> tuple[object, ...]:
@@ -42,7 +45,7 @@ class Encoder:
     def encode(self, view: View) -> Request:
         """The request that shows this view."""
         heads = self.heads.take(view.head)
-        fragments, touches = repair(self.items.take(view.items), self._mend)
+        fragments, touches = repair(self.given.apply(self.items.take(view.items)), self._mend)
         assembled = self._wire.assemble(view, heads, fragments)
         body = assembled.body
         digest = sha256(body).hexdigest()

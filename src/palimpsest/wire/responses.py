@@ -11,6 +11,7 @@ from palimpsest.wire.args import family, is_object, object_of, pair_key, tool_na
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import responses_fields
 from palimpsest.wire.repair import scrubbed
@@ -114,7 +115,8 @@ class ResponsesWire:
             case "search":
                 kind = "tool_search_call"
                 fields |= {"status": "completed", "execution": "client" if fields else "server", "arguments": Raw(object_of(content))}
-        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form)
+        given_as = given_id(content, self._card.call_ids) if key else ""
+        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, given=given_as)
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         kind = family(content.form)
