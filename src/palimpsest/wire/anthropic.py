@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message, alternate
-from palimpsest.wire.args import object_of, pair_key, tool_name, type_of
+from palimpsest.wire.args import object_of, pair_key, type_of
 from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
@@ -17,6 +17,7 @@ from palimpsest.wire.media import Fetch, base64_of, bytes_of, is_inline, media_o
 from palimpsest.wire.options import anthropic_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.tool_names import sent_name, wire_names
 
 _OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
 _FIRST = "Go on."
@@ -30,6 +31,7 @@ class AnthropicWire:
         self._card = card
         self._params = params
         self._fetch = fetch
+        self._names = wire_names(tools, "anthropic")
         self._rule = params.mark_rule if card.cache == "marks" else "none"
         self._control = control(params.ttl)
         self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
@@ -63,7 +65,12 @@ class AnthropicWire:
                 return Fragment(item, said if role_of(item) == "assistant" else Place.USER, content.data.encode())
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, "claude")
-                block = {"type": "tool_use", "id": name, "name": tool_name(content.tool, "anthropic"), "input": Raw(object_of(content))}
+                block = {
+                    "type": "tool_use",
+                    "id": name,
+                    "name": sent_name(content.tool, self._names, "anthropic"),
+                    "input": Raw(object_of(content)),
+                }
                 given_as = given_id(content, "claude")
                 return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, given=given_as)
             case ToolResult():

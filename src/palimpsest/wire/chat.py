@@ -3,7 +3,7 @@
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import alternate
-from palimpsest.wire.args import object_of, pair_key, tool_name
+from palimpsest.wire.args import object_of, pair_key
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
@@ -12,6 +12,7 @@ from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import chat_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.tool_names import sent_name, wire_names
 
 _FIRST = "Go on."
 _DONE = b',{"role":"assistant","content":"Done."}'
@@ -27,6 +28,7 @@ class ChatWire:
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
         self._fetch = fetch
+        self._names = wire_names(tools, "chat")
         self._echo = params.echo
         self._mistral = card.call_ids == "mistral"
         self._prefix = b"{" + joined(chat_fields(card, tools, params))
@@ -59,7 +61,7 @@ class ChatWire:
                 return nothing(item)
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-                called = {"name": tool_name(content.tool, "chat"), "arguments": object_of(content).decode()}
+                called = {"name": sent_name(content.tool, self._names, "chat"), "arguments": object_of(content).decode()}
                 body = dump({"id": name, "type": "function", "function": called})
                 given_as = given_id(content, self._card.call_ids)
                 return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
