@@ -12,6 +12,7 @@ from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import chat_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.statements import framed, is_statement
 from palimpsest.wire.tool_names import sent_name, wire_names
 
 _FIRST = "Go on."
@@ -72,9 +73,11 @@ class ChatWire:
         body = dump(content.text)
         if content.role == "assistant":
             return Fragment(item, Place.ASSISTANT, body, group=_TEXT)
-        if content.role == "user" or self._card.provider != "openai":
+        if not is_statement(content):
             return Fragment(item, Place.USER, body, group=_TEXT)
-        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (content.role.encode(), body), group="message")
+        if not self._card.takes_system_messages:
+            return Fragment(item, Place.USER, dump(framed(content.text)), group=_TEXT)
+        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or scrubbed(content.call_id, self._card.call_ids)
