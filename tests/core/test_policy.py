@@ -134,8 +134,9 @@ def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, wor
         run_plan(plan, lambda _: answer)
 
 
-def test_a_refusal_is_a_failure_and_no_answer() -> None:
-    refused = ModelReplied((Text("no", "assistant"),), stop="refusal")
+@pytest.mark.parametrize("word", ["refusal", "content_filter", "content-filter", "SAFETY"])
+def test_a_refusal_is_a_failure_and_no_answer(word: str) -> None:
+    refused = ModelReplied((Text("no", "assistant"),), stop=word)
     with pytest.raises(CannotFold, match="the model refused to answer"):
         run_plan(_retrying(), lambda _: refused)
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("local")
 
 WINDOW = 2048
 WIRES: list[WireName] = ["anthropic", "responses", "chat"]
-STOPS = {"anthropic": {"max_tokens", "end_turn"}, "responses": {"completed"}, "chat": {"length", "stop"}}
+STOPS = {"anthropic": {"max_tokens", "end_turn"}, "responses": {"end_turn"}, "chat": {"max_tokens", "end_turn"}}
 TOOLS = (Tool("read", "Reads a file."),)
 VIEW = View(
     head=(Item("0.0", "context", Text("You are brief.", role="system"), source="base"),),

@@ -84,7 +84,8 @@ class Anchor:
 def _checked(reply: ModelReplied, *, strict: bool) -> str:
     """The text of a summary that counts: finished, and where it matters without an error."""
     text = summary_in(reply)
-    if not reply.stop or (strict and reply.error):
+    # A word that the vocabulary does not have is an end too.
+    if not (reply.stop or reply.provider_stop) or (strict and reply.error):
         raise WireError(f"the summary did not finish{f' ({reply.error})' if reply.error else ''}")
     return text
 

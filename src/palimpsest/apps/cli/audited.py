@@ -145,7 +145,7 @@ def print_edit(screen: Console, edit: Audited, counter: TokenCounter, *, full: b
 
 
 def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
-    """LogFile of one mark; of a long run only both ends."""
+    """Lines of one mark; of a long run only both ends."""
     some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
     for _, text, style in some:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
@@ -157,7 +157,7 @@ def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *,
 
 
 def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
-    """LogFile of both views in order; runs that did not change are one line."""
+    """Lines of both views in order; runs that did not change are one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
     unchanged = 0
