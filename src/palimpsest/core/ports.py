@@ -48,6 +48,14 @@ class LogFile(Protocol):
         """Some bytes; fewer at the end."""
         ...
 
+    def refresh(self) -> None:
+        """Take notice of what a writer has appended since this file was opened: `size`, `chunks` and `read` then reach its new whole lines.
+
+        For readers only; nothing to do for the writer. Raises `BadLog` if the log was replaced or became shorter, `StoreError` if it was
+        deleted or this file was closed; then everything stays as it was before.
+        """
+        ...
+
     def load_checkpoint(self) -> bytes | None:
         """The newest checkpoint, if there is one."""
         ...

@@ -12,19 +12,19 @@ class Gathering:
     """Another store behind it. A crash loses what was not written yet, which the next import reads again."""
 
     def __init__(self, store: SessionStore) -> None:
-        self._shelf = store
+        self._store = store
 
     def create(self, session: str, first: bytes = b"") -> LogFile:
         """A log under a new id with its first line, which is written at once."""
-        return _GatheredLines(self._shelf.create(session, first))
+        return _GatheredLines(self._store.create(session, first))
 
     def open(self, session: str, *, write: bool = False) -> LogFile:
         """The log of a session."""
-        return _GatheredLines(self._shelf.open(session, write=write))
+        return _GatheredLines(self._store.open(session, write=write))
 
     def sessions(self) -> Sequence[str]:
         """The ids of all sessions."""
-        return self._shelf.sessions()
+        return self._store.sessions()
 
 
 class _GatheredLines:
@@ -91,6 +91,11 @@ class _GatheredLines:
     def read(self, start: int, length: int) -> bytes:
         self._write()
         return self._lines.read(start, length)
+
+    def refresh(self) -> None:
+        held = self._size - self._lines.size
+        self._lines.refresh()
+        self._size = self._lines.size + held
 
     def load_checkpoint(self) -> bytes | None:
         return self._lines.load_checkpoint()

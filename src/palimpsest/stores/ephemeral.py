@@ -7,6 +7,7 @@ from hashlib import sha256
 from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
 
 RUN = 1024 * 1024
+_COMPARED = 64
 
 
 class FixedClock:
@@ -27,13 +28,18 @@ class FixedClock:
 class _File:
     """What a disk holds of one session; bytes after `synced` are only in the machine's cache."""
 
-    name: str
+    session: str
     data: bytearray
     changed: int
     synced: int = 0
     checkpoint: bytes | None = None
     cut: bytes = b""
     writer: "MemoryFile | None" = None
+
+    @property
+    def name(self) -> str:
+        """What errors call the log."""
+        return f"memory:{self.session}"
 
     @property
     def whole(self) -> int:
@@ -45,10 +51,14 @@ class MemoryFile:
     """The lines of one log in memory. `crash` loses what was not synced; `fail` is a disk that refuses from now on."""
 
     def __init__(self, store: "MemorySessions", file: _File, *, write: bool) -> None:
-        self._shelf = store
+        self._store = store
         self._file = file
         self._size = file.whole
+        self._end = self._bytes_before(self._size)
+        self._torn = 0 if write else len(file.data) - self._size
         self._why_not = "" if write else "the session was opened for reading"
+        self._writes = write
+        self._closed = False
         self._disk_error = ""
 
     @property
@@ -64,7 +74,7 @@ class MemoryFile:
     @property
     def torn(self) -> int:
         """Bytes after the last whole line, which a crash left."""
-        return len(self._file.data) - self._file.whole
+        return self._torn
 
     @property
     def cut(self) -> bytes:
@@ -79,7 +89,7 @@ class MemoryFile:
             raise StoreError(self._disk_error, where=self.name)
         start = len(self._file.data)
         self._file.data += line
-        self._file.changed = self._shelf.tick()
+        self._file.changed = self._store.tick()
         self._size = len(self._file.data)
         return start
 
@@ -97,7 +107,7 @@ class MemoryFile:
         data = self._file.data
         end = self.size if stop is None else min(stop, self.size)
         while start < end:
-            cut = data.find(b"\n", min(start + self._shelf.run, end) - 1) + 1
+            cut = data.find(b"\n", min(start + self._store.run, end) - 1) + 1
             if cut <= start:
                 raise self._shorter()
             yield start, bytes(data[start:cut])
@@ -109,6 +119,28 @@ class MemoryFile:
         if len(self._file.data) < stop:
             raise self._shorter()
         return bytes(self._file.data[start:stop])
+
+    def refresh(self) -> None:
+        """Take notice of the lines that a writer has appended since; `BadLog` if the log was replaced or became shorter."""
+        if self._closed:
+            raise StoreError("this session was closed", where=self.name)
+        if self._writes:
+            return
+        present = self._store.file_of(self._file.session)
+        if present is None:
+            raise StoreError("the session was deleted while it was read", where=self.name)
+        if present is not self._file:
+            raise BadLog("the log was replaced while it was read; open the session again", where=self.name)
+        if len(self._file.data) < self._size:
+            raise self._shorter()
+        if self._bytes_before(self._size) != self._end:
+            raise BadLog("the log was written over while it was read; open the session again", where=self.name)
+        self._size = max(self._size, self._file.whole)
+        self._end = self._bytes_before(self._size)
+        self._torn = len(self._file.data) - self._size
+
+    def _bytes_before(self, end: int) -> bytes:
+        return bytes(self._file.data[max(0, end - _COMPARED) : end])
 
     def _shorter(self) -> BadLog:
         place = f"{self.name}, byte {len(self._file.data)}"
@@ -125,6 +157,7 @@ class MemoryFile:
 
     def close(self) -> None:
         """Let go of the right to write."""
+        self._closed = True
         if self._file.writer is self:
             self._file.writer = None
         self._why_not = self._why_not or "the session was closed"
@@ -134,7 +167,7 @@ class MemoryFile:
         file = self._file
         del file.data[file.synced + keep :]
         file.synced = len(file.data)
-        file.changed = self._shelf.tick()
+        file.changed = self._store.tick()
         if not checkpoint:
             file.checkpoint = None
         self.close()
@@ -156,7 +189,7 @@ class MemorySessions:
         """A log under a new id with its first line, held for writing."""
         if session in self._files:
             raise BadInput("a session of this id exists already", where=session)
-        self._files[session] = _File(f"memory:{session}", bytearray(), self.tick())
+        self._files[session] = _File(session, bytearray(), self.tick())
         lines = self.open(session, write=True)
         if first:
             lines.append(first)
@@ -187,11 +220,15 @@ class MemorySessions:
 
     def replace(self, session: str, data: bytes) -> None:
         """Put other bytes in the place of a session, as a person with an editor would."""
-        self._files[session] = _File(f"memory:{session}", bytearray(data), self.tick(), synced=len(data))
+        self._files[session] = _File(session, bytearray(data), self.tick(), synced=len(data))
 
     def remove(self, session: str) -> None:
         """Delete a session."""
         del self._files[session]
+
+    def file_of(self, session: str) -> _File | None:
+        """What the disk holds under an id now; a log that is open may be of a file that was replaced or deleted."""
+        return self._files.get(session)
 
     def tick(self) -> int:
         """The next moment: time goes on with each change."""

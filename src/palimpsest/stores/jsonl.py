@@ -13,6 +13,8 @@ from palimpsest.stores.locks import Lock
 
 CHUNK = 1024 * 1024
 TAIL = 16 * 1024
+# Bytes before the known end that a refresh compares: a file that was written over in place rarely keeps them.
+_COMPARED = 64
 WRITING = os.O_RDWR | os.O_APPEND
 SUFFIX = ".jsonl"
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -30,12 +32,13 @@ class JsonlFile:
         if lock is not None:
             lock.guard(self._file)
         self._size = 0 if self._new else os.fstat(self._file).st_size
-        whole = self._whole()
+        whole = self._whole(self._size)
         self.torn = self._size - whole
         if self.torn and lock is not None:
             self._set_aside(whole)
             self.torn = 0
         self._size = whole
+        self._end = b"" if lock is not None else self._bytes_before(whole)
 
     def _open(self) -> int:
         flags = os.O_RDONLY if self._lock is None else WRITING
@@ -122,9 +125,38 @@ class JsonlFile:
         length = max(0, min(length, self._size - start))
         data = os.pread(self._file, length, start)
         if len(data) < length:
-            place = f"{self.name}, byte {start + len(data)}"
-            raise BadLog("the file became shorter while it was read; open the session again", where=place)
+            raise self._shorter(start + len(data))
         return data
+
+    def refresh(self) -> None:
+        """Take notice of the lines that a writer has appended since; `BadLog` if the file was replaced or became shorter."""
+        if self._file < 0:
+            raise StoreError("this session was closed", where=self.name)
+        if self._lock is not None:
+            return
+        try:
+            held, named = os.fstat(self._file), self._path.stat()
+        except FileNotFoundError as error:
+            raise StoreError("the session was deleted while it was read", where=self.name) from error
+        except OSError as error:
+            raise refusal(error, self._path, "read") from error
+        if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
+            raise BadLog("the file was replaced while it was read; open the session again", where=self.name)
+        if held.st_size < self._size:
+            raise self._shorter(held.st_size)
+        if self._bytes_before(self._size) != self._end:
+            raise BadLog("the file was written over while it was read; open the session again", where=self.name)
+        # A line that was whole stays whole: only the bytes after it are searched.
+        self._size = self._whole(held.st_size, self._size)
+        self._end = self._bytes_before(self._size)
+        self.torn = held.st_size - self._size
+
+    def _bytes_before(self, end: int) -> bytes:
+        start = max(0, end - _COMPARED)
+        return os.pread(self._file, end - start, start)
+
+    def _shorter(self, size: int) -> BadLog:
+        return BadLog("the file became shorter while it was read; open the session again", where=f"{self.name}, byte {size}")
 
     def load_checkpoint(self) -> bytes | None:
         """The sidecar, if there is one."""
@@ -157,21 +189,24 @@ class JsonlFile:
     def _sidecar(self) -> Path:
         return self._path.with_suffix(".checkpoint")
 
-    def _whole(self) -> int:
-        """Where the last whole line ends: before a line without its newline, and before what a crash left as zeros."""
-        whole = self._newline_before(self._size)
-        while whole and b"\0" in os.pread(self._file, whole - self._newline_before(whole - 1), self._newline_before(whole - 1)):
-            whole = self._newline_before(whole - 1)
+    def _whole(self, size: int, known: int = 0) -> int:
+        """Where the last whole line ends, `known` or later: before a line without its newline, and before what a crash left as zeros."""
+        whole = self._newline_before(size, known)
+        while whole > known:
+            start = self._newline_before(whole - 1, known)
+            if b"\0" not in os.pread(self._file, whole - start, start):
+                break
+            whole = start
         return whole
 
-    def _newline_before(self, end: int) -> int:
-        while end > 0:
-            start = max(0, end - TAIL)
+    def _newline_before(self, end: int, known: int) -> int:
+        while end > known:
+            start = max(known, end - TAIL)
             newline = os.pread(self._file, end - start, start).rfind(b"\n")
             if newline >= 0:
                 return start + newline + 1
             end = start
-        return 0
+        return known
 
     def _set_aside(self, whole: int) -> None:
         """Keep what a crash left of the last line in a file of its own, then cut it off."""

@@ -54,6 +54,9 @@ class OverlayFile:
         below = self._under.read(start, min(stop, self._start) - start) if start < self._start else b""
         return below + bytes(self._more[max(0, start - self._start) : max(0, stop - self._start)])
 
+    def refresh(self) -> None:
+        """Nothing to do: this is a writer, and what the log below gains is no part of the trial."""
+
     def load_checkpoint(self) -> bytes | None:
         """The newest checkpoint, ours or that below."""
         return self._checkpoint or self._under.load_checkpoint()

@@ -90,14 +90,14 @@ class Refresher:
     def __init__(self, database: Database, store: Stated, progress: Progress | None = None) -> None:
         self._database = database
         self._connection = database.connection
-        self._shelf = store
+        self._store = store
         self._progress = progress
         self._read = self._bytes = self._bad = self._gone = 0
         self._skipped: list[tuple[str, str]] = []
 
     def run(self) -> RefreshReport:
         """Read what is new, the log that changed longest ago first, so that units are numbered by time as far as may be."""
-        stats = {session: (path, size, mtime) for session, path, size, mtime in self._shelf.stats()}
+        stats = {session: (path, size, mtime) for session, path, size, mtime in self._store.stats()}
         known = known_stats(self._connection)
         again = self._opened_again(stats.keys())
         changed = sorted(
@@ -124,7 +124,7 @@ class Refresher:
         for (session,) in self._connection.execute("SELECT id FROM sessions WHERE shut").fetchall():
             if session in there:
                 with suppress(PalimpsestError, OSError):
-                    self._shelf.open(session).close()
+                    self._store.open(session).close()
                     again.add(session)
         return again
 
@@ -145,7 +145,7 @@ class Refresher:
         seen = Seen() if found is None else Seen(*found[1 : 1 + len(Seen.__struct_fields__)])
         if (seen.size, seen.mtime) == (size, mtime) and not seen.shut:
             return
-        lines = self._shelf.open(session)
+        lines = self._store.open(session)
         try:
             number, row = None, SessionRow(session)
             if found is not None:
@@ -200,7 +200,7 @@ class Refresher:
             fault=fault,
         )
         self._connection.execute("UPDATE counts SET value = ? WHERE name = 'next'", (unit,))
-        self._store(number, fresh, tally.row)
+        self._save(number, fresh, tally.row)
 
     def _skip(self, path: str, error: PalimpsestError | OSError) -> str:
         why = error.message if isinstance(error, PalimpsestError) else str(error)
@@ -212,7 +212,7 @@ class Refresher:
         found = self._connection.execute("SELECT num FROM sessions WHERE id = ?", (session,)).fetchone()
         if found is None:
             (number,) = self._connection.execute("INSERT INTO sessions(id) VALUES (?) RETURNING num", (session,)).fetchone()
-            self._store(number, Seen(size, mtime, fault=why, shut=True), SessionRow(session, path))
+            self._save(number, Seen(size, mtime, fault=why, shut=True), SessionRow(session, path))
         else:
             self._connection.execute(
                 "UPDATE sessions SET size = ?, mtime = ?, fault = ?, shut = 1 WHERE num = ?", (size, mtime, why, *found)
@@ -231,7 +231,7 @@ class Refresher:
         self._connection.executemany("INSERT INTO words(rowid, text) VALUES (?, ?)", texts)
         return unit
 
-    def _store(self, number: int, seen: Seen, row: SessionRow) -> None:
+    def _save(self, number: int, seen: Seen, row: SessionRow) -> None:
         *plain, usage, base, opener = msgspec.structs.astuple(row)
         coded = (value if value is None else msgspec.json.encode(value).decode() for value in (usage, base, opener))
         values = (*plain, *coded, *msgspec.structs.astuple(seen))

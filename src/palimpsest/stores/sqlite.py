@@ -86,7 +86,7 @@ class Index:
     """
 
     def __init__(self, path: str | os.PathLike[str], store: Stated) -> None:
-        self._shelf = store
+        self._store = store
         self._database = Database(path, SCHEMA, VERSION)
         self._logs: dict[str, LogFile] = {}
 
@@ -100,7 +100,7 @@ class Index:
         return self._guarded(self._stats_changed)
 
     def _stats_changed(self) -> bool:
-        return {session: (size, mtime) for session, _, size, mtime in self._shelf.stats()} != known_stats(self._database.connection)
+        return {session: (size, mtime) for session, _, size, mtime in self._store.stats()} != known_stats(self._database.connection)
 
     def refresh(self, progress: Progress | None = None) -> RefreshReport:
         """Read what is new in the logs; a log that cannot be read is reported and stops nothing."""
@@ -108,7 +108,7 @@ class Index:
 
     def _refresh(self, progress: Progress | None) -> RefreshReport:
         self._close_logs()
-        report = Refresher(self._database, self._shelf, progress).run()
+        report = Refresher(self._database, self._store, progress).run()
         counts: dict[str, int] = dict(self._database.connection.execute("SELECT name, value FROM counts"))
         if counts["dead"] > max(_FEW, counts["next"] // 3):
             return self._rebuild(progress)
@@ -145,7 +145,7 @@ class Index:
     def _rebuild(self, progress: Progress | None) -> RefreshReport:
         self._close_logs()
         self._database.wipe()
-        return Refresher(self._database, self._shelf, progress).run()
+        return Refresher(self._database, self._store, progress).run()
 
     def list(self, *, refresh: bool = True) -> Rows:
         """All sessions in which something happened, the one with the newest event first.
@@ -198,7 +198,7 @@ class Index:
 
     def _log(self, session: str) -> LogFile:
         """A log held open for the snippets of this and the next searches."""
-        lines = self._logs.pop(session, None) or self._shelf.open(session)
+        lines = self._logs.pop(session, None) or self._store.open(session)
         self._logs[session] = lines
         if len(self._logs) > _OPEN_LOGS:
             self._logs.pop(next(iter(self._logs))).close()
