@@ -3,7 +3,7 @@
 import asyncio
 from typing import NoReturn
 
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.working import provider_of
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
@@ -30,7 +30,7 @@ class TurnedAway(Exception):
         raise self._told
 
 
-def asking_of(home: Home, name: str) -> Asking | None:
+def asking_of(home: AnyHome, name: str) -> Asking | None:
     """Who writes the summaries, if somebody real shall."""
     if not name:
         return None

@@ -7,13 +7,12 @@ import msgspec
 
 from palimpsest.apps.cli.arguments import complete_session
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Found, Home, expanded, find_home, find_session
+from palimpsest.apps.cli.home import AnyHome, Found, expanded, find_home, find_session, folder_of_sessions
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.core.verify import Finding, Verdict
 from palimpsest.core.verify import verify as look_at
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.mend import Repair, repair
 
 _EXAMPLES = """\b
@@ -74,14 +73,14 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
         click.get_current_context().exit(FINDINGS)
 
 
-def _chosen(home: Home, word: str) -> list[Found]:
+def _chosen(home: AnyHome, word: str) -> list[Found]:
     folder = expanded(word)
     if folder.is_dir():
-        return _everything(JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs"))
+        return _everything(*folder_of_sessions(home, folder))
     return [find_session(home, word)]
 
 
-def _everything(store: JsonlSessions, blobs: BlobFolder) -> list[Found]:
+def _everything(store: SessionArchive, blobs: BlobStore) -> list[Found]:
     return [Found(session, store, blobs) for session in store.sessions()]
 
 

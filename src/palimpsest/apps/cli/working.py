@@ -14,7 +14,6 @@ from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.result_files import MemoryResultFiles, ResultFiles
 from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past import tools_of
@@ -105,10 +104,9 @@ def try_out(found: Found) -> Log:
 def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Environment:
     """What a session has around it here; when something is only tried, nothing of it is changed."""
     look = WorkTree(log.opened.cwd)
-    if not trying:
-        return Environment(found.store, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), look=look, cards=cards)
-    store, blobs = OverlaySessions(found.store), OverlayBlobs(found.blobs)
-    return Environment(store, blobs, SystemClock(), keep=MemoryResultFiles(), look=look, cards=cards)
+    store = OverlaySessions(found.store) if trying else found.store
+    blobs = OverlayBlobs(found.blobs) if trying else found.blobs
+    return Environment(store, blobs, SystemClock(), keep=store.result_files(found.session), look=look, cards=cards)
 
 
 def working(log: Log, folding: Profile, model: ModelCard, surroundings: Environment) -> Session:
