@@ -177,8 +177,9 @@ class MemoryFile:
         return BadLog("the log became shorter while it was read; open the session again", where=place)
 
     def load_checkpoint(self) -> bytes | None:
-        """The newest checkpoint, if there is one."""
-        return self._file.checkpoint
+        """The newest checkpoint of the session, if there is one; also for a reader of lines that were replaced meanwhile."""
+        present = self._store.file_of(self._file.session)
+        return None if present is None else present.checkpoint
 
     def save_checkpoint(self, data: bytes) -> None:
         """Replace the checkpoint; a reader and a failing disk just do not."""

@@ -123,8 +123,8 @@ class OverlayFile:
             raise ReadOnly("the session was closed", where=self.name)
 
     def load_checkpoint(self) -> bytes | None:
-        """The newest checkpoint, ours or that below; a log of which nothing shows any more has none."""
-        return self._under.load_checkpoint() if self._trial.checkpoint is None and self._trial.start != 0 else self._trial.checkpoint
+        """The newest checkpoint of the session, ours or that below."""
+        return self._store.checkpoint_of(self._trial.session, self._under)
 
     def save_checkpoint(self, data: bytes) -> None:
         """Keep it in memory; a reader does not."""
@@ -217,6 +217,14 @@ class OverlaySessions:
     def result_files(self, session: str) -> MemoryResultFiles:
         """Where the tool results of a session are kept: in memory."""
         return self._results.setdefault(session, MemoryResultFiles(f"memory:{session}.results"))
+
+    def checkpoint_of(self, session: str, under: LogFile) -> bytes | None:
+        """The newest checkpoint of a session; a log below of which nothing shows any more has none."""
+        if self._is_new(session):
+            file = self._over.file_of(session)
+            return None if file is None else file.checkpoint
+        trial = self._trials.get(session, _Trial(session))
+        return under.load_checkpoint() if trial.checkpoint is None and trial.start != 0 else trial.checkpoint
 
     def trial_of(self, session: str) -> _Trial | None:
         """What is tried with a session of the other store now."""
