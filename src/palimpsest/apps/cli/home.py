@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.ports import BlobStore, SessionArchive
+from palimpsest.core.ports import BlobStore, Clock, SessionArchive
 from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.home import AnyHome, Home, SystemClock
+from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
 from palimpsest.stores.keys import new_session_id
 
@@ -18,7 +18,6 @@ __all__ = [
     "AnyHome",
     "Found",
     "Home",
-    "SystemClock",
     "expanded",
     "find_home",
     "find_session",
@@ -53,11 +52,12 @@ def expanded(word: str) -> Path:
 
 @dataclass(frozen=True)
 class Found:
-    """A session that somebody named, and the stores it lives in."""
+    """A session that was named, the stores it lives in, and the clock of its home."""
 
     session: str
     store: SessionArchive
     blobs: BlobStore
+    clock: Clock
 
     @property
     def name(self) -> str:
@@ -71,11 +71,11 @@ def find_session(home: AnyHome, word: str) -> Found:
         return _find_file(home, expanded(word))
     stats = {stat.session: stat.changed for stat in home.store.stats()}
     if word in stats:
-        return Found(word, home.store, home.blobs)
+        return Found(word, home.store, home.blobs, home.clock)
     if not stats:
         raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=home.store.name)
     if word == NEWEST:
-        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs)
+        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
         raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
@@ -83,7 +83,7 @@ def find_session(home: AnyHome, word: str) -> Found:
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=home.store.name)
-    return Found(matching[0], home.store, home.blobs)
+    return Found(matching[0], home.store, home.blobs, home.clock)
 
 
 def folder_of_sessions(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
@@ -98,4 +98,4 @@ def _find_file(home: AnyHome, path: Path) -> Found:
         raise BadInput("there is no such file", where=str(path))
     if path.suffix != SUFFIX:
         raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
-    return Found(path.stem, *folder_of_sessions(home, path.resolve().parent))
+    return Found(path.stem, *folder_of_sessions(home, path.resolve().parent), home.clock)

@@ -2,7 +2,7 @@
 
 import click
 
-from palimpsest.apps.cli.home import AnyHome, Found, SystemClock
+from palimpsest.apps.cli.home import AnyHome, Found
 from palimpsest.apps.cli.output import plain
 from palimpsest.core.budget import Budget
 from palimpsest.core.budget_rules import palimpsest_budget
@@ -20,7 +20,7 @@ _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
 def open_log(found: Found, *, write: bool = False) -> Log:
     """The session, for reading or held for writing."""
-    return Log.open(found.store, found.session, SystemClock(), write=write)
+    return Log.open(found.store, found.session, found.clock, write=write)
 
 
 def cards_of(home: AnyHome) -> tuple[ModelCard, ...]:

@@ -56,7 +56,7 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
     if mend and not targets and not everything:
         raise click.UsageError("--repair needs to be told what: name a session, or say --all")
     home = find_home()
-    chosen = _everything(home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
+    chosen = _everything(home, home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
     with progress("verifying") as tell:
         results = []
         for number, found in enumerate(chosen):
@@ -76,12 +76,12 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
 def _chosen(home: AnyHome, word: str) -> list[Found]:
     folder = expanded(word)
     if folder.is_dir():
-        return _everything(*folder_of_sessions(home, folder))
+        return _everything(home, *folder_of_sessions(home, folder))
     return [find_session(home, word)]
 
 
-def _everything(store: SessionArchive, blobs: BlobStore) -> list[Found]:
-    return [Found(session, store, blobs) for session in store.sessions()]
+def _everything(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[Found]:
+    return [Found(session, store, blobs, home.clock) for session in store.sessions()]
 
 
 def _check(found: Found, *, mend: bool) -> Result:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from palimpsest.apps.cli.home import Found, SystemClock
+from palimpsest.apps.cli.home import Found
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
@@ -98,7 +98,7 @@ def profile_for(name: str, log: Log, asking: Asking) -> Profile:
 
 def try_out(found: Found) -> Log:
     """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
-    return Log.open(OverlaySessions(found.store), found.session, SystemClock(), write=True)
+    return Log.open(OverlaySessions(found.store), found.session, found.clock, write=True)
 
 
 def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Environment:
@@ -106,7 +106,7 @@ def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool
     look = WorkTree(log.opened.cwd)
     store = OverlaySessions(found.store) if trying else found.store
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
-    return Environment(store, blobs, SystemClock(), keep=store.result_files(found.session), look=look, cards=cards)
+    return Environment(store, blobs, found.clock, keep=store.result_files(found.session), look=look, cards=cards)
 
 
 def working(log: Log, folding: Profile, model: ModelCard, surroundings: Environment) -> Session:
