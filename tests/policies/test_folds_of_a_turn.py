@@ -32,7 +32,9 @@ def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
     edited: list[ViewEdited] = []
     for number in range(600):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
-        edited += [event.body for event in offline(session, run_policies(session, "before_call")).edited if isinstance(event.body, ViewEdited)]
+        edited += [
+            event.body for event in offline(session, run_policies(session, "before_call")).edited if isinstance(event.body, ViewEdited)
+        ]
         assert session.used < 160_000
     kinds = ["fold" if isinstance(body.edits[0], Fold) else "clear" for body in edited]
     assert kinds.count("fold") == 2

@@ -46,7 +46,9 @@ class Folder:
 def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
     session = work(profile("classroom", {"told_from": told_from}))
     place = folder or Folder()
-    session.environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline)
+    session.environment = Environment(
+        MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline
+    )
     return session
 
 

@@ -233,7 +233,9 @@ def test_oc_23_a_summary_that_did_not_finish_folds_nothing(name: str, answer: Mo
 
 def rejected(session: Session) -> Session:
     filled(session, 1_000)
-    session.log.append(UserSaid((Text("look at this"), Image("image/png", url="shot.png"), Document("application/pdf", "b", name="plan.pdf"))))
+    session.log.append(
+        UserSaid((Text("look at this"), Image("image/png", url="shot.png"), Document("application/pdf", "b", name="plan.pdf")))
+    )
     return session
 
 

@@ -13,7 +13,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalServer
-from palimpsest.providers.weights import fetch
+from palimpsest.stores.weights import fetch
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Params, Request, Tool
