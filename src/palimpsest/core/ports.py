@@ -1,10 +1,13 @@
 """What the inside needs from the outside: a clock, a place for lines and blobs, and models."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
 
 from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied
+
+Piece = TypeVar("Piece")
 
 
 class Clock(Protocol):
@@ -112,3 +115,13 @@ class Provider(Protocol):
     def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         """Deltas as they come, and last the whole reply, once; closing the iterator ends the call."""
         ...
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece], None]:
+    """A stream that is closed at the end of the context, also when it was not read to its end: a call that is left open costs."""
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
