@@ -65,10 +65,10 @@ class TokenSizes(Value, frozen=True, eq=False):
     newer: FrozenDict[str, int] = EMPTY
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TokenSizes) and self._told_by() == other._told_by()
+        return isinstance(other, TokenSizes) and self._basis() == other._basis()
 
     def __hash__(self) -> int:
-        return hash(self._told_by())
+        return hash(self._basis())
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
@@ -121,6 +121,6 @@ class TokenSizes(Value, frozen=True, eq=False):
                 return size
         return shown_size(item, self.rule, drops_cached=self.drops_cached)
 
-    def _told_by(self) -> tuple[object, ...]:
+    def _basis(self) -> tuple[object, ...]:
         """What everything else follows from."""
         return self.rule, self.factor, self.drops_cached, self.head, self.items
