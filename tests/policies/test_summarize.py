@@ -368,7 +368,7 @@ def test_undoing_ten_compactions_in_a_row_gives_the_view_without_them(name: str)
     assert [edit.by for edit in edits(session)] == ["summarize"] * 10
     events = [event for event in session.log.events() if not isinstance(event.body, ViewEdited)]
     plain = project(events)
-    session.card = card("claude-sonnet-4-5[1m]")
+    session.switch(card("claude-sonnet-4-5[1m]"))
     for event in reversed([event for event in session.log.events() if isinstance(event.body, ViewEdited)]):
         session.undo(event.seq)
     assert session.log.view.items == plain.items
