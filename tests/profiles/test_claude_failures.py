@@ -18,8 +18,9 @@ from palimpsest.policies.too_long import drops
 from palimpsest.providers.scripted import Scripted
 
 
-def failures(session: Session) -> list[str]:
-    return [event.body.error for event in session.log.events() if isinstance(event.body, Failed)]
+def failures(session: Session, what: str = "plan") -> list[str]:
+    """The errors of plans, or of the calls that they made."""
+    return [event.body.error for event in session.log.events() if isinstance(event.body, Failed) and event.body.what == what]
 
 
 def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_the_breaker_an_asked_compaction_ignores_it() -> None:
@@ -29,6 +30,7 @@ def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_
         assert not online(session, run_policies(session, "before_call"), provider).folded
         assert len(provider.requests) == asked
     assert failures(session) == ["no_summary", "provider", "no_summary"]
+    assert failures(session, "call") == ["provider"]
     assert online(session, run_policies(session, "asked"), provider).folded
     use(session, "late", "Read", '{"file_path":"late.py"}', "late\n" * 2_000)
     reply(session, Text("more", "assistant"), usage=Usage(input=160_000))
@@ -44,7 +46,7 @@ def test_cc_11_v_seven_failing_turns_make_seven_attempts_and_every_turn_is_still
         say(session, f"turn {number}")
         assert online(session, call(session), provider).parts == said.parts
     assert len(provider.requests) == 14
-    assert failures(session) == ["provider"] * 7
+    assert failures(session) == failures(session, "call") == ["provider"] * 7
 
 
 def test_cc_12_v_a_conversation_of_one_exchange_is_not_folded_and_reports_too_few_groups_without_a_request() -> None:
