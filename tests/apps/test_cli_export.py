@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -309,6 +310,57 @@ def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path
 
     assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
     assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told
+
+
+def _told(lines: bytes) -> list[Any]:
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def _folders(lines: bytes) -> set[str]:
+    """The folders that lines for Claude Code or Codex name for themselves, for the session, a turn or the settings."""
+    payloads = [line.get("payload", {}) for line in _told(lines)]
+    tables = [*_told(lines), *payloads, *(payload.get("thread_settings", {}) for payload in payloads)]
+    return {folder for table in tables if "cwd" in table for folder in (table["cwd"], *table.get("runtime_workspace_roots", []))}
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_the_folder_to_go_on_in_is_written_into_the_file(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    lines = pal("export", SMALL, "--to", form, "--cwd", str(tmp_path / "my_shop")).stdout_bytes
+    assert _folders(lines) == {str(tmp_path / "my_shop")}
+    assert _folders(pal("export", SMALL, "--to", form).stdout_bytes) == {"shop"}
+
+
+_CLAUDE = "69901b92-81d1-436f-9093-e5364257259e"
+_CODEX = "01a1ddea-7f4d-7182-8df0-6a73e5b511e5"
+
+
+@pytest.mark.parametrize(
+    ("form", "file", "session"),
+    [
+        ("claude", f"claude/2.1.325/projects/-repo-project/{_CLAUDE}.jsonl", f"claude-{_CLAUDE}"),
+        ("codex", "codex/0.166.0-exec/sessions", f"codex-{_CODEX}"),
+    ],
+)
+def test_the_lines_of_a_session_that_goes_back_name_the_other_folder_and_are_else_as_they_were(
+    pal: Pal, tmp_path: Path, form: str, file: str, session: str
+) -> None:
+    assert pal("import", str(GOLDEN / file)).exit_code == 0
+    before = pal("export", session, "--to", form).stdout_bytes
+    after = pal("export", session, "--to", form, "--cwd", str(tmp_path)).stdout_bytes
+    assert (_folders(before), _folders(after)) == ({"/repo/project"}, {str(tmp_path)})
+    assert _told(after.replace(json.dumps(str(tmp_path)).encode(), b'"/repo/project"')) == _told(before)
+
+
+def test_a_session_that_moves_stands_where_the_program_looks_for_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", "claude", "--install")
+    pal(*words, "--cwd", str(tmp_path / "one"), **_homes(tmp_path))
+    pal(*words, "--cwd", str(tmp_path / "two"), **_homes(tmp_path))
+    names = [re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / name)) for name in ("one", "two")]
+    assert sorted(path.parent.name for path in (tmp_path / "claude").rglob("*.jsonl")) == names
+    # Without a folder of its own it goes where it stands.
+    assert "this file is there already" in pal(*words, **_homes(tmp_path)).stderr
 
 
 def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_the_other_is_there(pal: Pal, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_counter_that_followed_every_edit_counts_as_a_new_one(told: list[Step]
     for _, view in followed(told):
         for each in (view, before, view):
             new = TokenCounter(claude_size)
-            assert (counter.raw(each), counter.sizes(each)) == (new.raw(each), new.sizes(each))
+            assert (counter.raw(each), counter.sizes_of(each)) == (new.raw(each), new.sizes_of(each))
         before = view
 
 

@@ -168,6 +168,33 @@ def test_cleared_results_are_masked_and_recalled_notes_go_with_them(tmp_path: Pa
     ]
 
 
+def test_of_two_results_on_one_line_the_one_that_was_cleared_is_masked(tmp_path: Path) -> None:
+    both = [
+        {"type": "text", "text": "both are here"},
+        {"type": "tool_result", "tool_use_id": "c1", "content": "one"},
+        {"type": "tool_result", "tool_use_id": "c2", "content": "two"},
+    ]
+    cleared = {"trigger": "auto", "preTokens": 64000, "tokensSaved": 26000, "compactedToolIds": ["c2"], "clearedAttachmentUUIDs": []}
+    path = written(
+        tmp_path,
+        prompt("u1", None, "go"),
+        reply("a1", "u1", "m1", call("c1"), call("c2")),
+        prompt("r1", "a1", both),
+        chained("k1", "r1", "system", subtype="microcompact_boundary", content="Context microcompacted", microcompactMetadata=cleared),
+    )
+    log = log_of(path)
+    ((seq, body),) = edits(log)
+    assert body.edits == (Mask(("6.0",), "[Old tool result content cleared]"),)
+    assert texts(log, seq) == ["go", "Bash {}", "Bash {}", "both are here", "one", "[Old tool result content cleared]"]
+
+    grown = Home()
+    lines = readable(path)
+    grown.take(CLAUDE, written(tmp_path / "grown", *lines[:3]))
+    (done,) = grown.take(CLAUDE, written(tmp_path / "grown", *lines))
+    assert grown.logs() == read(path)[0].logs()
+    assert done.counts.masks == 1
+
+
 def test_a_fork_that_begins_with_a_boundary_begins_with_the_summary() -> None:
     (path,) = golden("claude/2.1.19/projects/*/2e03c507*.jsonl")
     log = log_of(path)

@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION
+from codex_written import CONVERSATION, kinds, native, taken
 from corpus import WITHOUT, corpus, golden
 from readings import Home, called, faults, returned, said
 from rollouts import Line, answered, context, ended, item, message, meta, read, write
@@ -12,14 +13,10 @@ from rollouts import said as typed
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
     Body,
-    ContextStated,
     ModelReplied,
     Rewound,
-    SessionOpened,
-    Statement,
     ToolReturned,
     TurnEnded,
-    Usage,
     UserSaid,
     ViewEdited,
 )
@@ -28,7 +25,7 @@ from palimpsest.core.log import Log
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.codex import rollout_name, write_codex
 from palimpsest.foreign.transcript import Format
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.wire.cards import card
 from palimpsest.wire.fit import fit
 
@@ -114,27 +111,6 @@ def test_a_line_that_looks_like_a_hole_comes_back_too(tmp_path: Path) -> None:
     assert back(home, SESSION) == read(path)
 
 
-def native(*bodies: Body) -> tuple[Log, MemoryBlobs]:
-    log = Log.create(MemorySessions(), SessionOpened("mine", "/repo", model="gpt-5.5"), FixedClock(1_794_724_495_281))
-    for body in bodies:
-        log.append(body)
-    return log, MemoryBlobs()
-
-
-CONVERSATION: tuple[Body, ...] = (
-    ContextStated(head=(Statement("base", "You code.", "system"),)),
-    ContextStated((Statement("environment", "It is Sunday."),)),
-    UserSaid((Text("list files"), Text("please"))),
-    ModelReplied(
-        (Thinking("hm", Seal("openai", "gpt-5.5", "seal"), "digest"), Text("Looking.", "assistant"), ToolCall("a", "ls", "{}")),
-        usage=Usage(60, 40, output=10),
-    ),
-    ToolReturned(ToolResult("a", (Text("a.py"),)), "ls", 0),
-    ModelReplied((Text("One file.", "assistant"),), usage=Usage(10, 100, output=5)),
-    TurnEnded(),
-)
-
-
 def test_a_session_of_ours_becomes_a_rollout_of_the_documented_line_set() -> None:
     log, blobs = native(*CONVERSATION)
     lines = [json.loads(each) for each in write_codex(log, blobs)]
@@ -160,7 +136,7 @@ def test_a_session_of_ours_becomes_a_rollout_of_the_documented_line_set() -> Non
     assert (opening["cwd"], opening["source"]) == ("/repo", "cli")
     assert not {"base_instructions", "model_provider"} & set(opening)
     assert lines[0]["timestamp"] == "2026-11-15T06:34:55.281Z"
-    assert lines[1]["payload"] == message("developer", "It is Sunday.")
+    assert lines[1]["payload"] == {**message("user", "It is Sunday."), **kinds("environment")}
     assert lines[4]["payload"] == message("user", "list files", "please")
     assert lines[9]["payload"] == {"type": "function_call", "name": "ls", "arguments": "{}", "call_id": "a"}
     assert lines[11]["payload"] == {"type": "function_call_output", "call_id": "a", "output": "a.py"}
@@ -193,15 +169,6 @@ def test_a_session_of_ours_reads_back_with_the_same_view(tmp_path: Path, variant
     assert [(each.kind, text_of(each.content)) for each in view.items] == [(each.kind, text_of(each.content)) for each in log.view.items]
     assert view.head == ()
     assert faults(home, session) == []
-
-
-def taken(data: bytes, folder: Path) -> tuple[Home, str]:
-    path = folder / "rollout-written.jsonl"
-    path.write_bytes(data)
-    home = Home()
-    (done,) = home.take(CODEX, path)
-    assert done.bad == ()
-    return home, done.session
 
 
 def test_edits_of_ours_become_folds_that_show_the_same_view(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from recorded import ended, log_of, said, used
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask
-from palimpsest.engine.session import Session
+from palimpsest.core.view import View
 from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Outcome, figures
 from palimpsest.lab.taking import Taken, take_log
@@ -13,6 +12,8 @@ from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.cards import card
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.request import Params, Tool
 
 R = [
     *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds", "masks"),
@@ -95,29 +96,29 @@ def test_what_stopped_a_profile_is_told_once_for_all_sessions() -> None:
     assert (told.stopped, told.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
 
 
-def _failing(session: Session, want: Ask) -> ModelReplied:
-    raise ProviderError(f"no summary of {session.log.session}")
+async def _failing(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
+    raise ProviderError(f"no summary of {view.items[0].id}")
 
 
-def _answering(session: Session, want: Ask) -> ModelReplied:
+async def _answering(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
     return ModelReplied((Text("<summary>All went well.</summary>", "assistant"),), usage=Usage(output=9), stop="end_turn")
 
 
 def test_a_model_that_fails_is_told_with_its_first_words() -> None:
     small = replay_card("claude-sonnet-4-5", window=8_000)
-    plan = Plan((profile("claude-code-2.1.325"), profile("none")), (small,), asking=_failing)
+    plan = Plan((profile("claude-code-2.1.325"), profile("none")), (small,), real=_failing)
     total = as_builtins(_compared(plan))["total"]
 
     assert isinstance(total, dict)
     found = total["claude-code-2.1.325"]
     assert found["asked"] == found["failed"] > 0
-    assert found["failure"] == "no summary of one"
+    assert found["failure"] == "no summary of 3.0"
     assert (total["none"]["asked"], total["none"]["failed"], total["none"]["failure"]) == (0, 0, "")
 
 
 def test_the_model_is_asked_for_the_folds_of_probes_too() -> None:
     without, once = (
-        _compared(Plan((profile("claude-code-2.1.325"),), (SONNET,), cycles=cycles, asking=_answering)).runs[0] for cycles in ((), (1, 2))
+        _compared(Plan((profile("claude-code-2.1.325"),), (SONNET,), cycles=cycles, real=_answering)).runs[0] for cycles in ((), (1, 2))
     )
 
     assert [run.sessions[0].profiles["claude-code-2.1.325"].asked for run in (without, once)] == [0, 3]

@@ -4,25 +4,25 @@ from dataclasses import dataclass, replace
 import pytest
 from corpus import CORPUS, WITHOUT, corpus
 from generated import generate
-from palimpsest.engine.flow import answer_without_model
 
 from palimpsest.core.errors import CannotFold, PalimpsestError, TooFull
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.policy import Answer, Plan, Want
+from palimpsest.core.policy import Plan
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.session import Session
+from palimpsest.core.view import View
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
-from palimpsest.lab.cycles import NOTHING, Asked, Material, ask_after, probed
-from palimpsest.lab.imitation import imitating
+from palimpsest.lab.cycles import NOTHING, Asked, Material, Summarised, ask_after, probed
 from palimpsest.lab.outcome import Kept, Probed, averaged
 from palimpsest.lab.probes_score import Score
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.request import Params, Tool
 
 SONNET = card("claude-sonnet-4-5")
 
@@ -88,14 +88,11 @@ def test_every_profile_can_be_asked_and_says_the_same_twice(name: str, long_sess
 
 
 def test_a_summary_that_says_nothing_loses_what_it_covers(long_session: Material) -> None:
-    def answering(session: Session, want: Want) -> Answer:
-        try:
-            return answer_without_model(session, want)
-        except PalimpsestError:
-            return ModelReplied((Text("<summary>We worked.</summary>", "assistant"),), usage=Usage(output=5))
+    async def real(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
+        return ModelReplied((Text("<summary>We worked.</summary>", "assistant"),), usage=Usage(output=5))
 
     ours = ask_after(long_session, profile("palimpsest"), SONNET, 2)
-    theirs = ask_after(long_session, profile("claude-code-2.1.325"), SONNET, 2, answering)
+    theirs = ask_after(long_session, profile("claude-code-2.1.325"), SONNET, 2, Summarised(1.0, real))
     assert theirs.folds == 2
     assert theirs.visible.kinds["asked"] < 0.2
     assert theirs.visible.total < ours.visible.total
@@ -116,7 +113,7 @@ def test_what_a_replay_is_told_has_the_folds_that_were_made_and_every_kind_of_qu
 def test_a_fold_that_is_not_made_says_why() -> None:
     short = Material(_chat(3))
     assert ask_after(short, profile("palimpsest"), SONNET, 3).rested == {NOTHING: 3}
-    assert ask_after(short, profile("claude-code-2.1.325"), SONNET, 3, imitating("claude-code-2.1.325", 1.0)).rested == {
+    assert ask_after(short, profile("claude-code-2.1.325"), SONNET, 3, Summarised(1.0)).rested == {
         "the view would not be smaller": 2,
         "too_few_groups: there is only one exchange, and that stays": 1,
     }

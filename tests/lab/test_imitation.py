@@ -1,16 +1,23 @@
+from dataclasses import replace
+
 import pytest
 
 from palimpsest.core.events import ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Item, Opaque, Text, text_of
-from palimpsest.core.policy import Ask, run_steps
+from palimpsest.core.policy import complete
 from palimpsest.core.situation import Evidence
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
-from palimpsest.lab.imitation import MANNERS, Manner, drawn, imitating, manner_of, reply_to, summary_text, survives
+from palimpsest.core.view import View
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.moments import compact
+from palimpsest.engine.session import Session
+from palimpsest.lab.imitation import MANNERS, Manner, Summariser, drawn, manner_of, reply_to, summary_text, survives
+from palimpsest.lab.unsent import Summaries, UnsentEncoder
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.cards import card
+from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.request import Params, Tool
 
 CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
 NAMES = [f"name_{number}" for number in range(20_000)]
@@ -63,13 +70,13 @@ def test_a_summary_repeats_messages_only_where_the_program_does() -> None:
 def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_size() -> None:
     gpt = card("gpt-5.5")
     trigger = Item("9.2", "assistant", Opaque("openai", gpt.name, '{"type":"compaction_trigger"}'))
-    for ask in (Ask((trigger,), "", "compact"), Ask((), "", "compact", endpoint="compact")):
-        (part,) = reply_to(ask, "twin", gpt, Usage(output=2_000), 2_000).parts
+    for view, params in ((View(items=(trigger,)), Params()), (View(), Params(endpoint="compact"))):
+        (part,) = reply_to(view, params, "twin", gpt, Usage(output=2_000), size=2_000).parts
         assert isinstance(part, Opaque)
         assert part.twin == "twin"
         assert palimpsest_size(part) == pytest.approx(2_000, rel=0.01)
 
-    assert reply_to(Ask((), "Sum it up.", "summary"), "words", gpt, Usage(), 2_000).parts == (Text("words", "assistant"),)
+    assert reply_to(View(), Params(), "words", gpt, Usage(), size=2_000).parts == (Text("words", "assistant"),)
 
 
 def test_an_open_task_is_told_like_any_other_name() -> None:
@@ -81,21 +88,27 @@ def test_an_open_task_is_told_like_any_other_name() -> None:
 
 
 CLAUDE_PROFILE = "claude-code-2.1.325"
-ANSWER = imitating(CLAUDE_PROFILE, 1.3)
 WISHES = [f"Please keep message number {number} exactly as it is." for number in range(40)]
 
 
 def _opened() -> Session:
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000))
-    return Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), around)
+    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline)
+    session = Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), environment)
+    summaries = Summaries(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
+
+    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> UnsentEncoder:
+        return UnsentEncoder(card, lambda: session.log.view, tools=tools, params=params)
+
+    session.environment = replace(environment, provider=summaries.provider, encoder=encoder)
+    return session
 
 
 def _folded(session: Session, wishes: list[str]) -> list[str]:
     """The wishes that show once they were said, worked on and folded."""
     for wish in wishes:
         for body in (UserSaid((Text(wish),)), ModelReplied((Text("I work on it. " * 400, "assistant"),)), TurnEnded()):
-            session.record(body)
-    assert run_steps(look(session, "asked"), lambda want: ANSWER(session, want)).folded
+            session.log.append(body)
+    assert complete(compact(session)).folded
     shown = "\n".join(text_of(item.content) for item in session.log.view.items)
     return [wish for wish in WISHES if wish in shown]
 

@@ -1,25 +1,25 @@
-import asyncio
-
 import pytest
-from palimpsest.engine.flow import request_of, whole_reply
 from recorded import ended, made_up, recorded, replied, said, used
 
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.session import Session
+from palimpsest.core.view import View
+from palimpsest.engine.sending import whole_reply
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.recording import Recording
 from palimpsest.lab.replay import replay
-from palimpsest.lab.stage import Stage
+from palimpsest.lab.simulation import Simulation
 from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import CARDS, ModelCard, card, resized
+from palimpsest.wire.encode import encode
+from palimpsest.wire.media import Fetch
 from palimpsest.wire.prices import cost
+from palimpsest.wire.request import Params, Tool
 
 SONNET = card("claude-sonnet-4-5", window=200_000)
 GPT = card("gpt-5.5", window=200_000)
@@ -177,10 +177,10 @@ def test_figures_of_several_outcomes_are_sums_and_the_parts_make_the_whole() -> 
 def test_a_real_model_writes_the_summaries_where_there_is_one() -> None:
     scripted = Scripted(*["<summary>The work on symbol_0_here goes on.</summary>"] * 3)
 
-    def asking(session: Session, want: Ask) -> ModelReplied:
-        return asyncio.run(whole_reply(scripted, request_of(session, want, SONNET)))
+    async def real(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
+        return await whole_reply(scripted, encode(view, SONNET, tools, params, fetch))
 
-    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, asking=asking)
+    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, real=real)
     (summary,) = [call for call in outcome.calls if call.purpose == "summary"]
 
     assert len(scripted.requests) == 1
@@ -189,10 +189,10 @@ def test_a_real_model_writes_the_summaries_where_there_is_one() -> None:
 
 
 def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() -> None:
-    def asking(session: Session, want: Ask) -> ModelReplied:
+    async def real(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
         raise ProviderError("the server is gone")
 
-    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, asking=asking)
+    outcome = replay(_reading(80), profile("claude-code-2.1.325"), SONNET, real=real)
 
     assert [edit.kind for edit in outcome.edits] == []
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
@@ -213,7 +213,7 @@ def test_edits_are_told_with_the_sizes_that_are_billed() -> None:
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)
     names = Names(recording.steps)
-    levels = {each: Stage(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
+    levels = {each: Simulation(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
 
     assert levels == {
         "palimpsest": 160_000,

@@ -19,7 +19,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
@@ -32,7 +32,7 @@ from palimpsest.wire.cards import ModelCard, card, resized
 
 CLAUDE = card("claude-sonnet-4-5")
 # In tests a token is a character, so that sums can be done by hand.
-LETTERS = TokenCounter(lambda content: len(text_of(content)))
+LETTERS = TokenSizes(lambda content: len(text_of(content)))
 
 
 def budget_of(model: ModelCard) -> Situation:
@@ -69,7 +69,7 @@ def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_e
 
 
 def _situation(at: Situation, view: View, used: int) -> Situation:
-    return Situation(view, at.budget, at.card, at.moment, at.counter, used=used)
+    return Situation(view, at.budget, at.card, at.moment, at.tokens, used=used)
 
 
 def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Situation:

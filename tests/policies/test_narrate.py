@@ -62,6 +62,8 @@ WRONG: list[tuple[Reply, str]] = [
     (GOOD + "\nmore and more" * 900, "longer"),
     (GOOD + "\nmore and more" * 20_000, "longer"),
     (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="max_tokens"), "longer"),
+    (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="context_window"), "longer"),
+    (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="length"), "longer"),
     (PromptTooLong("prompt is too long"), "too_long"),
     (ProviderError("overloaded", status=529), "provider"),
 ]

@@ -197,8 +197,8 @@ def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_n
     assert texts(manual) == [MARKER, "short"]
 
 
-def raw_reply(stop: str, error: str = "") -> ModelReplied:
-    return ModelReplied((Text("half", "assistant"),), stop=stop, error=error)
+def raw_reply(stop: str, error: str = "", word: str = "") -> ModelReplied:
+    return ModelReplied((Text("half", "assistant"),), stop=stop, error=error, provider_stop=word)
 
 
 class Plain:
@@ -215,6 +215,7 @@ class Plain:
     ("name", "answer", "folds"),
     [
         ("opencode", raw_reply(""), False),
+        ("opencode", raw_reply("", word="other"), True),
         ("opencode", raw_reply("end_turn", "overloaded"), True),
         ("opencode-1.18", raw_reply(""), False),
         ("opencode-1.18", raw_reply("end_turn", "overloaded"), False),

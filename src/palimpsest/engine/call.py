@@ -40,9 +40,14 @@ async def call(
 
 async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> ModelReplied:
     check_room(session)
+    return await send(session, turn_request(session), observe)
+
+
+def turn_request(session: Session) -> Outgoing:
+    """The request that shows the view as it is now, with cache breakpoints and a reply limit that fits."""
+    session.log.catch_up()
     params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
-    params = fitting(params, session.card, session.used)
-    return await send(session, Outgoing(session.log.view, session.card, session.tools, params), observe)
+    return Outgoing(session.log.view, session.card, session.tools, fitting(params, session.card, session.used))
 
 
 def check_room(session: Session) -> None:

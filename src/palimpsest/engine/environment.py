@@ -64,9 +64,9 @@ def nothing_there(_: Look) -> str | None:
     return None
 
 
-def no_provider(card: ModelCard) -> Provider:
+def no_provider(card: ModelCard, purpose: str) -> Provider:
     """An environment without models. Raises `NoModel`."""
-    raise NoModel(f"no model is at hand for {card.name}; set a key or name a model, or go on without")
+    raise NoModel(f"no model is at hand for {purpose}; set a key or name a model, or go on without", where=card.name)
 
 
 def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> RequestEncoder:
@@ -82,8 +82,8 @@ async def inline(work: Callable[[], Result], /) -> Result:
 class Environment:
     """Everything outside that a session uses.
 
-    `provider` gives the model behind a card or raises `NoModel`. `keep` writes a file of the session that other programs can read, and
-    returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
+    `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that
+    other programs can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
     """
 
     store: SessionStore
@@ -92,7 +92,7 @@ class Environment:
     keep: Callable[[str, bytes], str] | None = None
     look: Callable[[Look], str | None] = nothing_there
     cards: Iterable[ModelCard] = CARDS
-    provider: Callable[[ModelCard], Provider] = no_provider
+    provider: Callable[[ModelCard, str], Provider] = no_provider
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)
     encoder: Callable[[ModelCard, tuple[Tool, ...], Params, Fetch], RequestEncoder] = _encoder
     offload: Offload = asyncio.to_thread

@@ -16,7 +16,7 @@ from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, Vie
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
-from palimpsest.core.view import View
+from palimpsest.core.view import EMPTY, View
 from palimpsest.engine.session import Session
 
 
@@ -28,11 +28,12 @@ _focus = msgspec.json.Decoder(_Focus)
 
 
 class PolicyRun(NamedTuple):
-    """What came of a moment: the events recorded, lines for the user, and the first failure of a policy."""
+    """What came of a moment: the events recorded, lines for the user, the first failure of a policy, and the view before them all."""
 
     events: tuple[Event, ...] = ()
     notices: tuple[str, ...] = ()
     failure: PalimpsestError | None = None
+    before: View = EMPTY
 
     @property
     def edited(self) -> tuple[Event, ...]:
@@ -46,7 +47,7 @@ class PolicyRun(NamedTuple):
 
     def then(self, other: "PolicyRun") -> "PolicyRun":
         """Both, one after the other."""
-        return PolicyRun(self.events + other.events, self.notices + other.notices, self.failure or other.failure)
+        return PolicyRun(self.events + other.events, self.notices + other.notices, self.failure or other.failure, self.before)
 
 
 def run_policies(
@@ -56,7 +57,7 @@ def run_policies(
 
     `used` is what the view is known to carry before anything is edited, where that is not what it says itself.
     """
-    ran = PolicyRun()
+    ran = PolicyRun(before=session.log.view)
     for policy in session.profile.policies:
         if moment not in policy.moments or _rests(session, policy, moment):
             continue

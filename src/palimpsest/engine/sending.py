@@ -11,7 +11,7 @@ from palimpsest.core.arrived import Arrived
 from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PalimpsestError, ProviderError
 from palimpsest.core.events import TURN, Body, CallStarted, Failed, Interrupted, ModelReplied
-from palimpsest.core.ports import Provider
+from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.side_request import encode_side_request
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
@@ -54,7 +54,7 @@ async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], 
     Whatever ends the call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
     parts that had if the stream broke, the task was cancelled or the process is being stopped.
     """
-    provider = session.environment.provider(outgoing.card)
+    provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
     call = session.log.append(started).seq
     arrived = Arrived()
@@ -89,7 +89,12 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
     return request, started
 
 
-async def _streamed(provider: Provider, request: Encoded, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
+    """The reply to a request that belongs to no session."""
+    return await _streamed(provider, request, Arrived(), ignore)
+
+
+async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
     reply: ModelReplied | None = None
     pieces = provider.stream(request)
     try:

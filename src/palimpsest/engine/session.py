@@ -149,7 +149,7 @@ class Session:
             budget=budget,
             card=self.card,
             moment=moment,
-            counter=self.counter,
+            tokens=self.counter.sizes_of(log.view),
             used=known,
             now=self.environment.clock.now(),
             health=log.health,

@@ -1,27 +1,30 @@
 """Edits of ours in the lines by which Claude Code remembers its own: boundaries, summaries, preserved lines, cleared results."""
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
-from palimpsest.core.edits import Fold, Insert, Mask, Put
+from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import ToolResult, text_of
+from palimpsest.core.items import Content, Item, ToolResult, shown
 from palimpsest.core.log import Log
+from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
-from palimpsest.foreign.claude_forms import plain_id
+from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, user_content
+from palimpsest.foreign.claude_layout import Layout, LineIndex, Unit, layout_of
 from palimpsest.wire.lenient import Json
-
-_SPOKEN = frozenset({"assistant", "thinking", "call"})
-_NO_SUMMARY = "Earlier messages of this conversation were taken out without a summary."
 
 
 @dataclass(frozen=True, slots=True)
 class EditLine:
-    """One line that stands for an edit, without the fields that all lines have; `items` are those that it brings."""
+    """One line that stands for an edit, without the fields that all lines have; `items` are those that it brings.
 
-    sort: Literal["boundary", "summary", "meta", "cleared"]
+    A line of a reply has only its `block`, for the message around it is the writer's.
+    """
+
+    sort: Literal["boundary", "summary", "user", "assistant", "cleared"]
     fields: Json
     items: tuple[str, ...] = ()
 
@@ -29,22 +32,21 @@ class EditLine:
 class Compacting:
     """Knows which line each item came from, so that what a fold keeps is named and not copied."""
 
-    def __init__(self, log: Log, sources: dict[str, str], parents: dict[str, str]) -> None:
-        self.sources = sources
-        self.parents = parents
+    def __init__(self, log: Log, blobs: Blobs, session: str, index: LineIndex) -> None:
+        self.index = index
         self.compacted = False
         self.stays: frozenset[str] = frozenset()
-        # Answers that calls got before their results came, if they ever did, by the line of the call.
-        self.early: dict[str, str] = {}
+        # The line that was made last: who yields a line can name it afterwards.
+        self.newest = ""
+        self._log = log
+        self._blobs = blobs
+        self._session = session
         self._path = log.path
         self._walk = Walk(log.reader, self._path)
         self._undone = log.reader.skip(self._path)
-        self._log = log
+        # Whether an edit changed the view in a way that only a boundary can tell.
+        self._dirty = False
         self._metadata: Json = {}
-
-    def brought(self, seq: int, numbers: Iterable[int], uuid: str) -> None:
-        """An event's parts stand on a line."""
-        self.sources.update({f"{seq}.{number}": uuid for number in numbers})
 
     def anchored(self, uuid: str) -> None:
         """The summary has its line: what is preserved stands after it."""
@@ -53,88 +55,139 @@ class Compacting:
             if isinstance(found, dict):
                 found["anchorUuid"] = uuid
 
-    def lines(self, event: Event, body: ViewEdited, waiting: frozenset[str] = frozenset()) -> Iterator[EditLine]:
+    def lines(self, event: Event, body: ViewEdited, waiting: AbstractSet[str] = frozenset()) -> Iterator[EditLine]:
         """The lines that stand for an edit; of one that was undone there are none. Calls on the lines `waiting` have no answer yet."""
         self.compacted = False
         undone = self._undone.get(event.seq)
         edits = [(index, edit) for index, edit in enumerate(body.edits) if undone is None or (undone and index not in undone)]
         if any(isinstance(edit, Fold) for _, edit in edits):
-            self.compacted = True
-            yield from self._folded(event, body, waiting)
+            view = self._walk.view_at(event.seq) if event.seq in self._path else self._log.state_at(event.seq).view
+            trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
+            details: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
+            yield from self._folded(view, f"{event.seq}.", details, waiting)
             return
-        cleared = tuple(item_id for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids)
+        masked = {item.id: item for _, edit in edits if isinstance(edit, Mask) for item in map(self._log.item, edit.ids)}
+        cleared = [item for item in masked.values() if self._is_clearable(item, hidden=_hides(edits, item.id))]
         if cleared:
-            yield from self._masked(body, cleared)
+            yield self._cleared(body, cleared)
         for index, edit in edits:
-            if isinstance(edit, Insert):
+            if isinstance(edit, Insert) and not _moves(edit):
                 yield from self._inserted(event, index, edit)
+        moved = len(cleared) < len(masked) or any(isinstance(edit, Insert) and _moves(edit) for _, edit in edits)
+        self._dirty = self._dirty or (moved and event.seq in self._path)
 
-    def _folded(self, event: Event, body: ViewEdited, waiting: frozenset[str]) -> Iterator[EditLine]:
-        view = self._walk.view_at(event.seq) if event.seq in self._path else self._log.state_at(event.seq).view
-        own = f"{event.seq}."
-        made = [item for item in view.items if item.id.startswith(own)]
-        summary = [item for item in made if item.kind == "summary"]
-        stays = list(self._stays(view, waiting))
+    def touched(self) -> None:
+        """The view changed in a way that only a boundary can tell."""
+        self._dirty = True
+
+    def _is_clearable(self, item: Item, *, hidden: bool) -> bool:
+        """Whether the file can say that an item is masked: results have a text in their place, and attachments are gone."""
+        if hidden:
+            return self.index.sources.get(item.id, "") in self.index.attachments
+        return isinstance(item.content, ToolResult)
+
+    def settled(self, view: View, waiting: AbstractSet[str]) -> Iterator[EditLine]:
+        """The lines that make the file show the view, where edits since the last boundary did more than clear results and add texts."""
+        self.compacted = False
+        if self._dirty:
+            tokens = view.reported.tokens if view.reported is not None else 0
+            yield from self._folded(view, "-", {"trigger": "auto", "preTokens": tokens, "postTokens": tokens}, waiting)
+
+    def _folded(self, view: View, made: str, details: Json, waiting: AbstractSet[str]) -> Iterator[EditLine]:
+        self.compacted, self._dirty = True, False
+        # What another provider sealed is on no line and leaves none.
+        items = [item for item in view.items if item.id in self.index.sources or any(self._new(Unit((item,))))]
+        layout = layout_of(items, self.index, made, waiting)
+        stays: list[str] = []
+        for unit, is_named in layout.rest:
+            if is_named:
+                stays.append(unit.uuid)
+                continue
+            for line in self._new(unit):
+                yield line
+                stays.append(self.newest)
         self.stays = frozenset(stays)
-        trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
-        metadata: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
-        if stays:
-            metadata["preservedSegment"] = {"headUuid": self._head(stays), "anchorUuid": "", "tailUuid": stays[-1]}
+        yield self._boundary(layout, details, stays)
+        if not layout.leading:
+            self.anchored(self.newest)
+        for number, unit in enumerate(layout.leading, 1):
+            is_summary = number == len(layout.leading)
+            for line in self._new(unit):
+                yield EditLine("summary", {**line.fields, **_SUMMARY}, line.items) if is_summary else line
+
+    def _boundary(self, layout: Layout, details: Json, stays: list[str]) -> EditLine:
+        metadata = dict(details)
+        if stays or not layout.leading:
+            ends = {"headUuid": self._head(stays), "anchorUuid": "", "tailUuid": stays[-1]} if stays else {"anchorUuid": ""}
+            metadata["preservedSegment"] = ends
             metadata["preservedMessages"] = {"anchorUuid": "", "uuids": stays, "allUuids": stays}
         self._metadata = metadata
-        boundary: Json = {"subtype": "compact_boundary", "content": "Conversation compacted", "level": "info", "isMeta": False}
-        yield EditLine("boundary", {**boundary, "compactMetadata": metadata})
-        said = "\n\n".join(text_of(item.content) for item in summary) or _NO_SUMMARY
-        fields: Json = {"message": {"role": "user", "content": said}, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
-        yield EditLine("summary", fields, tuple(item.id for item in summary))
-        yield from (_meta(item.id, text_of(item.content)) for item in made if item.kind != "summary" and text_of(item.content).strip())
+        fields: Json = {"subtype": "compact_boundary", "content": "Conversation compacted", "level": "info", "isMeta": False}
+        return EditLine("boundary", {**fields, "compactMetadata": metadata})
 
-    def _stays(self, view: View, waiting: frozenset[str]) -> dict[str, None]:
-        """The lines of a view, in its order; after the calls of a reply stand the answers that they got early."""
-        stays: dict[str, None] = {}
-        owed: list[str] = []
-        for item in view.items:
-            if item.kind not in _SPOKEN:
-                stays.update(dict.fromkeys(owed))
-                owed.clear()
-            uuid = self.sources.get(item.id)
-            if uuid is not None and not item.hidden:
-                stays[uuid] = None
-                owed += [self.early[uuid]] if uuid in self.early and uuid not in waiting else []
-        stays.update(dict.fromkeys(owed))
-        return stays
+    def _new(self, unit: Unit) -> Iterator[EditLine]:
+        """The new lines of a unit. A line that is written once more says of which one it is a copy."""
+        contents = [(item, content) for item in unit.items if (content := shown(item)) is not None]
+        if unit.of_user:
+            yield from self._of_user(unit, [content for _, content in contents])
+            return
+        for item, content in contents:
+            if isinstance(content, ToolResult):
+                yield EditLine("user", {"message": {"role": "user", "content": [result_block(content, self._blobs)]}}, (item.id,))
+                continue
+            for _, block in assistant_blocks((content,)):
+                yield EditLine("assistant", block, (item.id,))
+
+    def _of_user(self, unit: Unit, contents: list[Content]) -> Iterator[EditLine]:
+        content = user_content(contents, self._blobs)
+        if not content:
+            return
+        # What an edit puts in the user's role was not said once more.
+        said = unit.items[0].kind in {"user", "steering"} and unit.items[0].id.count(".") == 1
+        fields: Json = {"message": {"role": "user", "content": content}, **({"permissionMode": "default"} if said else {"isMeta": True})}
+        if unit.whole:
+            # The items stay where they first were, so that the next fold names that line or copies it again.
+            yield EditLine("user", {**fields, "forkedFrom": {"sessionId": self._session, "messageUuid": unit.uuid}})
+        else:
+            yield EditLine("user", fields, tuple(item.id for item in unit.items))
 
     def _head(self, stays: list[str]) -> str:
         """Where the unbroken run begins that ends with the last line that stays: a segment cannot leave out what lies within it."""
-        wanted, known = set(stays), set(self.sources.values())
+        wanted, known = set(stays), set(self.index.sources.values())
         head = stays[-1]
-        line = self.parents.get(head, "")
+        line = self.index.parents.get(head, "")
         while line and (line in wanted or line not in known):
             head = line if line in wanted else head
-            line = self.parents.get(line, "")
+            line = self.index.parents.get(line, "")
         return head
 
-    def _masked(self, body: ViewEdited, ids: tuple[str, ...]) -> Iterator[EditLine]:
-        items = [self._log.item(item_id) for item_id in ids]
+    def _cleared(self, body: ViewEdited, items: Iterable[Item]) -> EditLine:
         calls = [plain_id(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
-        others = [found for item in items if not isinstance(item.content, ToolResult) and (found := self.sources.get(item.id))]
-        saved = max(0, body.tokens_before - body.tokens_after)
+        others = [self.index.sources[item.id] for item in items if not isinstance(item.content, ToolResult)]
         metadata: Json = {
             "trigger": "manual" if body.moment == "asked" else "auto",
             "preTokens": body.tokens_before,
-            "tokensSaved": saved,
+            "tokensSaved": max(0, body.tokens_before - body.tokens_after),
             "compactedToolIds": calls,
-            "clearedAttachmentUUIDs": others,
+            "clearedAttachmentUUIDs": list(dict.fromkeys(others)),
         }
         fields: Json = {"subtype": "microcompact_boundary", "content": "Context microcompacted", "level": "info", "isMeta": False}
-        yield EditLine("cleared", {**fields, "microcompactMetadata": metadata})
+        return EditLine("cleared", {**fields, "microcompactMetadata": metadata})
 
     def _inserted(self, event: Event, index: int, edit: Insert) -> Iterator[EditLine]:
         for number, piece in enumerate(edit.contents):
-            said = text_of(piece.content) if isinstance(piece, Put) else text_of(self._log.item(piece.id).content)
-            if said.strip():
-                yield _meta(f"{event.seq}.{index}.{number}", said)
+            if isinstance(piece, Put):
+                yield from self._new(Unit((Item(f"{event.seq}.{index}.{number}", piece.kind, piece.content, piece.source),)))
 
 
-def _meta(item_id: str, said: str) -> EditLine:
-    return EditLine("meta", {"message": {"role": "user", "content": said}, "isMeta": True}, (item_id,))
+_SUMMARY: Json = {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}
+
+
+def _hides(edits: Iterable[tuple[int, Edit]], item_id: str) -> bool:
+    """Whether the newest of the masks over an item leaves nothing of it."""
+    return [not edit.text and edit.form == "shown" for _, edit in edits if isinstance(edit, Mask) and item_id in edit.ids][-1]
+
+
+def _moves(edit: Insert) -> bool:
+    """Whether an insertion does more than to add texts to the end."""
+    return bool(edit.before) or not all(isinstance(piece, Put) for piece in edit.contents)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import Body, ViewEdited
 from palimpsest.core.items import Content
+from palimpsest.core.view import View
 from palimpsest.foreign.claude_facts import Facts, kept
 from palimpsest.foreign.claude_graph import Entry, Held, Trail
 from palimpsest.foreign.transcript import Desk, Told
@@ -27,28 +28,42 @@ def folded(entry: Entry, contents: Sequence[Content], trail: Trail) -> Told:
     words = [pair for pair in tail if pair[1].sort == "text"]
     stated = [pair for pair in tail if pair[1].sort != "text"]
     summary = tuple(Put("summary", content) for content in contents)
-    trigger = text(details, "trigger")
 
     def made(desk: Desk) -> Body:
-        early = _keeps(desk, _whole(entry.early))
+        if entry.added:
+            return _edited((Insert(summary),), details)
+        early = _keeps(desk, entry.early)
         rest = _keeps(desk, [*head, *stated, *_whole(entry.late), *words])
-        items = desk.view.items
-        into: list[Put | Keep] = [*early, *summary, *rest]
-        edit: Edit = Fold(items[0].id, items[-1].id, tuple(dict.fromkeys(into))) if items else Insert(summary)
-        return ViewEdited(
-            (edit,),
-            BY,
-            trigger,
-            "asked" if trigger == "manual" else "before_call",
-            number(details, "preTokens"),
-            number(details, "postTokens"),
-        )
+        into: tuple[Put | Keep, ...] = tuple(dict.fromkeys([*early, *summary, *rest]))
+        return _edited(_fold_into(into, desk.view), details)
 
     return Told(made, held.at, held.key, line=kept(held))
 
 
-def masked(held: Held, results: dict[str, Entry], trail: Trail, facts: Facts) -> Told:
-    """Old results were cleared, and notes that had been recalled went with them."""
+def _fold_into(into: tuple[Put | Keep, ...], view: View) -> tuple[Edit, ...]:
+    """A fold of everything that shows; what an earlier fold took out and this one keeps is brought back first."""
+    there = frozenset(view.ids)
+    gone = tuple(piece for piece in into if isinstance(piece, Keep) and piece.id not in there)
+    ids = (*view.ids, *(keep.id for keep in gone))
+    back: tuple[Edit, ...] = (Insert(gone),) if gone else ()
+    return (*back, Fold(ids[0], ids[-1], into)) if ids else (Insert(into),)
+
+
+def _edited(edits: tuple[Edit, ...], details: Json) -> ViewEdited:
+    trigger = text(details, "trigger")
+    moment = "asked" if trigger == "manual" else "before_call"
+    return ViewEdited(edits, BY, trigger, moment, number(details, "preTokens"), number(details, "postTokens"))
+
+
+def keeps_itself(boundary: Json) -> bool:
+    """Whether what a boundary preserves stands right behind it, so that it folds by itself: a summary can only follow."""
+    details = table_at(boundary, "compactMetadata")
+    anchors = (text(table_at(details, key), "anchorUuid") for key in ("preservedMessages", "preservedSegment"))
+    return text(boundary, "uuid") in filter(None, anchors)
+
+
+def masked(held: Held, results: dict[str, str], trail: Trail, facts: Facts) -> Told:
+    """Old results were cleared, and notes that had been recalled went with them; `results` are the facts that tell the results of calls."""
     details = table_at(held.line, "microcompactMetadata")
     calls = [each for each in _texts(details, "compactedToolIds") if each in results]
     dropped = [(uuid, entry) for uuid in _texts(details, "clearedAttachmentUUIDs") if (entry := trail.entry(uuid)) is not None]
@@ -57,7 +72,7 @@ def masked(held: Held, results: dict[str, Entry], trail: Trail, facts: Facts) ->
         edits: list[Edit] = []
         plain: list[str] = []
         for call in calls:
-            ids = tuple(desk.ids(f"{results[call].key}")) or ()
+            ids = desk.ids(results[call])
             saved = next((name for name in (f"{call}.txt", f"{call}.json") if facts.saved(name) is not None), "")
             if saved:
                 edits.append(Mask(ids, f"<persisted-output>Tool result saved to: {saved}\n\nUse Read to view</persisted-output>"))
@@ -81,7 +96,7 @@ def preserved(boundary: Json, trail: Trail) -> Iterator[tuple[str, Entry]]:
     messages, segment = table_at(details, "preservedMessages"), table_at(details, "preservedSegment")
     uuids = _texts(messages, "allUuids") or _texts(messages, "uuids")
     if uuids:
-        yield from ((uuid, entry) for uuid in uuids if (entry := trail.entry(uuid)) is not None)
+        yield from (found for uuid in uuids if (found := trail.named(uuid)) is not None)
     else:
         yield from _whole(trail.between(text(segment, "headUuid"), text(segment, "tailUuid")))
 

@@ -1,6 +1,7 @@
-"""LogFile of Claude Code that were imported, put together again exactly as they were."""
+"""Lines of Claude Code that were imported, put together again exactly as they were."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -29,12 +30,15 @@ class Kept:
         self._open_key = ""
         self._contents: list[tuple[str, Content]] = []
         self.sources: dict[str, str] = {}
+        self.attachments: set[str] = set()
+        self.events: set[int] = set()
 
     def take(self, event: Event) -> bool:
         """Take in an event; whether it was imported, so that its lines are known."""
         found = foreign_of(event.body)
         if found is None:
             return False
+        self.events.add(event.seq)
         lines = _numbered(msgspec.json.decode(bytes(found.line)))
         if _LINE.split(found.key)[0] != self._open_key:
             self._close()
@@ -75,9 +79,13 @@ class Kept:
         uuid = text(line, "uuid")
         match line.get("type"):
             case "attachment":
-                for each in tables_at(line, "rendered"):
-                    if each.get("content") == HOLE:
-                        each["content"] = _text(next(self._noting(uuid, contents), None))
+                self.attachments.add(uuid)
+                holes = [each for each in tables_at(line, "rendered") if each.get("content") == HOLE]
+                for each in holes:
+                    each["content"] = _text(next(self._noting(uuid, contents), None))
+                if not holes:
+                    # The line says what it brought in words of its own, as that of a prompt does which was typed during a turn.
+                    deque(self._noting(uuid, contents), maxlen=0)
             case "system" if line.get("content") == HOLE:
                 line["content"] = _text(next(self._noting(uuid, contents), None))
             case "user" | "assistant":

@@ -29,7 +29,7 @@ from palimpsest.core.items import Content, Text, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import HOLE, raw_of, take_blocks
 from palimpsest.foreign.claude_graph import Entry, Held
-from palimpsest.foreign.claude_words import attached_words, part_of, queued_prompt, said, segments
+from palimpsest.foreign.claude_words import attached_words, key_of_run, part_of, queued_prompt, said, segments
 from palimpsest.foreign.importing import session_id
 from palimpsest.foreign.transcript import Desk, Made, Told
 from palimpsest.wire.decode_anthropic import decode_usage
@@ -44,7 +44,7 @@ _STATUS = re.compile(r"<status>([\w-]+)</status>")
 
 
 def kept(*held: Held) -> Raw:
-    """LogFile with their numbers, as they are kept beside a body; contents that the body has are holes by now."""
+    """Lines with their numbers, as they are kept beside a body; contents that the body has are holes by now."""
     return raw_of([[each.number, each.line] for each in held])
 
 
@@ -129,7 +129,7 @@ class Facts:
         results = any(isinstance(content, ToolResult) for content in contents)
         line = kept(held)
         for place, (who, run) in enumerate(segments(held.line, contents)):
-            key = f"{held.key}#{place}" if place else held.key
+            key = key_of_run(held.key, place)
             first = run[0]
             if isinstance(first, ToolResult):
                 yield from self._returned(held, key, first, structured, line if not place else NULL)

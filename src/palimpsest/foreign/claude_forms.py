@@ -1,27 +1,28 @@
 """Contents of ours in the form that Claude Code keeps them in its lines."""
 
 import base64
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import msgspec
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import PROVIDER
 from palimpsest.wire.args import object_of, tool_name
 from palimpsest.wire.lenient import Json
+from palimpsest.wire.repair import scrubbed
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_LONGEST_ID = 128
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def plain_id(call_id: str) -> str:
-    """The id of a call in the letters that the provider accepts."""
-    return call_id if _PLAIN.match(call_id) else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
+    """The id of a call in the letters and the length that the provider accepts, as a request would carry it."""
+    plain = scrubbed(call_id, "claude")
+    return plain if len(plain) <= _LONGEST_ID else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
 
 
 def usage_of(usage: Usage) -> Json:
@@ -35,9 +36,9 @@ def usage_of(usage: Usage) -> Json:
     }
 
 
-def assistant_blocks(body: ModelReplied, blobs: Blobs) -> list[tuple[int, Json]]:
+def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
     """The blocks of a reply with the numbers of their parts; a thought without a seal of this provider would be refused: it is left out."""
-    return [(number, block) for number, part in enumerate(body.parts) if (block := _assistant_block(part)) is not None]
+    return [(number, block) for number, part in enumerate(parts) if (block := _assistant_block(part)) is not None]
 
 
 def _assistant_block(part: Content) -> Json | None:

@@ -39,10 +39,12 @@ class Entry:
     key: str = ""
     # Whether a message of this id was not seen before.
     fresh: bool = True
-    # Facts of an entry that an edit keeps: stated between a boundary and its summary, and stated after the summary.
-    early: list["Entry"] = field(default_factory=list)
+    # What an edit keeps: lines between a boundary and its summary, with the entries they belong to, and entries after the summary.
+    early: list[tuple[str, "Entry"]] = field(default_factory=list)
     late: list["Entry"] = field(default_factory=list)
     boundary: Json = field(default_factory=dict)
+    # Whether the boundary before this summary has folded already, so that the summary only adds to what is preserved.
+    added: bool = False
     # What the user had typed during a turn, where only its way through a queue is in the file.
     words: str = ""
 
@@ -67,6 +69,7 @@ class Trail:
         self._weighty: list[int] = []
         self._heavy: set[Entry] = set()
         self._moved: dict[Entry, Entry] = {}
+        self._copies: dict[str, str] = {}
 
     def __contains__(self, uuid: str) -> bool:
         return uuid in self._entries
@@ -74,6 +77,16 @@ class Trail:
     def entry(self, uuid: str) -> Entry | None:
         """The entry that a line belongs to or follows."""
         return self._entries.get(uuid)
+
+    def named(self, uuid: str) -> tuple[str, Entry] | None:
+        """The line that brought what a line shows, and its entry: of a copy the line that it is a copy of."""
+        uuid = self._copies.get(uuid, uuid)
+        entry = self._entries.get(uuid)
+        return None if entry is None else (uuid, entry)
+
+    def copied(self, uuid: str, original: str) -> None:
+        """A line shows once more what another one brought."""
+        self._copies[uuid] = self._copies.get(original, original)
 
     def passed(self, uuid: str, parent: str) -> None:
         """A line that brings nothing into the conversation: who follows it follows what stands before it."""

@@ -10,11 +10,11 @@ from palimpsest.core.events import Body, ChildOpened, ContextStated, FilesSnapsh
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import raw_of, take_blocks
-from palimpsest.foreign.claude_edits import folded, masked, preserved
+from palimpsest.foreign.claude_edits import folded, keeps_itself, masked, preserved
 from palimpsest.foreign.claude_facts import FORMAT, Facts, kept, noted
 from palimpsest.foreign.claude_graph import Entry, Held, Trail
 from palimpsest.foreign.claude_queue import Inbox
-from palimpsest.foreign.claude_words import speaker
+from palimpsest.foreign.claude_words import copied_from, results_on, speaker
 from palimpsest.foreign.transcript import Told
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
@@ -41,10 +41,13 @@ class Reading:
         self._queue: list[Entry] = []
         self._open: Entry | None = None
         self._messages: set[str] = set()
-        self._results: dict[str, Entry] = {}
+        # The key of the fact that tells the result of each call.
+        self._results: dict[str, str] = {}
         self._branch: Entry | None = None
         self._boundary: Json = {}
-        self._early: list[Entry] = []
+        self._early: list[tuple[str, Entry]] = []
+        # Whether a boundary has folded by itself and no reply came since.
+        self._folded = False
         self._inbox = Inbox()
         self._shape = ""
         self._title = ""
@@ -76,8 +79,7 @@ class Reading:
                 self._queue.append(Entry("steering" if words else "note", [held], words=words))
             case "system" if text(line, "subtype") == "compact_boundary":
                 yield from self.flush()
-                self._boundary, self._early = line, []
-                self._pass(held)
+                self._bound(held)
             case "system" if text(line, "subtype") == "local_command":
                 yield from self._go(held, weighty=False)
                 self._step(held, Entry("text", [held]), weighty=False)
@@ -92,8 +94,7 @@ class Reading:
         for entry in queue:
             entry.key = entry.lines[-1].key
             if entry.sort == "result":
-                for block in tables_at(table_at(entry.lines[0].line, "message"), "content"):
-                    self._results[text(block, "tool_use_id")] = entry
+                self._results.update(results_on(entry.lines[0].line, entry.key))
             if entry.lines[-1].stop > self._told_before:
                 yield from self._after(entry, self._told(entry))
             elif entry.sort == "note":
@@ -124,6 +125,19 @@ class Reading:
                 yield Told(UserSaid((Text(entry.words),), steering=True), held.at, held.key, line=kept(held))
             case "note":
                 yield from self._noted(held)
+
+    def _bound(self, held: Held) -> None:
+        """A compaction begins: most fold with the summary that follows, some by themselves."""
+        self._early = []
+        self._folded = keeps_itself(held.line)
+        if not self._folded:
+            self._boundary = held.line
+            self._pass(held)
+            return
+        self._boundary = {}
+        entry = Entry("fold", [held], boundary=held.line)
+        self._step(held, entry, weighty=True)
+        self._trail.moved((each for _, each in preserved(entry.boundary, self._trail)), entry)
 
     def _mine(self, held: Held) -> bool:
         """Whether a line belongs to the session that is read and not to a sub-agent in the same file, or the other way round."""
@@ -165,7 +179,7 @@ class Reading:
         self._trail.stepped(held.uuid, entry, weighty=weighty)
         self._queue.insert(len(self._queue) if before is None else before, entry)
         if self._boundary:
-            self._early.append(entry)
+            self._early.append((held.key, entry))
 
     def _assistant(self, held: Held) -> Iterator[Told]:
         message = table_at(held.line, "message")
@@ -182,17 +196,24 @@ class Reading:
         yield from self.flush()
         entry = Entry("reply", [held], spans=[(held.uuid, size)], fresh=name not in self._messages)
         self._messages.add(name)
-        self._boundary, self._early = {}, []
+        self._boundary, self._early, self._folded = {}, [], False
         self._step(held, entry, weighty=True)
         self._open = entry
 
     def _user(self, held: Held) -> Iterator[Told]:
         if held.line.get("isCompactSummary") is True:
-            entry = Entry("fold", [held], boundary=self._boundary, early=self._early)
-            self._boundary, self._early = {}, []
+            entry = Entry("fold", [held], boundary=self._boundary, early=self._early, added=self._folded)
+            self._boundary, self._early, self._folded = {}, [], False
             self._branch = None
             self._step(held, entry, weighty=True)
             self._trail.moved((each for _, each in preserved(entry.boundary, self._trail)), entry)
+            return
+        original = self._trail.named(copied_from(held.line))
+        if original is not None:
+            self._trail.copied(held.uuid, original[0])
+            if self._boundary:
+                self._early.append(original)
+            self._pass(held)
             return
         self._inbox.prompted(held.line)
         result = any(block.get("type") == "tool_result" for block in tables_at(table_at(held.line, "message"), "content"))

@@ -48,6 +48,12 @@ def speaker(line: Json) -> str:
     return "command" if _sourceless(line) else ""
 
 
+def copied_from(line: Json) -> str:
+    """The line of the same session that a line is a copy of, if it is one."""
+    origin = table_at(line, "forkedFrom")
+    return text(origin, "messageUuid") if text(origin, "sessionId") == text(line, "sessionId") else ""
+
+
 def _sourceless(line: Json) -> bool:
     """Whether a version that says where every prompt came from does not say it of this line."""
     numbers = tuple(int(each) if each.isdigit() else 0 for each in text(line, "version").split("."))
@@ -87,6 +93,27 @@ def segments(line: Json, contents: Sequence[Content]) -> Iterator[tuple[str, lis
         run.append(content)
     if run:
         yield last, run
+
+
+def results_on(line: Json, key: str) -> Iterator[tuple[str, str]]:
+    """The calls that a line has results of, each with the key of the fact that tells its result; `key` is that of the line."""
+    blocks = table_at(line, "message").get("content")
+    contents = [_outline(block) for block in blocks] if isinstance(blocks, list) else []
+    for place, (_, run) in enumerate(segments(line, contents)):
+        if isinstance(run[0], ToolResult):
+            yield run[0].call_id, key_of_run(key, place)
+
+
+def _outline(block: object) -> Content:
+    """As much of a block as tells who speaks."""
+    if not is_json(block):
+        return Text(block if isinstance(block, str) else "")
+    return ToolResult(text(block, "tool_use_id")) if block.get("type") == "tool_result" else Text(text(block, "text"))
+
+
+def key_of_run(key: str, place: int) -> str:
+    """The key of the fact that a run of a line tells; the first run has that of the line."""
+    return f"{key}#{place}" if place else key
 
 
 def said(who: str, contents: Sequence[Content], *, steering: bool = False) -> Body:

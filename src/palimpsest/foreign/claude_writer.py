@@ -8,6 +8,7 @@ import msgspec
 
 from palimpsest.core.events import (
     ContextStated,
+    EditUndone,
     Event,
     ModelReplied,
     Recalled,
@@ -26,6 +27,7 @@ from palimpsest.foreign.claude_calls import distinct_calls
 from palimpsest.foreign.claude_compacting import Compacting, EditLine
 from palimpsest.foreign.claude_exact import Kept, call_ids, contents_of, open_calls
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
+from palimpsest.foreign.claude_layout import LineIndex
 from palimpsest.foreign.importing import key_of
 from palimpsest.wire.lenient import Json, text
 
@@ -43,8 +45,11 @@ def claude_session(log: Log) -> str:
     return own if opened.origin == "claude-code" and own and opened.base is None else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
 
 
-def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
-    """The lines of a session file, each with its newline; the file is to be named after `claude_session`."""
+def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
+    """The lines of a session file, each with its newline; the file is to be named after `claude_session`.
+
+    `cwd` is the folder to go on in, which then stands on all lines; without it each line keeps its own.
+    """
     whole = log.opened.base is None
     events = log.reader.run(log.reader.first, log.tip) if whole else log.events()
     kept = Kept(blobs)
@@ -62,10 +67,12 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
     for event in ours:
         if isinstance(event.body, ToolReturned):
             results.setdefault(plain_id(event.body.result.call_id), []).append(event)
-    writing = _Writing(log, blobs, kept, parents, results)
+    writing = _Writing(log, blobs, kept, parents, results, cwd=cwd)
     for line in kept.lines():
         if not whole and "sessionId" in line:
             line["sessionId"] = writing.session
+        if cwd and "cwd" in line:
+            line["cwd"] = cwd
         yield _encoded(line)
     for event in ours:
         yield from writing.take(event)
@@ -75,7 +82,7 @@ def write_claude(log: Log, blobs: Blobs) -> Iterator[bytes]:
 class _Writing:
     """Writes events that no line was kept of, chained to the lines before them."""
 
-    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]]) -> None:
+    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], *, cwd: str) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
@@ -86,7 +93,7 @@ class _Writing:
         self._common: Json = {
             "isSidechain": like.get("isSidechain") is True,
             "userType": "external",
-            "cwd": text(like, "cwd") or opened.cwd or "/",
+            "cwd": cwd or text(like, "cwd") or opened.cwd or "/",
             "sessionId": self.session,
             "version": text(like, "version") or VERSION,
             "gitBranch": text(like, "gitBranch") or opened.meta.get("branch", ""),
@@ -103,12 +110,17 @@ class _Writing:
             last = max(self._ends)
             self._ends[last] = text(like, "uuid")
             self._waiting[last] = open_calls(list(kept.lines()))
-        chain = {text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line}
-        self._compacting = Compacting(log, dict(kept.sources), chain)
+        index = LineIndex(attachments=kept.attachments)
+        index.parents.update({text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line})
+        for item, uuid in kept.sources.items():
+            index.add((item,), uuid)
+        self._index = index
+        self._compacting = Compacting(log, blobs, self.session, index)
         # Results by their calls: one that came too late for the provider is told earlier, and then not again.
         self._results = results
         self._answered: set[int] = set()
         self._typed: dict[int, UserTyped] = {}
+        self._kept_events = kept.events
         self._names = kept.names
         self._since_names = TAIL
         self._wrote = False
@@ -138,6 +150,8 @@ class _Writing:
         if self._wrote or self._moved:
             # The program forgets a call that nothing answers.
             yield from (_encoded(line) for line in self._interrupted())
+        settled = self._compacting.settled(self._log.view, frozenset(self._open.values()))
+        yield from (_encoded(line) for line in self._edit_lines(settled))
         if self._moved and self._parent:
             # It goes on from the newest line, so going back to an earlier one leaves a line there that is newer than all.
             self._at = self._newest + 1
@@ -182,6 +196,9 @@ class _Writing:
                 yield from self._result(event, body)
             case ViewEdited():
                 yield from self._edited(event, body)
+            case EditUndone() if body.event in self._kept_events:
+                # The lines of the edit stand already.
+                self._compacting.touched()
             case Titled():
                 self._names = list(self._naming(body))
                 yield from self._names
@@ -197,7 +214,7 @@ class _Writing:
             return
         yield from self._interrupted()
         line = self._chained("user", {"message": {"role": "user", "content": content}, **fields})
-        self._compacting.brought(event.seq, range(first, first + len(contents)), self._parent)
+        self._index.add((f"{event.seq}.{number}" for number in range(first, first + len(contents))), self._parent)
         yield line
 
     def _interrupted(self) -> Iterator[Json]:
@@ -210,39 +227,46 @@ class _Writing:
                 yield self._answer(event.seq, event.body, uuid)
             else:
                 yield self._answer(-1, ToolReturned(ToolResult(call_id, (Text(_INTERRUPTED),), error=True)), uuid)
-            self._compacting.early[uuid] = self._parent
+            self._index.early_answers[uuid] = self._parent
         self._open.clear()
 
     def _answer(self, seq: int, body: ToolReturned, source: str) -> Json:
         block = result_block(body.result, self._blobs)
         line = self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
-        self._compacting.brought(seq, (0,), self._parent)
+        self._index.add((f"{seq}.0",), self._parent)
         return line
 
     def _assistant(self, event: Event, body: ModelReplied) -> Iterator[Json]:
-        blocks = assistant_blocks(body, self._blobs)
+        blocks = assistant_blocks(body.parts)
         if not blocks:
             return
         yield from self._interrupted()
         self._model = body.model or self._model
-        calls = any(isinstance(part, ToolCall) for part in body.parts)
-        message = body.message if body.message.startswith("msg_") else f"msg_{self._uuid('message').replace('-', '')[:24]}"
+        message = body.message if body.message.startswith("msg_") else self._message_id("message")
         for number, block in blocks:
-            reply = {
-                "id": message,
-                "type": "message",
-                "role": "assistant",
-                "model": self._model or "unknown",
-                "content": [block],
-                "stop_reason": "tool_use" if calls else "end_turn",
-                "stop_sequence": None,
-                "usage": usage_of(body.usage),
-            }
-            line = self._chained("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
-            self._compacting.brought(event.seq, (number,), self._parent)
+            line = self._reply(message, block, body)
+            self._index.add((f"{event.seq}.{number}",), self._parent)
             if block["type"] == "tool_use":
                 self._open[text(block, "id")] = self._parent
             yield line
+
+    def _reply(self, message: str, block: Json, body: ModelReplied) -> Json:
+        """One line of a reply."""
+        calls = any(isinstance(part, ToolCall) for part in body.parts)
+        reply = {
+            "id": message,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model or "unknown",
+            "content": [block],
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "usage": usage_of(body.usage),
+        }
+        return self._chained("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
+
+    def _message_id(self, what: str) -> str:
+        return f"msg_{self._uuid(what).replace('-', '')[:24]}"
 
     def _result(self, event: Event, body: ToolReturned) -> Iterator[Json]:
         if event.seq in self._answered:
@@ -255,9 +279,11 @@ class _Writing:
             yield from self._user(event, [Text(text_of(body.result))], {"isMeta": True})
 
     def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
+        yield from self._edit_lines(self._compacting.lines(event, body, frozenset(self._open.values())))
+
+    def _edit_lines(self, lines: Iterator[EditLine]) -> Iterator[Json]:
         # The boundary names the summary that follows it, so all lines of an edit are made before the first is written.
-        waiting = frozenset(self._open.values())
-        yield from [self._edit_line(line) for line in self._compacting.lines(event, body, waiting)]
+        yield from [self._edit_line(line) for line in lines]
         if self._compacting.compacted:
             # The list of sessions looks for them at the end only, and a compaction can be long.
             yield from self._names
@@ -270,8 +296,12 @@ class _Writing:
             self._open = {call: uuid for call, uuid in self._open.items() if uuid in self._compacting.stays}
             fields = {"logicalParentUuid": self._parent or None, **fields}
             self._parent = ""
-        line = self._chained("user" if made.sort in {"summary", "meta"} else "system", fields)
-        self._compacting.sources.update(dict.fromkeys(made.items, self._parent))
+        if made.sort == "assistant":
+            line = self._reply(self._message_id(f"message {self._number}"), fields, ModelReplied(()))
+        else:
+            line = self._chained("user" if made.sort in {"summary", "user"} else "system", fields)
+        self._index.add(made.items, self._parent)
+        self._compacting.newest = self._parent
         if made.sort == "summary":
             self._compacting.anchored(self._parent)
         return line
@@ -298,7 +328,7 @@ class _Writing:
             "uuid": uuid,
             "timestamp": self._time(),
         }
-        self._compacting.parents[uuid] = self._parent
+        self._index.parents[uuid] = self._parent
         self._parent = uuid
         return line
 

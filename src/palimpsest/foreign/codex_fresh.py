@@ -27,10 +27,12 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Item, Text, text_of
+from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
 from palimpsest.core.ports import Blobs
+from palimpsest.core.sizes import codex_size
+from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
 from palimpsest.foreign.codex_lines import picture_url
 from palimpsest.foreign.codex_shape import Shaping, items_of
@@ -65,10 +67,13 @@ def stamp(at: int) -> str:
 
 
 class Fresh:
-    """LogFile in the making. `ordinal` is the number of the next line where lines are numbered."""
+    """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
 
-    def __init__(self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None) -> None:
+    def __init__(
+        self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None, cwd: str = ""
+    ) -> None:
         self._log = log
+        self._cwd = cwd or log.opened.cwd or "/"
         self._blobs = blobs
         self._new = variant == "codex-0.166"
         self._thread = thread
@@ -80,6 +85,8 @@ class Fresh:
         self._turn = thread
         self._total = Usage()
         self._dirty = False
+        # Items of a message that the next event may go on with: a message of another program can hold context and words.
+        self._held: tuple[Item, ...] = ()
         self._at = self._made = 0
         self._shaping = Shaping(blobs, self._named)
         self._walk = Walk(log.reader, log.path)
@@ -109,24 +116,32 @@ class Fresh:
             **extra,
             "id": self._thread,
             "timestamp": stamp(event.at),
-            "cwd": opened.cwd or "/",
+            "cwd": self._cwd,
             "originator": "palimpsest",
             "cli_version": "0.166.0" if self._new else "0.98.0",
             "source": "cli",
         }
         return self.line("session_meta", {**meta, **({"git": git} if git else {})})
 
+    def paid(self, usage: Usage) -> None:
+        """Tokens of a reply whose lines stand already."""
+        self._total = _sum(self._total, usage)
+
     def take(self, event: Event) -> Iterator[bytes]:
         """The lines of one event of the path."""
-        self._at = event.at
         body = event.body
+        if self._held and (self._dirty or not _goes_on(self._held, event)):
+            yield from self._release()
+        self._at = event.at
         match body:
             case UserSaid():
                 yield from self._said(event, body)
             case ModelReplied():
                 yield from self._replied(event, body)
-            case ContextStated() | ToolReturned() | Recalled():
+            case ContextStated() | Recalled():
                 yield from self._items(_items(event))
+            case ToolReturned():
+                yield from self._written(_items(event))
             case ViewEdited():
                 self._dirty = True
                 if any(isinstance(edit, Fold) for edit in body.edits):
@@ -134,7 +149,7 @@ class Fresh:
             case EditUndone():
                 self._dirty = True
             case Rewound():
-                # LogFile that stand already cannot be left out; of a rollout that is written anew only the path is.
+                # Lines that stand already cannot be left out; of a rollout that is written anew only the path is.
                 self._dirty = self._dirty or self._continues
             case ModelSwitched() | CallStarted(purpose="turn"):
                 self._model = body.model
@@ -146,6 +161,17 @@ class Fresh:
                 pass
 
     def _items(self, items: tuple[Item, ...]) -> Iterator[bytes]:
+        """The items of an event after those that are held; a message with an id of the provider's is held, for it may go on."""
+        items = (*self._held, *items)
+        self._held = items if items and items[-1].content.ref else ()
+        if not self._held:
+            yield from self._written(items)
+
+    def _release(self) -> Iterator[bytes]:
+        held, self._held = self._held, ()
+        yield from self._written(held)
+
+    def _written(self, items: tuple[Item, ...]) -> Iterator[bytes]:
         for made in items_of(items, self._shaping):
             yield self.line("response_item", made)
 
@@ -167,7 +193,7 @@ class Fresh:
         yield self.line("event_msg", started)
         context: Json = {
             "turn_id": self._turn,
-            "cwd": self._log.opened.cwd or "/",
+            "cwd": self._cwd,
             "approval_policy": "on-request",
             "sandbox_policy": _SANDBOX,
             "model": self._model if wire_of(self._model) == "responses" else _MODEL,
@@ -180,14 +206,18 @@ class Fresh:
             if isinstance(item.content, Text):
                 shown: Json = {"type": "agent_message", "message": item.content.text}
                 yield self.line("event_msg", {**shown, **({"phase": item.content.phase} if item.content.phase else {})})
-        yield from self._items(_items(event))
+        yield from self._written(_items(event))
         if body.usage.total:
-            self._total = _sum(self._total, body.usage)
-            info: Json = {"total_token_usage": _tokens(self._total), "last_token_usage": _tokens(body.usage), "model_context_window": None}
-            yield self.line("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
+            self.paid(body.usage)
+            yield self._counted(_tokens(body.usage))
+
+    def _counted(self, last: Json) -> bytes:
+        info: Json = {"total_token_usage": _tokens(self._total), "last_token_usage": last, "model_context_window": None}
+        return self.line("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
 
     def ending(self, seq: int) -> Iterator[bytes]:
         """The last lines: the view as it is, and the end of a turn that nobody ended."""
+        yield from self._release()
         yield from self.settled(seq)
         yield from self._ended("interrupted" if open_calls(self._log.view.items) else "done")
 
@@ -201,7 +231,10 @@ class Fresh:
             yield self.line("event_msg", {"type": "turn_aborted", "turn_id": self._turn, "reason": "interrupted"})
 
     def settled(self, seq: int) -> Iterator[bytes]:
-        """Where edits changed what the model sees, the view after them, as a fold that replaces everything."""
+        """Where edits changed what the model sees, the view after them, as a fold that replaces everything.
+
+        Codex takes the newest token count for what is used, and folds again at once if that is the one from before the fold.
+        """
         if not self._dirty:
             return
         self._dirty = False
@@ -210,12 +243,27 @@ class Fresh:
         shown = tuple(structs.replace(item, content=content, mask=None) for item in view.items if (content := fit(item, model)) is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
         yield self.line("compacted", {"message": summary, "replacement_history": list(items_of(shown, self._shaping))})
+        yield self._counted({**_tokens(Usage()), "total_tokens": _used(view, shown)})
 
 
 def _items(event: Event) -> tuple[Item, ...]:
     skipped = len(event.body.head or ()) if isinstance(event.body, ContextStated) else 0
     pieces = tuple(enumerate(pieces_of(event.body)))[skipped:]
     return tuple(Item(f"{event.seq}.{number}", piece.kind, piece.content, piece.source) for number, piece in pieces)
+
+
+def _goes_on(held: tuple[Item, ...], event: Event) -> bool:
+    """Whether an event adds to the message that is held."""
+    items = _items(event) if isinstance(event.body, UserSaid | ContextStated | Recalled) else ()
+    return bool(items) and items[0].content.ref == held[-1].content.ref
+
+
+def _used(view: View, shown: tuple[Item, ...]) -> int:
+    """The tokens of a view of which these items show: as they were counted with an edit, and what came since; else by Codex's rule."""
+    reported = view.reported
+    if reported is None:
+        return sum(codex_size(item.content) for item in (*view.head, *shown))
+    return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
 
 
 def _sum(one: Usage, two: Usage) -> Usage:

@@ -1,6 +1,5 @@
 """What Codex showed its model, kept in step with our view, so that its folds and rollbacks become edits that name our items."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -51,15 +50,12 @@ class History:
         self._before[key] = before
         self.shown.extend(Shown(key, first + number, piece, boundary and number == 0) for number, piece in enumerate(pieces))
 
-    def folding(self, pieces: Sequence[Piece]) -> Folding:
-        """A fold of everything into these pieces: those that are in view are kept, the others are new."""
-        known: dict[object, deque[Shown]] = {}
-        for each in self.shown:
-            known.setdefault(_likeness(each.piece.content), deque()).append(each)
+    def folding(self, items: Iterable[Sequence[Piece]]) -> Folding:
+        """A fold of everything into the pieces of these items: what is in view is kept, all else is new."""
+        unused = _Unused(self.shown)
         into: list[Shown | Put] = []
-        for piece in pieces:
-            found = known.get(_likeness(piece.content))
-            into.append(found.popleft() if found else Put(piece.kind, piece.content, piece.source))
+        for pieces in items:
+            into += unused.take(pieces) or [Put(piece.kind, piece.content, piece.source) for piece in pieces]
         return Folding(tuple(into), tuple(self.shown))
 
     def rebuilt(self, summary: str) -> Folding:
@@ -126,6 +122,42 @@ class History:
         return lambda desk: _edit(gone, desk)
 
 
+class _Unused:
+    """The pieces in view that a fold has not kept yet, by what they say."""
+
+    def __init__(self, shown: Sequence[Shown]) -> None:
+        self._shown = shown
+        self._places: dict[object, list[int]] = {}
+        self._used: set[int] = set()
+        self._last = -1
+        for place, each in enumerate(shown):
+            self._places.setdefault(_likeness(each.piece.content), []).append(place)
+
+    def take(self, pieces: Sequence[Piece]) -> list[Shown]:
+        """Pieces of one fact that say the same as these, next to each other; of several the first behind what was kept last.
+
+        Parts of one message stay parts of one: parts of two facts would be two messages.
+        """
+        starts = [start for start in self._places.get(_likeness(pieces[0].content), ()) if self._fits(start, pieces)] if pieces else []
+        if not starts:
+            return []
+        start = next((start for start in starts if start > self._last), starts[0])
+        stop = start + len(pieces)
+        self._used.update(range(start, stop))
+        self._last = stop - 1
+        return list(self._shown[start:stop])
+
+    def _fits(self, start: int, pieces: Sequence[Piece]) -> bool:
+        stop = start + len(pieces)
+        if stop > len(self._shown) or not self._used.isdisjoint(range(start, stop)):
+            return False
+        key = self._shown[start].key
+        return all(
+            each.key == key and _likeness(each.piece.content) == _likeness(piece.content)
+            for each, piece in zip(self._shown[start:stop], pieces, strict=True)
+        )
+
+
 def _likeness(content: Content) -> object:
     """What makes two contents the same: their call, their seal, their data, or who said which words."""
     match content:
@@ -138,7 +170,7 @@ def _likeness(content: Content) -> object:
         case Opaque():
             return ("opaque", content.data)
         case Text():
-            return ("text", content.role, content.text)
+            return ("text", content.role, content.phase, content.text)
         case _:
             return ("picture", content.blob, content.url)
 

@@ -205,7 +205,7 @@ class Rollout:
             around = Around(self._blobs, self.telling.model, self._summaries, not self._paged)
             items = [item for item in replacement if is_json(item)]
             read = (read_item(item, around, f"m{self.telling.line[0]}.{place}") for place, item in enumerate(items))
-            folding = self._history.folding([piece for each in read for piece in each.pieces])
+            folding = self._history.folding(each.pieces for each in read)
         else:
             folding = self._history.rebuilt(summary)
         frame = ViewEdited((), by=NAME, why="compaction", moment=self._moment(), tokens_before=self._prompt)

@@ -1,6 +1,7 @@
 """Contents of ours as the items of a rollout, whatever program they came from."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,8 @@ from palimpsest.wire.args import family, is_object, tool_name, type_of
 from palimpsest.wire.lenient import Json
 
 Name = Callable[[str, str], Json]
-_CONTEXT: frozenset[Kind] = frozenset({"context", "reminder", "recalled", "notice"})
+_SPOKEN: frozenset[Kind] = frozenset({"user", "steering"})
+_WORDS = "user.text"
 _PARTS = frozenset({"input_text", "input_image", "output_text", "input_audio", "encrypted_content"})
 
 
@@ -26,33 +28,56 @@ class Shaping(NamedTuple):
     name: Name
 
 
+@dataclass(slots=True)
+class _Message:
+    """A message in the making; `kinds` says of each part what it is, where a reader would take it for something else."""
+
+    role: str
+    phase: str
+    group: str
+    ref: str
+    parts: list[object] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+
+    def add(self, part: object, kind: str) -> None:
+        self.parts.append(part)
+        self.kinds.append(kind)
+
+    def json(self, named: Json) -> Json:
+        message: Json = {"type": "message", **named, "role": self.role, "content": self.parts}
+        if self.phase:
+            message["phase"] = self.phase
+        if any(self.kinds):
+            message["internal_chat_message_metadata_passthrough"] = {"content_item_kinds": [kind or _WORDS for kind in self.kinds]}
+        return message
+
+
 def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
     """Items of a view as items of a rollout: neighbours that were one message are one again."""
-    role, phase, group, parts, ref = "", "", "", list[object](), ""
+    message: _Message | None = None
     for item in items:
         content = item.content
         if isinstance(content, Text | Image | Document) or (isinstance(content, Opaque) and not _is_item(content)):
-            said = role_in(item)
-            part = _part(content, said, shaping.blobs)
+            role = role_in(item)
+            part = _part(content, role, shaping.blobs)
             if part is None:
                 continue
-            spoken = content.phase if isinstance(content, Text) else ""
-            belongs = f"{said}:{spoken}:{content.ref or _origin(item)}"
-            if belongs == group:
-                parts.append(part)
-                continue
-            if parts:
-                yield _message(role, phase, parts, shaping.name("msg", ref))
-            role, phase, group, parts, ref = said, spoken, belongs, [part], content.ref
+            phase = content.phase if isinstance(content, Text) else ""
+            group = f"{role}:{phase}:{content.ref or _origin(item)}"
+            if message is None or message.group != group:
+                if message is not None:
+                    yield message.json(shaping.name("msg", message.ref))
+                message = _Message(role, phase, group, content.ref)
+            message.add(part, _kind_in(item, role))
             continue
-        if parts:
-            yield _message(role, phase, parts, shaping.name("msg", ref))
-            group, parts = "", []
+        if message is not None:
+            yield message.json(shaping.name("msg", message.ref))
+            message = None
         made = _alone(content, shaping)
         if made is not None:
             yield made
-    if parts:
-        yield _message(role, phase, parts, shaping.name("msg", ref))
+    if message is not None:
+        yield message.json(shaping.name("msg", message.ref))
 
 
 def _origin(item: Item) -> str:
@@ -60,20 +85,23 @@ def _origin(item: Item) -> str:
     return item.id if "." in rest else event
 
 
-def _message(role: str, phase: str, parts: list[object], named: Json) -> Json:
-    message: Json = {"type": "message", **named, "role": role, "content": parts}
-    return {**message, "phase": phase} if phase else message
-
-
 def role_in(item: Item) -> str:
-    """Who says an item in a rollout: context in the user's role that would be taken for the user's words is the developer's."""
+    """Who says an item in a rollout, which knows no system messages."""
     content = item.content
     role = content.role if isinstance(content, Text) else "assistant" if item.kind == "assistant" else "user"
-    if role == "system":
-        return "developer"
-    if role == "user" and item.kind in _CONTEXT and not is_fragment(text_of(content)):
-        return "developer"
-    return role
+    return "developer" if role == "system" else role
+
+
+def _kind_in(item: Item, role: str) -> str:
+    """What a part in the user's role is, where its text alone would tell a reader otherwise; the names are open."""
+    if role != "user" or not isinstance(item.content, Text):
+        return ""
+    if item.kind in _SPOKEN:
+        return _WORDS if is_fragment(item.content.text) else ""
+    if is_fragment(item.content.text):
+        return ""
+    source = item.source or item.kind
+    return f"context.{source}" if source.startswith("user.") or source == "unknown" else source
 
 
 def _part(content: Content, role: str, blobs: Blobs) -> object | None:

@@ -46,8 +46,13 @@ class _Named(Struct):
     sessionId: str = ""  # noqa: N815 - the name that the file has for it
 
 
-def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> Place:
-    """Claude Code keeps the sessions of each folder apart that it is started in; `folder` is the one to go on in."""
+def claude_place(
+    log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str, *, moves: bool = False
+) -> Place:
+    """Claude Code keeps the sessions of each folder apart that it is started in; `folder` is the one to go on in.
+
+    A session that stands in another folder stays there, unless it `moves`: started in this one, the program looks nowhere else.
+    """
     projects = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
     project = projects / _NO_LETTER.sub("-", folder)
     session, agent = claude_session(log), ""
@@ -60,7 +65,7 @@ def claude_place(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
         # A sub-agent is no session that one could resume; its file lies beside that of the session it worked for.
         path = project / session / "subagents" / f"agent-{_UNSAFE.sub('-', agent)}.jsonl"
     else:
-        path = _standing(projects, f"*/{session}.jsonl") or project / f"{session}.jsonl"
+        path = (None if moves else _standing(projects, f"*/{session}.jsonl")) or project / f"{session}.jsonl"
     return Place(str(path), f"cd {quote(folder)} && claude --resume {quote(session)}")
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from statistics import median
 
 from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, Rules, bill, rules_of
-from palimpsest.core.event_items import pieces_of
-from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
+from palimpsest.core.event_items import items_of
+from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.lab.measure import measure_of
 from palimpsest.wire.cards import recorded_card
@@ -90,13 +90,13 @@ class _Walk:
             self._started = min(event.at, self._arrived or event.at)
         elif isinstance(body, ViewEdited):
             self._edited = True
-        elif isinstance(body, ModelReplied):
+        elif isinstance(body, ModelReplied) and body.purpose == TURN:
             pair = self._reply(event.at, body) if body.usage.prompt else None
             self._new += len(body.parts)
             self._arrived = 0
             return pair
         else:
-            pieces = len(pieces_of(body))
+            pieces = len(items_of(event.seq, body))
             self._new += pieces
             self._arrived = max(self._arrived, event.at) if pieces else self._arrived
             self._edited = self._edited or (isinstance(body, ContextStated) and body.head is not None)

@@ -8,13 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.lab.asking import Asked
-from palimpsest.lab.cycles import Material, probed
-from palimpsest.lab.imitation import imitating
+from palimpsest.lab.cycles import Material, Summarised, probed
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures
 from palimpsest.lab.replay import replay
-from palimpsest.lab.stage import Asking
 from palimpsest.lab.taking import Taken
+from palimpsest.lab.unsent import RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.cards import ModelCard
 
@@ -28,7 +27,7 @@ Ttl = Literal["5m", "1h"]
 class Plan:
     """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted.
 
-    `asking` is who writes summaries where they are not imitated, `settings` what profiles were told by the environment.
+    `real` writes summaries where they are not imitated, `settings` what profiles were told by the environment.
     """
 
     profiles: tuple[Profile, ...]
@@ -36,7 +35,7 @@ class Plan:
     ttl: Ttl = "5m"
     timing: bool = False
     cycles: tuple[int, ...] = ()
-    asking: Asking | None = None
+    real: RealSummaries | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -60,11 +59,11 @@ def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | Non
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            asked, told = None if plan.asking is None else Asked(plan.asking), _part(tell, done, parts)
-            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, asking=asked, tell=told)
+            asked, told = None if plan.real is None else Asked(plan.real), _part(tell, done, parts)
+            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=asked, tell=told)
             if material is not None:
-                answering = imitating(profile.name, recording.measure.factor) if asked is None else asked.answer
-                outcome = replace(outcome, probes=probed(material, profile, card, _told(plan.cycles, tell, done), answering))
+                summarised = Summarised(recording.measure.factor, asked)
+                outcome = replace(outcome, probes=probed(material, profile, card, _told(plan.cycles, tell, done), summarised))
             if asked is not None:
                 outcome = replace(outcome, asked=asked.requests, failed=asked.failed, failure=asked.failure)
             outcomes[profile.name] = outcome

@@ -1,14 +1,17 @@
 """Probes over forced compaction: a session is cut into parts, folded after each, and then asked what it still knows."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import structs
 
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (
+    TURN,
     Body,
     ContextStated,
     EditRefused,
@@ -23,23 +26,33 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import ToolCall, Value
-from palimpsest.core.policy import Answer, Want, run_steps
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.moments import compact
+from palimpsest.engine.plans import carry_out_now
+from palimpsest.engine.session import Session
+from palimpsest.lab.imitation import Summariser, manner_of
 from palimpsest.lab.outcome import Kept, Probed
 from palimpsest.lab.probes import Probe, probes_of
 from palimpsest.lab.probes_score import Score, answerable, score
 from palimpsest.lab.probes_seen import Recorded, visible
+from palimpsest.lab.unsent import RealSummaries, Summaries, UnsentEncoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.request import Params, Tool
 
 CYCLES: Final = (1, 2, 5, 10)
 NOTHING: Final = "there was nothing to fold, or a fold would not have made it much smaller"
 _TOLD = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
 
-Answering: TypeAlias = Callable[[Session, Want], Answer]
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """How summaries are made where a profile asks for them: by a real model, else imitated with this factor of the token estimate."""
+
+    factor: float
+    real: RealSummaries | None = None
 
 
 class Asked(Value, frozen=True, omit_defaults=False):
@@ -70,7 +83,7 @@ class Material:
     """A recorded session, ready to be asked about under any profile: what was said and done, without anybody's edits."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events: Sequence[Event] = tuple(event for event in events if isinstance(event.body, _TOLD))
+        self.events: Sequence[Event] = tuple(event for event in events if isinstance(event.body, _TOLD) and not is_aside(event.body))
         self.recorded = Recorded(self.events)
         self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.pieces)
 
@@ -84,18 +97,21 @@ class Material:
         return [self.events[first:last] for first, last in pairwise(edges)]
 
 
-def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: int, answering: Answering = answer_without_model) -> Asked:
+def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: int, summarised: Summarised | None = None) -> Asked:
     """Feed a session part by part, fold after each part as if the user had asked for it, and put the questions at the end."""
     clock = FixedClock()
-    around = Environment(MemorySessions(), MemoryBlobs(), clock)
+    blobs = MemoryBlobs()
     came_from: dict[int, int] = {}
     why: Counter[str] = Counter()
-    with Session.create(SessionOpened("probed"), profile, model, around) as session:
+    environment = Environment(MemorySessions(), blobs, clock, offload=inline)
+    with Session.create(SessionOpened("probed"), profile, model, environment) as session:
+        if summarised is not None:
+            _summarise(session, summarised)
         for part in material.parts(cycles):
             for event in part:
                 clock.time = event.at
-                came_from[session.record(_arriving(session, event.body, answering)).seq] = event.seq
-            why[_resting(session, answering)] += 1
+                came_from[session.log.append(_arriving(session, event.body)).seq] = event.seq
+            why[_resting(session)] += 1
         view, drops = session.log.view, session.card.cache_edits
         seen = visible(view, came_from, drops_cached=drops)
         reached = material.recorded.reachable(view, came_from)
@@ -104,39 +120,56 @@ def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: in
 
 
 def probed(
-    material: Material, profile: Profile, model: ModelCard, cycles: Iterable[int] = CYCLES, answering: Answering = answer_without_model
+    material: Material, profile: Profile, model: ModelCard, cycles: Iterable[int] = CYCLES, summarised: Summarised | None = None
 ) -> dict[str, Probed]:
     """The same for several numbers of folds, as a replay reports it."""
     found: dict[str, Probed] = {}
     for number in cycles:
         # A profile without policies folds nothing, however often it is asked.
         if profile.policies or not found:
-            last = ask_after(material, profile, model, number, answering).probed
+            last = ask_after(material, profile, model, number, summarised).probed
         found[str(number)] = last
     return found
 
 
-def _arriving(session: Session, body: Body, answering: Answering) -> Body:
+def _arriving(session: Session, body: Body) -> Body:
     """A fact as this profile records it: results bounded, and no usage that was measured on another view."""
     match body:
         case ModelReplied():
             return structs.replace(body, call=None, usage=Usage())
         case ToolReturned():
-            return run_steps(session.profile.arrival(session.card)(body), lambda want: answering(session, want))
+            return carry_out_now(session.profile.arrival(session.card)(body), session)
         case _:
             return body
 
 
-def _resting(session: Session, answering: Answering) -> str:
+def _summarise(session: Session, summarised: Summarised) -> None:
+    """Give a session the summaries of a replay; its requests are laid out and never sent."""
+    manner = manner_of(session.profile.name)
+    summariser = None if manner is None else Summariser(manner, summarised.factor, session)
+    summaries = Summaries(session.card, summariser, session.environment.blobs.get, real=summarised.real)
+
+    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> UnsentEncoder:
+        return UnsentEncoder(card, lambda: session.log.view, tools=tools, params=params)
+
+    session.environment = replace(session.environment, provider=summaries.provider, encoder=encoder)
+
+
+def _resting(session: Session) -> str:
     """Ask for a fold, and tell why none was made; nothing where one was."""
     try:
-        looked = run_steps(look(session, "asked"), lambda want: answering(session, want))
+        ran = asyncio.run(compact(session))
     except TooFull as error:
         return error.message
-    if looked.folded:
+    if ran.folded:
         return ""
-    refused = next((event.body.why for event in looked.events if isinstance(event.body, EditRefused)), "")
-    return refused or (looked.failure.message if looked.failure is not None else NOTHING)
+    refused = next((event.body.why for event in ran.events if isinstance(event.body, EditRefused)), "")
+    return refused or (ran.failure.message if ran.failure is not None else NOTHING)
+
+
+def is_aside(body: Body) -> bool:
+    """Whether a body is a reply beside the conversation."""
+    return isinstance(body, ModelReplied) and body.purpose != TURN
 
 
 def _safe_places(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:

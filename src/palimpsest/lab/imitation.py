@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Item, Opaque, Text, Value, text_of
-from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.situation import Card, Evidence
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.flow import answer_without_model
+from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 from palimpsest.lab.needs import plain_name
 from palimpsest.lab.padding import padding
 from palimpsest.wire.args import type_of
+from palimpsest.wire.request import Params
 
 _TRIGGER: Final = "compaction_trigger"
 _MESSAGES: Final = "Messages of the user"
@@ -52,31 +52,31 @@ def manner_of(profile: str) -> Manner | None:
     return next((manner for name, manner in MANNERS.items() if profile == name or profile.startswith(f"{name}-")), None)
 
 
-def imitating(profile: str, factor: float) -> Callable[[Session, Want], Answer]:
-    """Answers the wants of a profile that imitates another program, where nothing is billed; all others have no model."""
-    manner = manner_of(profile)
-    if manner is None:
-        return answer_without_model
+class Summariser:
+    """Writes the summaries of one session as those of an imitated program are; `drawn_for` hears of each before it is written."""
 
-    retelling = Retelling(manner, factor)
+    def __init__(self, manner: Manner, factor: float, session: Session, drawn_for: Callable[[str], None] = lambda _: None) -> None:
+        self._manner = manner
+        self._factor = factor
+        self._session = session
+        self._retelling = Retelling(manner, factor)
+        self._drawn_for = drawn_for
+        self._count = 0
 
-    def answer(session: Session, want: Want) -> Answer:
-        nonlocal retelling
-        if not isinstance(want, Ask):
-            return answer_without_model(session, want)
-        if retelling.session is not session:
-            retelling = Retelling(manner, factor, session)
-        text = retelling.next("summary of this session", session)
-        return reply_to(want, text, session.card, Usage(output=manner.written), round(manner.kept / factor))
-
-    return answer
+    def reply(self, view: View, params: Params, card: Card) -> ModelReplied:
+        """The summary that a request gets, in the form that it asks for."""
+        self._count += 1
+        marker = f"summary {self._count} of this session"
+        self._drawn_for(marker)
+        text = self._retelling.next(marker, self._session)
+        written = min(self._manner.written, params.max_tokens or self._manner.written)
+        return reply_to(view, params, text, card, Usage(output=written), size=round(self._manner.kept / self._factor))
 
 
 class Retelling:
     """The summaries of one session, one after the other: what one of them told is gone from the view, and may be told by the next."""
 
-    def __init__(self, manner: Manner, factor: float, session: Session | None = None) -> None:
-        self.session = session
+    def __init__(self, manner: Manner, factor: float) -> None:
         self._manner = manner
         self._room = round(manner.kept / factor)
         self._messages: dict[str, None] = {}
@@ -84,7 +84,7 @@ class Retelling:
 
     def next(self, marker: str, session: Session) -> str:
         """What is told of all that shows and of all that the summary before this one told."""
-        evidence = session.witness.evidence
+        evidence = session.derived.evidence.value()
         messages = _newest_last(self._messages, (text_of(item.content) for item in session.log.view.items if item.kind == "user"))
         names = _newest_last(self._names, evidence.names)
         told, size = _told(marker, self._manner, replace(evidence, names=tuple(names)), reversed(messages), self._room)
@@ -115,9 +115,9 @@ def _share(name: str, manner: Manner, edited: set[str], read: set[str]) -> float
     return manner.edited if name in edited else manner.read if name in read else manner.others
 
 
-def reply_to(want: Ask, text: str, card: Card, usage: Usage, size: int) -> ModelReplied:
+def reply_to(view: View, params: Params, text: str, card: Card, usage: Usage, *, size: int) -> ModelReplied:
     """A summary in the form that was asked for: words, or an item of so many unscaled tokens that only the provider can open."""
-    if want.endpoint or (want.items and _is_trigger(want.items[-1])):
+    if params.endpoint or (view.items and _is_trigger(view.items[-1])):
         data = '{"type":"compaction","encrypted_content":"' + "A" * ((size * 4 + 650) * 4 // 3) + '"}'
         return ModelReplied((Opaque(card.provider, card.name, data, text),), usage=usage, stop="end_turn", model=card.name)
     return ModelReplied((Text(text, "assistant"),), usage=usage, stop="end_turn", model=card.name)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from palimpsest.core.events import CallStarted, Event, ModelReplied, ViewEdited
+from palimpsest.core.events import TURN, CallStarted, Event, ModelReplied, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.sizes import palimpsest_size
@@ -57,7 +57,7 @@ def samples_of(events: Iterable[Event]) -> tuple[list[Sample], str]:
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
             raw = counter.raw(projection.view)
-        elif isinstance(body, ModelReplied):
+        elif isinstance(body, ModelReplied) and body.purpose == TURN:
             if body.usage.prompt and raw:
                 samples.append(Sample(raw, body.usage.prompt, run))
             model = body.model or model

@@ -9,7 +9,7 @@ from palimpsest.audit.tools import action_of, result_text
 from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs
-from palimpsest.engine.session import Environment
+from palimpsest.engine.environment import Environment, inline
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 # How programs number the lines of a file that they show.
@@ -45,9 +45,9 @@ class Outside:
         self._calls: dict[str, ToolCall] = {}
         self._kept: set[str] = set()
 
-    def surroundings(self) -> Environment:
-        """What a session is given."""
-        return Environment(MemorySessions(), self.blobs, self.clock, self._keep, self._look)
+    def environment(self) -> Environment:
+        """What a session is given; it has no models."""
+        return Environment(MemorySessions(), self.blobs, self.clock, self._keep, self._look, offload=inline)
 
     def called(self, call: ToolCall) -> None:
         """A tool is called; a file that it writes whole is known from now on."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
+    TURN,
     Body,
     CallStarted,
     ContextStated,
@@ -70,7 +71,7 @@ class Recording:
     @property
     def tokens(self) -> int:
         """What all of it weighs together, as the last request would carry it if nothing were ever edited."""
-        contents = [piece.content for step in self.steps for body in (*_bodies(step), step.reply) for piece in pieces_of(body)]
+        contents = [item.content for step in self.steps for body in (*_bodies(step), step.reply) for item in items_of(0, body)]
         return self.measure.unseen + self.measure.scaled(sum(map(palimpsest_size, contents)))
 
 
@@ -108,7 +109,7 @@ def _steps(events: Iterable[Event], measure: Measure) -> list[Step]:
         if isinstance(body, CallStarted):
             started = event if body.purpose == "turn" else started
         elif isinstance(body, ModelReplied):
-            if not body.parts:
+            if body.purpose != TURN or not body.parts:
                 continue
             at = _left(event, started, arrived, steps)
             turn = not open_turn and any(isinstance(each.body, UserSaid) and not each.body.steering for each in arrived)

@@ -66,14 +66,15 @@ def export(
     _check(form, out=out, install=install, agent=install or bool(cwd), request=whole or pretty or bool(model), full=full)
     home = find_home()
     found = find_session(home, session)
-    wanted = Wanted(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model)
+    folder = str(expanded(cwd).resolve()) if cwd else ""
+    wanted = Wanted(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
     with ExitStack() as held:
         log = held.enter_context(open_log(found))
         events = count_of(path_of(log, at))
         told = held.enter_context(upto(log, found.store, at)) if form in AGENTS else log
         chunks = bytes_of(told, found, cards_of(home), wanted)
         first = list(islice(chunks, _OPENING))
-        place = _place(form, told, first, cwd)
+        place = _place(form, told, first, folder)
         if install and form == "codex" and place is not None and first and not stands_alone(first[0], place):
             first, chunks = [], bytes_of(told, found, cards_of(home), replace(wanted, alone=True))
         chunks = chain(first, chunks)
@@ -110,9 +111,10 @@ def _place(form: str, log: Log, first: list[bytes], cwd: str) -> Place | None:
     """Where the other program would look for it, if there is one."""
     if form not in AGENTS:
         return None
-    find = claude_place if form == "claude" else codex_place
-    folder = str(expanded(cwd).resolve()) if cwd else log.opened.cwd or str(Path.cwd())
-    return find(log, first, Path.home(), os.environ, folder)
+    folder = cwd or log.opened.cwd or str(Path.cwd())
+    if form == "claude":
+        return claude_place(log, first, Path.home(), os.environ, folder, moves=bool(cwd))
+    return codex_place(log, first, Path.home(), os.environ, folder)
 
 
 def _make_room(folder: Path) -> None:

@@ -10,12 +10,12 @@ import click
 from palimpsest.apps.cli.arguments import complete_session
 from palimpsest.apps.cli.documents import demand_places
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
 from palimpsest.apps.cli.page_file import demand_place, write_report
 from palimpsest.apps.cli.replay_agreement import PLACE, tell_agreement
-from palimpsest.apps.cli.replay_model import TurnedAway, asking_of
+from palimpsest.apps.cli.replay_model import TurnedAway, real_summaries
 from palimpsest.apps.cli.replay_sources import Sources, sources_of
 from palimpsest.apps.cli.replay_table import print_comparison
 from palimpsest.apps.cli.waiting import waiting
@@ -91,7 +91,7 @@ def replay(
         demand_place(page)
     made = _profiles(profiles)
     settings = {each.name: found for each in made if (found := honoured(each.name, os.environ))}
-    plan = Plan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), asking_of(home, model), settings)
+    plan = Plan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), real_summaries(home, model), settings)
     sources = sources_of(home, words)
     _tell_settings(plan)
     try:
@@ -118,7 +118,7 @@ def _profiles(names: str) -> tuple[Profile, ...]:
     return tuple(profile(name, os.environ) for name in wanted)
 
 
-def _cards(home: Home, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
+def _cards(home: AnyHome, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
     wanted = dict.fromkeys(name for each in names for name in each.replace(",", " ").split())
     if not wanted:
         raise click.UsageError("--card names no card")

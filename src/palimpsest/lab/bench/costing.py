@@ -11,8 +11,7 @@ from palimpsest.lab.bench.compared import Row, SessionRow
 from palimpsest.lab.bench.halves import halves_of
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.comparison import BASELINE, COMPARED
-from palimpsest.lab.cycles import CYCLES, Material, probed
-from palimpsest.lab.imitation import imitating
+from palimpsest.lab.cycles import CYCLES, Material, Summarised, probed
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, averaged, figures, ratio
 from palimpsest.lab.replay import replay
@@ -96,8 +95,8 @@ class _Table:
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
             if material is not None:
-                answering = imitating(each.name, recording.measure.factor)
-                found = probed(material, each, replay_card(RUNS[0].card), self._cycles, answering)
+                summarised = Summarised(recording.measure.factor)
+                found = probed(material, each, replay_card(RUNS[0].card), self._cycles, summarised)
                 self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:

@@ -11,7 +11,7 @@ from statistics import median
 from types import ModuleType
 from typing import Any, final
 
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of as items_of_event
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds, side_by_side, steady
@@ -36,8 +36,8 @@ def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
     """All contents of a log; that library has no edits, so what a log hides stays in its history."""
     with room.reader(length) as log:
         for event in log.events():
-            for piece in pieces_of(event.body):
-                yield item_of(piece.content)
+            for item in items_of_event(event.seq, event.body):
+                yield item_of(item.content)
 
 
 @final

@@ -5,9 +5,8 @@ from typing import Any, TypeAlias, final
 
 import msgspec
 
-from palimpsest.core.event_items import pieces_of
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.token_counter import shown
+from palimpsest.core.event_items import items_of
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult, shown, text_of
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds
 
@@ -47,7 +46,7 @@ class Langchain:
             return None
         self._room.tell(f"{NAME}: turns after {sizes.lengths[length]:,} events")
         with self._room.reader(length) as log:
-            messages = [self._message(piece.content) for event in log.events() for piece in pieces_of(event.body)]
+            messages = [self._message(item.content) for event in log.events() for item in items_of(event.seq, event.body)]
         took = seconds(lambda: self._request(messages))
         if length == "10k":
             self._slowest = took

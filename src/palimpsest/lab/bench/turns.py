@@ -1,49 +1,91 @@
 """What a turn costs before its request leaves: the bytes of the request, and the decision whether there is room."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
 
-from palimpsest.core.budget import decide, used
-from palimpsest.core.budget_rules import palimpsest_budget
+from palimpsest.core.budget import decide
+from palimpsest.core.deltas import Delta
+from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.core.log import Log
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
-from palimpsest.core.tokens import FAMILY_FACTORS
+from palimpsest.core.policy import complete
+from palimpsest.core.ports import Blobs, Clock, Sendable, SessionStore
+from palimpsest.engine.call import call
+from palimpsest.engine.environment import Environment
+from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL, Material
 from palimpsest.lab.bench.peer_langchain import NAME, Langchain
 from palimpsest.lab.bench.room import Room
-from palimpsest.wire.cards import card
-from palimpsest.wire.encode import Encoder
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.wire.cards import ModelCard, card
 
+Result = TypeVar("Result")
 _CARD = card(MODEL)
-_BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
+
+
+class _Answering:
+    """A provider that has its reply at once, and notes when the request reached it."""
+
+    def __init__(self) -> None:
+        self.reply = ModelReplied(())
+        self.reached = 0.0
+
+    def provider(self, _card: ModelCard, _purpose: str) -> "_Answering":
+        return self
+
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        self.reached = time.perf_counter()
+        yield self.reply
 
 
 class Turns:
-    """One session that goes on: each sample appends a round and then times what the next call needs."""
+    """One session that goes on through the engine: each sample is a round of recorded work, and times its last call until it leaves.
 
-    def __init__(self, log: Log, material: Material) -> None:
-        self._log = log
+    The time of the disk is another bar's (`append`), and left out here.
+    """
+
+    def __init__(self, log: Log, material: Material, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
         self._material = material
-        self._encoder = Encoder(_CARD)
-        self._counter = TokenCounter(palimpsest_size, FAMILY_FACTORS["claude"])
+        self._answering = _Answering()
+        self._syncing = 0.0
+        environment = Environment(store, blobs, clock, provider=self._answering.provider, offload=self._without_disk)
+        self._session = Session(log, profile("none"), _CARD, environment)
         self.deciding = 0.0
         self.take()
 
     def take(self) -> float:
-        """Seconds of one turn: the view, the decision that comes before a call, and the request."""
+        """Seconds of one turn: the projections and the view, the decision that comes before a call, and the request."""
+        seconds = 0.0
         for body in self._material.round():
-            self._log.append(body)
+            match body:
+                case CallStarted():
+                    continue
+                case ModelReplied():
+                    seconds = self._call(body)
+                case _:
+                    self._session.log.append(body)
+        return seconds
+
+    def _call(self, reply: ModelReplied) -> float:
+        session, self._answering.reply, self._syncing = self._session, reply, 0.0
         begun = time.perf_counter()
-        view = self._log.view
+        session.log.catch_up()
+        view = session.log.view
         seen = time.perf_counter()
-        decide(used(view, self._counter), _BUDGET)
+        decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
         decided = time.perf_counter()
-        self._encoder.encode(view)
-        ended = time.perf_counter()
+        complete(call(session))
         self.deciding = decided - seen
-        return ended - begun
+        return self._answering.reached - begun - self._syncing
+
+    async def _without_disk(self, work: Callable[[], Result], /) -> Result:
+        begun = time.perf_counter()
+        result = work()
+        if work == self._session.log.sync:
+            self._syncing += time.perf_counter() - begun
+        return result
 
     def last_decision(self) -> float:
         """Seconds that the decision of the newest turn took."""
@@ -61,7 +103,7 @@ def measure_turns(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         room.tell(f"turns after {room.sizes.lengths[length]:,} events")
         log, material = room.writer(length)
         with log:
-            turns = Turns(log, material)
+            turns = Turns(log, material, MemoryBlobs(), room.clock, room.store)
             whole, deciding[length] = room.unit.of_timed(room.sizes.rounds, turns.take, turns.last_decision)
         if name in wanted:
             yield bar(name, whole, peer_of(NAME, peer and peer.turn(length)))

@@ -73,9 +73,16 @@ def _against_raw(room: Room, group: int) -> tuple[float, float]:
                 ours.append(_append(log, some))
                 if not number % 2:
                     plain.append(_write(raw, data))
+            settle(log, bodies)
     finally:
         os.close(raw)
     return median(ours), median(plain)
+
+
+def settle(log: Log, bodies: Iterator[Body]) -> None:
+    """Go on until no call is under way, so that the next measurement may begin with any event."""
+    while log.open_call is not None:
+        log.append(next(bodies))
 
 
 def _append(log: Log, bodies: list[Body]) -> float:
@@ -105,4 +112,5 @@ def _cpu_us(room: Room, length: str) -> float:
                 log.append(body)
                 log.sync()
             used.append((time.process_time() - begun) / len(some) * 1e6)
+        settle(log, bodies)
     return median(used)

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 from corpus import CORPUS, WITHOUT
 from hypothesis import given
@@ -7,18 +8,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import made_up
 
-from palimpsest.core.events import Usage
+from palimpsest.core.events import CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
+from palimpsest.core.policy import complete
 from palimpsest.core.view import View
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS
+from palimpsest.lab.cache_simulator import CacheSimulator, Layout
 from palimpsest.lab.needs import Names
-from palimpsest.lab.recording import Recording
-from palimpsest.lab.stage import Stage
+from palimpsest.lab.outcome import Purpose
+from palimpsest.lab.recording import Recording, Step
+from palimpsest.lab.simulation import Simulation
 from palimpsest.lab.taking import Taken, take_foreign
-from palimpsest.lab.till import Layout, Till
 from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.wire.caching import anchored
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Params
@@ -42,38 +44,38 @@ def _weigh(item: Item) -> int:
 
 
 def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
-    till = Till(SONNET, _weigh)
+    simulator = CacheSimulator(SONNET, _weigh)
 
-    assert till.turn(View(HEAD, ITEMS[:1]), Params(), 0).usage == Usage(0, 0, 2_500)
-    assert till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000).usage == Usage(0, 2_500, 3_100)
-    assert till.turn(View(HEAD, ITEMS), Params(), 2_000).usage == Usage(0, 5_600, 750)
+    assert simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0).usage == Usage(0, 0, 2_500)
+    assert simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000).usage == Usage(0, 2_500, 3_100)
+    assert simulator.turn(View(HEAD, ITEMS), Params(), 2_000).usage == Usage(0, 5_600, 750)
 
 
 def test_an_hour_costs_more_and_lasts_longer() -> None:
-    short, long = Till(SONNET, _weigh), Till(SONNET, _weigh, "1h")
-    for till in (short, long):
-        till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh, "1h")
+    for simulator in (short, long):
+        simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
 
     assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 0, 5_600)
     assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 2_500, 0, 3_100)
 
 
 def test_a_mask_breaks_what_stands_behind_it() -> None:
-    till = Till(SONNET, _weigh)
-    till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
-    till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
+    simulator = CacheSimulator(SONNET, _weigh)
+    simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
     masked = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("[gone]")), *ITEMS[3:])
 
-    assert till.turn(View(HEAD, masked), Params(), 2_000).usage == Usage(0, 2_500, 870)
+    assert simulator.turn(View(HEAD, masked), Params(), 2_000).usage == Usage(0, 2_500, 870)
     # A cached cover leaves the bytes as they are, so that the prefix still matches.
     cached = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("", "cached")), *ITEMS[3:])
-    assert Till(SONNET, _weigh).size(View(HEAD, cached)) == 2_000 + 500 + 100 + 20 + 50 + 700
+    assert CacheSimulator(SONNET, _weigh).size(View(HEAD, cached)) == 2_000 + 500 + 100 + 20 + 50 + 700
 
 
 def test_an_automatic_cache_reads_in_whole_steps_and_takes_no_marks() -> None:
-    till = Till(GPT, _weigh)
-    first = till.turn(View(HEAD, ITEMS[:1]), Params(), 0)
-    second = till.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
+    simulator = CacheSimulator(GPT, _weigh)
+    first = simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    second = simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
 
     assert (first.marks, second.marks) == ((), ())
     assert second.usage.cache_read == 2_500 // 128 * 128
@@ -81,12 +83,12 @@ def test_an_automatic_cache_reads_in_whole_steps_and_takes_no_marks() -> None:
 
 
 def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
-    till = Till(SONNET, _weigh)
-    till.turn(View(HEAD, ITEMS[:3]), Params(), 0)
+    simulator = CacheSimulator(SONNET, _weigh)
+    simulator.turn(View(HEAD, ITEMS[:3]), Params(), 0)
     question = Item("6.0", "user", Text("again"))
 
-    assert till.aside(HEAD, (*ITEMS[:3], question), "palimpsest", 1_000).usage == Usage(0, 5_600, 700)
-    assert till.aside((), (question,), "palimpsest", 1_000).usage == Usage(700)
+    assert simulator.aside(HEAD, (*ITEMS[:3], question), "palimpsest", 1_000).usage == Usage(0, 5_600, 700)
+    assert simulator.aside((), (question,), "palimpsest", 1_000).usage == Usage(700)
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -109,20 +111,26 @@ def _smallest(folder: Path) -> Path:
 
 def _same_marks(recording: Recording, name: str) -> int:
     """Walk a recording as a replay does and compare the marks of each request with those that encoding it gives."""
-    stage = Stage(recording, Names(recording.steps), profile(name), SONNET, "5m")
+    simulation = Simulation(recording, Names(recording.steps), profile(name), SONNET, "5m")
+    session = simulation.session
     for step in recording.steps:
-        stage.outside.clock.time = step.at
+        simulation.outside.clock.time = step.at
         for arrived in step.arrived:
-            stage.session.record(arrived.body)
-        stage.look("before_call")
-        view = stage.session.log.view
-        params = anchored(stage.session.params, stage.session.witness.cache, step.at)
-        request = encode(view, SONNET, (), params, stage.session.environment.blobs.get)
-        stage.call(step.reply, step.output, "turn")
-        call = stage.session.log.view.call
+            session.log.append(arrived.body)
+        encoded: list[tuple[str, ...]] = []
+
+        def answer(view: View, step: Step = step, encoded: list[tuple[str, ...]] = encoded) -> tuple[ModelReplied, int, Purpose]:
+            call = session.log.event(session.log.tip).body
+            assert isinstance(call, CallStarted)
+            params = msgspec.json.decode(call.params, type=Params)
+            encoded.append(encode(view, SONNET, (), params, session.environment.blobs.get).marks)
+            return step.reply, step.output, "turn"
+
+        simulation.answer = answer
+        complete(simulation.call())
+        call = session.log.view.call
         assert call is not None
-        assert call.marks == request.marks
-        stage.look("after_call")
+        assert [call.marks] == encoded
     return len(recording.steps)
 
 

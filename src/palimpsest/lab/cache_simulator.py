@@ -1,12 +1,11 @@
-"""Bills requests without sending them: which blocks they have, where their marks stand, and what the simulated cache makes of that."""
+"""Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache state."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, bill, rules_of
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
-from palimpsest.core.token_counter import shown
+from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start, shown
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
 from palimpsest.wire.caching import HEAD, Spot, anchors, label, spots
@@ -16,8 +15,8 @@ from palimpsest.wire.fragments import Fragment, Place
 from palimpsest.wire.request import MarkRule, Params
 
 
-class Slip(NamedTuple):
-    """What a request was billed, and where it had its marks."""
+class Billed(NamedTuple):
+    """What a request was billed, and where it had its cache breakpoints."""
 
     usage: Usage
     marks: tuple[str, ...]
@@ -91,7 +90,7 @@ class Layout:
         return block if message == HEAD else self.starts[message] + block
 
 
-class Till:
+class CacheSimulator:
     """The simulated cache of one session with one model, request by request."""
 
     def __init__(self, card: ModelCard, weigh: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
@@ -109,23 +108,35 @@ class Till:
         self._prompt = Prompt.of(self._layout.blocks, self._prompt)
         return self._prompt.tokens
 
-    def turn(self, view: View, params: Params, now: int) -> Slip:
+    def turn(self, view: View, params: Params, now: int) -> Billed:
         """Bill the request of a call."""
         self.size(view)
+        layout, marked = self._layout, self._marked(view, params)
+        usage = self._bill(self._prompt, [layout.place_of(spot) for spot in marked], now)
+        return Billed(usage, tuple(dict.fromkeys(label(spot, layout.messages) for spot in marked)))
+
+    def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
+        """The items, or `head:n`, at the cache breakpoints of the request that shows a view."""
+        self.size(view)
+        return tuple(dict.fromkeys(label(spot, self._layout.messages) for spot in self._marked(view, params)))
+
+    def _marked(self, view: View, params: Params) -> list[Spot]:
         layout = self._layout
         rule = params.mark_rule if self._rules.kind == "marks" else "none"
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
-        marked = spots(rule, layout.heads, layout.messages, wanted)
-        slip = self._bill(self._prompt, [layout.place_of(spot) for spot in marked], now)
-        return Slip(slip, tuple(dict.fromkeys(label(spot, layout.messages) for spot in marked)))
+        return list(spots(rule, layout.heads, layout.messages, wanted))
 
-    def aside(self, head: tuple[Item, ...], items: Iterable[Item], rule: MarkRule, now: int) -> Slip:
+    def tokens(self, items: Iterable[Item]) -> int:
+        """Tokens of some items."""
+        return sum(self._weigh(item) for item in items)
+
+    def aside(self, head: tuple[Item, ...], items: Iterable[Item], rule: MarkRule, now: int) -> Billed:
         """Bill a request beside the conversation; what it shares with it from the start is read from the same cache."""
         layout = Layout(self._weigh)
         layout.show(head, tuple(items))
         rule = rule if self._rules.kind == "marks" else "none"
         marked = spots(rule, layout.heads, layout.messages)
-        return Slip(self._bill(Prompt.of(layout.blocks), [layout.place_of(spot) for spot in marked], now), ())
+        return Billed(self._bill(Prompt.of(layout.blocks), [layout.place_of(spot) for spot in marked], now), ())
 
     def _bill(self, prompt: Prompt, marks: Iterable[int], now: int) -> Usage:
         billed = bill(prompt, self._kept, now, self._rules, [Mark(at, self._long) for at in sorted(set(marks))])

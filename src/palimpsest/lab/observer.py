@@ -1,4 +1,4 @@
-"""Watches a replay: which edits were made and what they hid, whether every request could be sent, and who filled the window."""
+"""Observes a replay: which edits were made and what they hid, whether every request could be sent, and who filled the window."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,11 +10,12 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EditRefused, Event, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.loss import Loss
+from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
-from palimpsest.engine.moments import Looked
+from palimpsest.engine.policies import PolicyRun
 from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Edited, EditKind, Share, survival
-from palimpsest.lab.stage import Stage
+from palimpsest.lab.simulation import Simulation
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules import check_request
 
@@ -23,13 +24,12 @@ _MASKS = 32
 _FAULTS = 5
 
 
-class Bystander:
-    """Sees what a replay does and keeps what is worth telling."""
+class Observer:
+    """Keeps what a replay does that is worth telling."""
 
-    def __init__(self, stage: Stage, names: Names) -> None:
-        self._stage = stage
+    def __init__(self, simulation: Simulation, names: Names) -> None:
+        self._simulation = simulation
         self._names = names
-        self._events: dict[int, Event] = {}
         self.edits: list[Edited] = []
         self.faults: list[str] = []
         self.invalid = 0
@@ -37,40 +37,39 @@ class Bystander:
         self._recorded: dict[int, int] = {}
         self._unchecked = 0
         self._peak = -1
-        self._fullest = stage.session.log.view
-        session = stage.session
+        self._fullest = simulation.session.log.view
+        session = simulation.session
         self._encoder = Encoder(session.card, session.tools, session.params, session.environment.blobs.get)
 
-    def map(self, event: Event, recorded: int) -> None:
+    def map(self, seq: int, recorded: int) -> None:
         """An event of the replayed log stands for a recorded one."""
-        self._recorded[event.seq] = recorded
-        self._events[event.seq] = event
+        self._recorded[seq] = recorded
 
     def recorded(self, seq: int) -> int:
         """The recorded event that an event of the replayed log stands for; -1 for one that the replay made itself."""
         return self._recorded.get(seq, -1)
 
-    def note(self, looked: Looked) -> None:
+    def note(self, _: Moment, run: PolicyRun) -> None:
         """Keep what came of a moment."""
-        self.refused += sum(isinstance(event.body, EditRefused) for event in looked.events)
-        edits = [(event, event.body) for event in looked.events if isinstance(event.body, ViewEdited)]
-        till, views = self._stage.till, (self._stage.before, self._stage.session.log.view)
-        billed = (till.size(views[0]), till.size(views[1])) if edits else (0, 0)
+        self.refused += sum(isinstance(event.body, EditRefused) for event in run.events)
+        edits = [(event, event.body) for event in run.events if isinstance(event.body, ViewEdited)]
+        size = self._simulation.simulator.size
+        billed = (size(run.before), size(self._simulation.session.log.view)) if edits else (0, 0)
         for event, body in edits:
-            self._keep(event, body, billed)
+            self._keep(event, body, billed, run.before)
 
     def watch(self) -> None:
         """Remember the view if it is the fullest so far."""
-        call = self._stage.calls[-1]
+        call = self._simulation.calls[-1]
         if call.tokens > self._peak:
-            self._peak, self._fullest = call.tokens, self._stage.session.log.view
+            self._peak, self._fullest = call.tokens, self._simulation.session.log.view
 
     def check(self) -> None:
         """Check the request as it would be sent now, if edits were made since the last time."""
         if not self._unchecked:
             return
         self._unchecked = 0
-        session = self._stage.session
+        session = self._simulation.session
         try:
             request = self._encoder.encode(session.log.view)
             faults = check_request(session.card.wire, request.body)
@@ -82,17 +81,17 @@ class Bystander:
 
     def census(self) -> tuple[Share, ...]:
         """Who filled the window when it was fullest, the largest first."""
-        return shares(self._fullest, self._stage.counter.item)
+        return shares(self._fullest, self._simulation.counter.item)
 
-    def _keep(self, event: Event, body: ViewEdited, billed: tuple[int, int]) -> None:
+    def _keep(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
         kind = _kind(body.edits)
         loss = body.loss or Loss()
         hides = {self._recorded[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded}
-        stage = self._stage
-        survived = self._survived(body, event.seq) if kind == "fold" else None
+        simulation = self._simulation
+        survived = self._survived(body, event.seq, before.items) if kind == "fold" else None
         self.edits.append(
             Edited(
-                stage.step,
+                simulation.step,
                 event.at,
                 event.seq,
                 kind,
@@ -114,16 +113,18 @@ class Bystander:
         if kind != "mask" or self._unchecked >= _MASKS:
             self.check()
 
-    def _survived(self, body: ViewEdited, seq: int) -> Counted:
+    def _survived(self, body: ViewEdited, seq: int, before: tuple[Item, ...]) -> Counted:
         """What of the folded span still shows."""
-        log, before = self._stage.session.log, self._stage.before.items
+        log = self._simulation.session.log
         fold = next(edit for edit in body.edits if isinstance(edit, Fold))
         places = {item.id: place for place, item in enumerate(before)}
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         numbers = sorted({seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
         shown = Visible([*texts_of(after.head), *texts_of(after.items)])
-        span = [self._events[number] for number in numbers if number in self._events]
+        events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
+        wanted = self._recorded.keys() & set(numbers)
+        span = [each for each in events if each.seq in wanted]
         return survival_of(span, shown, numbers=self._names.numbers)
 
 
