@@ -1,4 +1,5 @@
 """Laws of the hand-over over made-up histories: whatever was said, called, stated, pinned and masked."""
+
 import pytest
 from codex_work import BOTH, GPT, OTHER, codex_session
 from hypothesis import HealthCheck, given, settings

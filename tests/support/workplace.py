@@ -68,5 +68,5 @@ def online(session: Session, steps: Generator[Want, Answer, Result] | Coroutine[
 
 def answered_by(session: Session, provider: Provider) -> Session:
     """The session with a provider that stands behind every card."""
-    session.environment = replace(session.environment, provider=lambda _: provider)
+    session.environment = replace(session.environment, provider=lambda *_: provider)
     return session
