@@ -57,7 +57,7 @@ class UsedCallIds:
 
     def snapshot(self) -> bytes:
         """The filter, compressed, as a JSON string."""
-        return _encode(b64encode(zlib.compress(self._bits)).decode())
+        return _encode(b64encode(zlib.compress(self._bits, level=1)).decode())
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot. Raises `msgspec.DecodeError` if it is not one."""
