@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
-from palimpsest.apps.cli.import_run import CURSORS, Row, Run, total_of
+from palimpsest.apps.cli.import_run import Row, Run, total_of
 from palimpsest.core.errors import StoreError
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
@@ -70,7 +70,7 @@ def test_without_its_memory_a_second_run_changes_nothing_and_finds_the_secrets_a
     home = tmp_path / "home"
     bring(home, path)
     before = digests(home)
-    (home / CURSORS).unlink()
+    (home / "imports.json").unlink()
 
     again = bring(home, path)
 
@@ -94,7 +94,7 @@ def test_secrets_are_counted_added_up_and_replaced_on_demand(tmp_path: Path) -> 
     bring(tmp_path / "home", path)
     redacted = bring(tmp_path / "other", path, redact=True)
 
-    kept = msgspec.json.decode((tmp_path / "home" / CURSORS).read_bytes())["seen"]
+    kept = msgspec.json.decode((tmp_path / "home" / "imports.json").read_bytes())["seen"]
     assert [each["secrets"] for each in kept] == [{"aws": 1, "github": 1}]
     assert redacted.secrets == {"tiny-a": {}}
     assert TOKEN.encode() not in (tmp_path / "other" / "sessions" / "tiny-a.jsonl").read_bytes()

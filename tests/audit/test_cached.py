@@ -23,7 +23,7 @@ PROFILE = Profile("test", (), lambda each: palimpsest_budget(each.window, each.r
 
 def begin(model: str = "claude-sonnet-4-5", *, tick: int = 0) -> Session:
     session = work(PROFILE, model, clock=FixedClock(0, tick))
-    session.record(ContextStated(head=(Statement("base", "h" * 8_000, "system"),)))
+    session.log.append(ContextStated(head=(Statement("base", "h" * 8_000, "system"),)))
     say(session, "u" * 4_000)
     return session
 
@@ -40,18 +40,18 @@ def call(
     """A request with its marks leaves, and the reply comes."""
     params = Raw(f'{{"ttl":"{ttl}"}}'.encode())
     started = CallStarted(model or session.card.name, "anthropic", params, tools, digest="d" if marks else "", marks=marks)
-    sent = session.record(started)
-    return session.record(ModelReplied(parts or (Text("a" * 400, "assistant"),), call=sent.seq, usage=usage or Usage()))
+    sent = session.log.append(started)
+    return session.log.append(ModelReplied(parts or (Text("a" * 400, "assistant"),), call=sent.seq, usage=usage or Usage()))
 
 
 def ends(session: Session) -> list[tuple[str, int]]:
-    return [(prefix.last, prefix.tokens) for prefix in session.witness.cache.prefixes]
+    return [(prefix.last, prefix.tokens) for prefix in session.derived.cache.value().prefixes]
 
 
 def test_a_call_whose_request_is_not_known_is_taken_to_have_marked_head_and_tail() -> None:
     session = begin()
     call(session)
-    assert session.witness.cache.prefixes == (CachedPrefix("head:0", 2_000, 0, FIVE), CachedPrefix("2.0", 3_000, 0, FIVE))
+    assert session.derived.cache.value().prefixes == (CachedPrefix("head:0", 2_000, 0, FIVE), CachedPrefix("2.0", 3_000, 0, FIVE))
 
 
 def test_the_marks_of_a_call_are_what_is_kept() -> None:
@@ -65,8 +65,8 @@ def test_the_marks_of_a_call_are_what_is_kept() -> None:
 
 def test_a_request_of_ours_without_marks_is_not_kept() -> None:
     session = begin()
-    session.record(CallStarted("claude-sonnet-4-5", "anthropic", digest="d"))
-    session.record(ModelReplied((Text("a"),), call=3))
+    session.log.append(CallStarted("claude-sonnet-4-5", "anthropic", digest="d"))
+    session.log.append(ModelReplied((Text("a"),), call=3))
     assert ends(session) == []
 
 
@@ -93,7 +93,7 @@ def test_pa_09_reads_that_nobody_believed_in_are_believed() -> None:
     session = begin(tick=10 * MINUTE)
     call(session, usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
-    assert session.witness.cache.longest(session.environment.clock.now()) == 0
+    assert session.derived.cache.value().longest(session.environment.clock.now()) == 0
     call(session, usage=Usage(0, 3_000, 1_100, 0, 100))
     assert ends(session) == [("head:0", 2_000), ("2.0", 3_000), ("5.0", 4_100)]
 
@@ -107,13 +107,13 @@ def test_when_nothing_is_reported_as_cached_nothing_is() -> None:
 def test_a_use_starts_the_lifetime_of_all_that_was_read_anew_and_time_ends_the_rest() -> None:
     session = begin(tick=MINUTE)
     call(session)
-    first = session.witness.cache.called
+    first = session.derived.cache.value().called
     assert first is not None
     say(session, "v" * 400)
     call(session)
-    second = session.witness.cache.called
+    second = session.derived.cache.value().called
     assert second == first + 3 * MINUTE
-    assert {prefix.at for prefix in session.witness.cache.prefixes} == {second}
+    assert {prefix.at for prefix in session.derived.cache.value().prefixes} == {second}
     for _ in range(6):
         say(session, "w")
     call(session)
@@ -123,12 +123,12 @@ def test_a_use_starts_the_lifetime_of_all_that_was_read_anew_and_time_ends_the_r
 def test_an_hour_is_asked_for_or_reported() -> None:
     session = begin()
     call(session, ttl="1h")
-    assert {prefix.ttl for prefix in session.witness.cache.prefixes} == {HOUR}
+    assert {prefix.ttl for prefix in session.derived.cache.value().prefixes} == {HOUR}
     other = begin()
     call(other, usage=Usage(0, 0, 0, 3_000, 100))
-    assert {prefix.ttl for prefix in other.witness.cache.prefixes} == {HOUR}
+    assert {prefix.ttl for prefix in other.derived.cache.value().prefixes} == {HOUR}
     call(other, usage=Usage(0, 3_000, 100, 0, 100))
-    assert [prefix.ttl for prefix in other.witness.cache.prefixes] == [HOUR, HOUR, FIVE]
+    assert [prefix.ttl for prefix in other.derived.cache.value().prefixes] == [HOUR, HOUR, FIVE]
 
 
 def test_a_prefix_below_the_minimum_is_not_kept() -> None:
@@ -142,7 +142,7 @@ def at_work(model: str = "claude-sonnet-4-5") -> Session:
     session = begin(model)
     for number in range(3):
         call(session, ToolCall(f"c{number}", "Bash", "{}"))
-        session.record(ToolReturned(ToolResult(f"c{number}", (Text("r" * 4_000),)), tool="Bash"))
+        session.log.append(ToolReturned(ToolResult(f"c{number}", (Text("r" * 4_000),)), tool="Bash"))
     call(session)
     return session
 
@@ -150,51 +150,51 @@ def at_work(model: str = "claude-sonnet-4-5") -> Session:
 def test_an_edit_leaves_only_what_ends_before_it() -> None:
     session = at_work()
     assert [name for name, _ in ends(session)] == ["head:0", "2.0", "5.0", "8.0", "11.0"]
-    session.record(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
-    cache = session.witness.cache
+    session.log.append(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
+    cache = session.derived.cache.value()
     assert [prefix.last for prefix in cache.prefixes] == ["head:0", "2.0", "5.0"]
     assert (cache.frontier, cache.edited) == ("7.0", True)
     call(session)
-    assert session.witness.cache.edited is False
-    assert session.witness.cache.frontier == "7.0"
+    assert session.derived.cache.value().edited is False
+    assert session.derived.cache.value().frontier == "7.0"
 
 
 def test_a_fold_from_the_first_item_leaves_the_head_and_an_appended_reminder_leaves_all() -> None:
     session = at_work()
     before = ends(session)
-    session.record(ViewEdited((Insert((Put("reminder", Text("mind")),)),), by="test"))
+    session.log.append(ViewEdited((Insert((Put("reminder", Text("mind")),)),), by="test"))
     assert ends(session) == before
-    assert session.witness.cache.edited is False
+    assert session.derived.cache.value().edited is False
     ids = session.log.view.ids
-    session.record(ViewEdited((Fold(ids[0], ids[-1], (Put("summary", Text("s" * 400)),)),), by="test"))
+    session.log.append(ViewEdited((Fold(ids[0], ids[-1], (Put("summary", Text("s" * 400)),)),), by="test"))
     assert [name for name, _ in ends(session)] == ["head:0"]
-    assert session.witness.cache.frontier == ""
+    assert session.derived.cache.value().frontier == ""
 
 
 def test_a_cached_mask_breaks_nothing() -> None:
     session = at_work()
     before = ends(session)
-    session.record(ViewEdited((Mask(("8.0",), "[gone]", "cached"),), by="test"))
+    session.log.append(ViewEdited((Mask(("8.0",), "[gone]", "cached"),), by="test"))
     assert ends(session) == before
 
 
 def test_a_new_head_a_new_model_and_new_tools_begin_a_new_cache() -> None:
     session = at_work()
-    session.record(ContextStated(head=(Statement("base", "h" * 8_000, "system"),)))
+    session.log.append(ContextStated(head=(Statement("base", "h" * 8_000, "system"),)))
     assert len(ends(session)) == 5
-    session.record(ContextStated(head=(Statement("base", "other", "system"),)))
+    session.log.append(ContextStated(head=(Statement("base", "other", "system"),)))
     assert ends(session) == []
     for model, tools in (("claude-opus-4-1", ""), ("claude-sonnet-4-5", "blob")):
         session = at_work()
-        session.record(CallStarted(model, "anthropic", tools=tools))
+        session.log.append(CallStarted(model, "anthropic", tools=tools))
         assert ends(session) == []
 
 
 def test_a_call_beside_the_conversation_keeps_what_it_read_alive() -> None:
     session = begin(tick=MINUTE)
     call(session)
-    session.record(side_reply("title", "claude-sonnet-4-5", Usage(10, 2_000, 0, 0, 5)))
-    times = [prefix.at for prefix in session.witness.cache.prefixes]
+    session.log.append(side_reply("title", "claude-sonnet-4-5", Usage(10, 2_000, 0, 0, 5)))
+    times = [prefix.at for prefix in session.derived.cache.value().prefixes]
     assert times[0] - times[1] == 2 * MINUTE
 
 
@@ -203,7 +203,7 @@ def test_an_automatic_cache_keeps_whole_prompts_and_is_read_up_to_any_item() -> 
     assert ends(session) == [("11.0", 5_888)]
     warm = warm_of(session.situation("before_call"))
     assert warm.all == 5_888
-    session.record(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
+    session.log.append(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
     assert ends(session) == [("7.0", 3_968)]
 
 
@@ -211,7 +211,7 @@ def test_pa_09_an_automatic_cache_that_is_missed_again_and_again_is_not_believed
     session = begin("gpt-5")
     for expected in (3_072, 3_072, 0, 0):
         call(session, Text("a"), usage=Usage(3_100, 0, 0, 0, 1))
-        assert session.witness.cache.longest(0) == expected
+        assert session.derived.cache.value().longest(0) == expected
     call(session, Text("a"), usage=Usage(100, 3_072, 0, 0, 1))
     assert ends(session) == [("10.0", 3_072)]
 
@@ -220,7 +220,7 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     session = begin()
     for _ in range(300):
         call(session)
-    prefixes = session.witness.cache.prefixes
+    prefixes = session.derived.cache.value().prefixes
     assert len(prefixes) <= MOST
     assert prefixes[0].last == "head:0"
     assert prefixes[-1].last == session.log.view.ids[-2]

@@ -9,14 +9,13 @@ from corpus import WITHOUT, corpus, golden
 from readings import Home
 
 from palimpsest.audit.cached import CacheProjection
-from palimpsest.core.events import CallStarted, ModelReplied
+from palimpsest.audit.metering import Metering
+from palimpsest.core.events import ModelReplied
 from palimpsest.core.log import Log
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
 from palimpsest.foreign.formats import format_named
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.cards import ModelCard, recorded_card
+from palimpsest.wire.cards import recorded_card
 
 # A session of each kind of cache and lifetime; `pal replay` looks at all of them.
 CLAUDE = [path for name in ("12f1f541", "410df8db", "77e148b8", "9205db7e") for path in corpus(f"claude-code/*{name}*.jsonl")]
@@ -29,21 +28,16 @@ def believed_and_reported(form: str, path: Path) -> Iterator[tuple[int, int]]:
     home.take(format_named(form), path)
     for session in home.store.sessions():
         log = Log.open(home.store, session, FixedClock(1))
-        projection, tally, counter = (
-            ViewProjection(skip=log.reader.skip(log.path), find=log.reader.item),
-            CacheProjection(),
-            TokenCounter(palimpsest_size),
-        )
-        model: ModelCard = recorded_card("claude-sonnet-4-5")
+        views = ViewProjection(reader=log.reader)
+        metering = Metering(views, lambda name: recorded_card(name or "claude-sonnet-4-5"), "palimpsest")
+        projection = CacheProjection(views, metering)
         for event in log.events():
-            projection.take(event)
             body = event.body
-            if isinstance(body, CallStarted) and body.model:
-                model = recorded_card(body.model)
-            elif isinstance(body, ModelReplied) and body.usage.prompt:
-                cache = tally.value()
+            if isinstance(body, ModelReplied) and body.usage.prompt:
+                cache = projection.value()
                 yield min(cache.longest(event.at if cache.called is None else cache.called), body.usage.prompt), body.usage.cache_read
-            tally.take(event, projection.view, counter, model)
+            for each in (views, metering, projection):
+                each.take(event)
 
 
 def check(form: str, paths: list[Path], most: float) -> None:

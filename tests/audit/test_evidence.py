@@ -12,10 +12,10 @@ from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
 
 
 def gather(*bodies: Body) -> Evidence:
-    tally = EvidenceProjection()
+    projection = EvidenceProjection()
     for seq, body in enumerate(bodies):
-        tally.take(Event(seq, seq - 1, 1_000 * seq, "", body))
-    return tally.value()
+        projection.take(Event(seq, seq - 1, 1_000 * seq, "", body))
+    return projection.value()
 
 
 def call(call_id: str, tool: str, **args: object) -> ModelReplied:
@@ -182,13 +182,13 @@ BODIES = st.one_of(
 
 
 @given(st.lists(BODIES, max_size=12), st.integers(0, 12))
-def test_going_on_from_what_is_known_gives_what_one_tally_gives(bodies: list[Body], cut: int) -> None:
+def test_going_on_from_a_snapshot_gives_what_one_projection_gives(bodies: list[Body], cut: int) -> None:
     events = [Event(seq, seq - 1, seq, "", body) for seq, body in enumerate(bodies)]
     whole, part = EvidenceProjection(), EvidenceProjection()
     for event in events[:cut]:
         part.take(event)
-    kept = msgspec.json.decode(msgspec.json.encode(part.value()), type=Evidence)
-    rest = EvidenceProjection.of(kept)
+    rest = EvidenceProjection()
+    rest.restore(part.snapshot())
     for event in events[cut:]:
         rest.take(event)
     for event in events:

@@ -3,69 +3,68 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from working_days import MODEL, PROFILE, Step, steps, take_back, tell
-from workplace import START
+from workplace import work
 
 from palimpsest.audit.bill import Block, Prompt
 from palimpsest.audit.prefixes import sums_of
 from palimpsest.audit.survival import survival_of
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visible import Visible, texts_of
-from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened
-from palimpsest.core.items import Text, ToolCall, same_start, seq_of
-from palimpsest.core.log import Log
+from palimpsest.core.events import Event
+from palimpsest.core.items import Item, Text, ToolCall, same_start, seq_of
 from palimpsest.core.pairs import unpaired, waiting
+from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
-from palimpsest.engine.session import Environment, Session
-from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.cards import ModelCard, card
-from palimpsest.wire.request import Tool
 
 
-class Watched(Session):
-    """A session that keeps every event with the view after it."""
+class Followed:
+    """The views around one event after the other."""
 
-    def __init__(self, log: Log, profile: Profile, model: ModelCard, around: Environment, tools: tuple[Tool, ...] = ()) -> None:
-        super().__init__(log, profile, model, around, tools)
-        self.seen: list[tuple[Event, View]] = []
+    def __init__(self) -> None:
+        self.view = View()
+        self.items_before: tuple[Item, ...] = ()
+        self.head_before: tuple[Item, ...] = ()
 
-    def record(self, body: Body) -> Event:
-        event = super().record(body)
-        self.seen.append((event, self.log.view))
-        return event
+    def go_on(self, view: View) -> None:
+        self.items_before, self.head_before, self.view = self.view.items, self.view.head, view
 
 
 def followed(told: list[Step]) -> list[tuple[Event, View]]:
     """A working day, event by event, with the view after each."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
-    session = Watched.create(SessionOpened("s", cwd="/repo"), PROFILE, card(MODEL), around)
+    session = work(PROFILE, MODEL)
     tell(session, told, take_back)
-    return session.seen
+    projection = ViewProjection(reader=session.log.reader)
+    seen = []
+    for event in session.log.events():
+        projection.take(event)
+        seen.append((event, projection.view))
+    return seen[1:]
 
 
 @settings(max_examples=80)
 @given(steps)
-def test_a_tally_of_uses_that_followed_every_edit_goes_on_as_one_that_begins_with_the_view(told: list[Step]) -> None:
-    tally, calls, before = UsesProjection(), 0, View()
+def test_uses_that_followed_every_edit_go_on_as_those_that_were_restored_with_the_view(told: list[Step]) -> None:
+    views = Followed()
+    live = UsesProjection(views)
     for event, view in followed(told):
-        anew = UsesProjection.of(tally.value(), before, calls)
-        for each in (tally, anew):
-            each.take(event, view)
-        assert anew.value() == tally.value()
-        calls += isinstance(event.body, ModelReplied)
-        before = view
+        restored = UsesProjection(views)
+        restored.restore(live.snapshot())
+        views.go_on(view)
+        for each in (live, restored):
+            each.take(event)
+        assert restored.snapshot() == live.snapshot()
 
 
 @settings(max_examples=80)
 @given(steps)
-def test_a_scale_that_followed_every_edit_weighs_as_a_new_one(told: list[Step]) -> None:
+def test_a_counter_that_followed_every_edit_counts_as_a_new_one(told: list[Step]) -> None:
     counter, before = TokenCounter(claude_size), View()
     for _, view in followed(told):
         for each in (view, before, view):
             new = TokenCounter(claude_size)
-            assert (counter.raw(each), counter.sizes(each)) == (new.raw(each), new.sizes(each))
+            assert (counter.raw(each), counter.sizes_of(each)) == (new.raw(each), new.sizes_of(each))
         before = view
 
 
@@ -82,7 +81,7 @@ def test_what_shows_in_many_texts_is_what_shows_in_one(told: list[Step], looked_
 
 @settings(max_examples=80)
 @given(steps)
-def test_the_calls_that_wait_are_the_lonely_ones_of_the_newest_reply(told: list[Step]) -> None:
+def test_the_calls_that_wait_are_the_unpaired_ones_of_the_newest_reply(told: list[Step]) -> None:
     for _, view in followed(told):
         items, alone = view.items, unpaired(view.items)
         spoken = [item for item in items if item.kind in {"user", "assistant", "thinking", "call"}]

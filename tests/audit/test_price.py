@@ -13,7 +13,7 @@ from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usag
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.situation import CachedPrefix, Situation
 from palimpsest.core.view import View
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import profile
@@ -98,7 +98,7 @@ class Till:
         """What the next request would be billed as, with the marks that it would have."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.witness.cache, now)
+        params = anchored(session.params, session.derived.cache.value(), now)
         marks = encode(session.log.view, session.card, (), params).marks
         return self.bill(session.log.view, marks, now).usage
 
@@ -106,13 +106,15 @@ class Till:
         """A call that is made, billed and answered."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.witness.cache, now)
+        params = anchored(session.params, session.derived.cache.value(), now)
         marks = encode(session.log.view, session.card, (), params).marks
         billed = self.bill(session.log.view, marks, now)
         self.kept = billed.kept
-        started = session.record(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks))
+        started = session.log.append(
+            CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks)
+        )
         output = sum(session.counter.scaled(session.counter.rule(part)) for part in parts)
-        session.record(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))
+        session.log.append(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))
 
 
 def at_the_till(one: Profile, model: str) -> Till:
@@ -122,7 +124,7 @@ def at_the_till(one: Profile, model: str) -> Till:
     for number in range(30):
         till.call(ToolCall(f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}'))
         text = f"line {number}\n" * 900
-        till.session.record(ToolReturned(ToolResult(f"c{number}", (Text(text),)), tool="Read"))
+        till.session.log.append(ToolReturned(ToolResult(f"c{number}", (Text(text),)), tool="Read"))
     return till
 
 
@@ -135,7 +137,7 @@ def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills
     till = at_the_till(one, model)
     now = till.next()
     assert now.cache_read > 70_000
-    (edited,) = offline(till.session, look(till.session, "asked")).edited
+    (edited,) = offline(till.session, run_policies(till.session, "asked")).edited
     then = till.next()
     assert then.prompt < now.prompt
     prices = till.session.card.prices

@@ -34,7 +34,7 @@ def wait(session: Session, calls: int) -> None:
 
 
 def life(session: Session, item: str) -> tuple[int, int | None, int | None, int | None]:
-    found = session.witness.uses[item]
+    found = session.derived.uses.value()[item]
     return found.arrived, found.last_named, found.superseded, found.died
 
 
@@ -105,7 +105,7 @@ def test_a_read_is_superseded_by_a_read_of_the_same_range_or_of_the_whole_file(f
     session = begin()
     item = returned(session, "Read", first)
     again = returned(session, "Read", then)
-    assert session.witness.uses[item].superseded == (2 if superseded else None)
+    assert session.derived.uses.value()[item].superseded == (2 if superseded else None)
     assert life(session, again) == (2, None, None, None)
 
 
@@ -113,10 +113,10 @@ def test_an_edit_that_failed_supersedes_nothing() -> None:
     session = begin()
     item = returned(session, "Read", READ)
     reply(session, ToolCall("e", "Edit", READ))
-    session.record(ToolReturned(ToolResult("e", (Text("no such text"),), error=True), tool="Edit"))
-    assert session.witness.uses[item].superseded is None
+    session.log.append(ToolReturned(ToolResult("e", (Text("no such text"),), error=True), tool="Edit"))
+    assert session.derived.uses.value()[item].superseded is None
     returned(session, "Bash", '{"command":"sed -i s/a/b/ src/a.py"}')
-    assert session.witness.uses[item].superseded == 3
+    assert session.derived.uses.value()[item].superseded == 3
 
 
 def test_pa_02_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:
@@ -144,10 +144,10 @@ def test_pa_03_the_last_round_unresolved_errors_and_recalled_results_are_never_d
     newest = returned(session, "Edit", READ)
     assert [life(session, item)[3] for item in (failed, recalled, newest)] == [None, None, None]
     returned(session, "Bash", '{"command":"pytest -q"}', PROSE, exit_code=0)
-    assert session.witness.uses[failed].failed is False
+    assert session.derived.uses.value()[failed].failed is False
     assert life(session, failed)[3] == 54
-    session.record(ContextStated(head=(Statement("base", "a new epoch", "system"),)))
-    assert session.witness.uses[recalled].kind == "other"
+    session.log.append(ContextStated(head=(Statement("base", "a new epoch", "system"),)))
+    assert session.derived.uses.value()[recalled].kind == "other"
     assert life(session, recalled)[3] == 54
 
 
@@ -161,7 +161,7 @@ def test_a_success_of_another_command_settles_no_error() -> None:
 
 def test_a_result_of_at_most_100_tokens_is_not_followed() -> None:
     session = begin()
-    assert returned(session, "Bash", '{"command":"ls"}', "a few words") not in session.witness.uses
+    assert returned(session, "Bash", '{"command":"ls"}', "a few words") not in session.derived.uses.value()
 
 
 def test_a_result_that_was_folded_away_is_forgotten_and_one_that_comes_back_starts_anew() -> None:
@@ -169,8 +169,8 @@ def test_a_result_that_was_folded_away_is_forgotten_and_one_that_comes_back_star
     item = returned(session, "Bash", '{"command":"ls"}')
     wait(session, 3)
     ids = session.log.view.ids
-    edited = session.record(ViewEdited((Fold(ids[0], ids[-1], (Put("summary", Text("all of it")),)),), by="test"))
-    assert session.witness.uses == {}
+    edited = session.log.append(ViewEdited((Fold(ids[0], ids[-1], (Put("summary", Text("all of it")),)),), by="test"))
+    assert session.derived.uses.value() == {}
     session.undo(edited.seq)
     assert life(session, item) == (4, None, None, None)
 
@@ -179,11 +179,11 @@ def test_a_kept_result_keeps_its_age_and_a_masked_one_shows_no_names() -> None:
     session = begin()
     item = returned(session, "Bash", '{"command":"ls"}', PROSE + "max_retries")
     ids = session.log.view.ids
-    session.record(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[1]), Keep(ids[2]))),), by="test"))
-    session.record(ViewEdited((Insert((Put("reminder", Text("go on")),)),), by="test"))
+    session.log.append(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[1]), Keep(ids[2]))),), by="test"))
+    session.log.append(ViewEdited((Insert((Put("reminder", Text("go on")),)),), by="test"))
     reply(session, Text("max_retries", "assistant"))
     assert life(session, item) == (1, 2, None, None)
-    session.record(ViewEdited((Mask((item,), "[gone]"),), by="test"))
+    session.log.append(ViewEdited((Mask((item,), "[gone]"),), by="test"))
     reply(session, Text("max_retries", "assistant"))
     assert life(session, item) == (1, 2, None, None)
 

@@ -14,7 +14,7 @@ from palimpsest.stores.jsonl import JsonlSessions
 
 
 class RefusingLines(MemoryFile):
-    """LogFile that take every event and no checkpoint; `asked` counts how often one was tried."""
+    """Lines that take every event and no checkpoint; `asked` counts how often one was tried."""
 
     asked = 0
 

@@ -93,6 +93,10 @@ def test_copies_of_the_object_are_frozen_too() -> None:
     assert (copies, [type(made) for made in copies]) == (({"ada": 1}, {"ada": 1}), [FrozenDict, FrozenDict])
 
 
+def test_values_with_equal_dictionaries_have_the_same_hash() -> None:
+    assert {Seats({"ada": 1, "bob": 2}), Seats({"bob": 2, "ada": 1}), Seats()} == {Seats({"ada": 1, "bob": 2}), Seats()}
+
+
 def test_a_value_is_written_as_if_its_dictionary_were_plain() -> None:
     assert msgspec.json.encode(Seats({"ada": 1})) == b'{"by_name":{"ada":1}}'
 

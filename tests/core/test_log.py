@@ -72,7 +72,7 @@ def test_raw_json_with_newlines_stays_on_one_line() -> None:
 
 
 class InterruptedLines(MemoryFile):
-    """LogFile whose write is interrupted right after it happened."""
+    """Lines whose write is interrupted right after it happened."""
 
     def append(self, line: bytes) -> int:
         super().append(line)

@@ -31,7 +31,7 @@ from palimpsest.core.policy import (
 )
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import claude_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 
@@ -134,8 +134,9 @@ def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, wor
         run_plan(plan, lambda _: answer)
 
 
-def test_a_refusal_is_a_failure_and_no_answer() -> None:
-    refused = ModelReplied((Text("no", "assistant"),), stop="refusal")
+@pytest.mark.parametrize("word", ["refusal", "content_filter", "content-filter", "SAFETY"])
+def test_a_refusal_is_a_failure_and_no_answer(word: str) -> None:
+    refused = ModelReplied((Text("no", "assistant"),), stop=word)
     with pytest.raises(CannotFold, match="the model refused to answer"):
         run_plan(_retrying(), lambda _: refused)
 
@@ -179,5 +180,5 @@ class HideFirst:
 
 def test_a_frozen_dataclass_is_a_policy_and_a_model_card_is_a_card() -> None:
     policy: Policy = HideFirst()
-    situation = Situation(View(items=(ITEM,)), Budget(window=100), CARD, "before_call", TokenCounter(claude_size), used=100)
+    situation = Situation(View(items=(ITEM,)), Budget(window=100), CARD, "before_call", TokenSizes(claude_size), used=100)
     assert (policy.plan(situation), situation.card.window, situation.card.prices.input) == ((Mask(("1.0",)),), 8_000, 0.0)

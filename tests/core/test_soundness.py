@@ -33,6 +33,7 @@ def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int |
     results = [part for part in parts if isinstance(part, ToolResult)]
     bodies: list[Body] = [
         ModelReplied(tuple(parts), call, Usage(number), stop),
+        ModelReplied(tuple(parts), call, Usage(), provider_stop=stop),
         UserSaid(tuple(parts)),  # type: ignore[arg-type]  # strange on purpose
         *(ToolReturned(result, stop) for result in results),
     ]

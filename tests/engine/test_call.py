@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 import pytest
-from workplace import say, use, work
+from workplace import answered_by, say, use, work
 
 from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Fold, Keep, Put
@@ -16,6 +16,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.call import call
+from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
@@ -46,8 +47,8 @@ def profile(block_at: int = 190_000, overflow: Literal["stop", "fold"] = "fold")
     return Profile("test", (FoldAll(),), lambda card: Budget(card.window, block_at=block_at), overflow=overflow)
 
 
-def run(session: Session, provider: Scripted, told: list[str] | None = None) -> ModelReplied:
-    return asyncio.run(call(session, provider, tell=(told if told is not None else []).append))
+def run(session: Session, provider: Scripted) -> ModelReplied:
+    return asyncio.run(call(answered_by(session, provider)))
 
 
 def test_a_request_is_recorded_before_it_leaves_and_can_be_shown_again() -> None:
@@ -60,19 +61,28 @@ def test_a_request_is_recorded_before_it_leaves_and_can_be_shown_again() -> None
 
 
 def test_a_request_that_is_known_not_to_fit_does_not_leave() -> None:
-    session = session_of(profile(block_at=100))
+    session = session_of(profile(block_at=100, overflow="stop"))
     provider = Scripted("done")
     with pytest.raises(PromptTooLong, match="prompt is too long: "):
         run(session, provider)
     assert provider.requests == []
 
 
+def test_a_request_that_is_known_not_to_fit_is_folded_before_it_leaves() -> None:
+    session = session_of(profile(block_at=100))
+    provider = Scripted("done")
+    assert run(session, provider).parts == (Text("done", "assistant"),)
+    assert len(provider.requests) == 1
+    assert session.log.view.ids == ("1.0", "5.0.1", "7.0")
+
+
 def test_a_request_that_the_provider_finds_too_long_is_folded_and_sent_again() -> None:
     session = session_of(profile())
     provider = Scripted(PromptTooLong("too long", gap=10), "done")
-    told: list[str] = []
-    assert run(session, provider, told).parts == (Text("done", "assistant"),)
-    assert told == ["folded"]
+    runs: list[tuple[Moment, PolicyRun]] = []
+    reply = asyncio.run(call(answered_by(session, provider), ran=lambda *each: runs.append(each)))
+    assert reply.parts == (Text("done", "assistant"),)
+    assert [(moment, ran.notices) for moment, ran in runs] == [("before_call", ()), ("overflow", ("folded",)), ("after_call", ())]
     assert len(provider.requests[1].body) < len(provider.requests[0].body)
     bodies = [event.body for event in session.log.events()]
     assert [body.error for body in bodies if isinstance(body, Failed)] == ["too_long"]
@@ -91,8 +101,9 @@ def test_a_failure_of_the_provider_is_recorded_and_reaches_the_caller() -> None:
     session = session_of(profile())
     with pytest.raises(ProviderError):
         run(session, Scripted(ProviderError("overloaded", status=529)))
-    last = session.log.event(session.log.tip).body
-    assert last == Failed("call", "provider", "overloaded")
+    started, last = (session.log.event(session.log.tip - 1), session.log.event(session.log.tip))
+    assert isinstance(started.body, CallStarted)
+    assert last.body == Failed("call", "provider", "overloaded", call=started.seq, purpose="turn")
 
 
 def test_no_longer_reply_is_asked_for_than_there_is_room() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from workplace import START, say, work
+from workplace import START, answered_by, say, work
 
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Keep, Mask, Put
@@ -21,7 +21,7 @@ PROSE = "words that say nothing in particular\n" * 300
 def begin(*, tick: int = 1_000) -> Session:
     profile = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply))
     session = work(profile, clock=FixedClock(START, tick))
-    session.record(ContextStated(head=(Statement("base", PROSE, "system"),)))
+    session.log.append(ContextStated(head=(Statement("base", PROSE, "system"),)))
     say(session, PROSE)
     return session
 
@@ -30,8 +30,9 @@ def marks(session: Session) -> tuple[str, ...]:
     """The marks of the next call; the model asks for a tool and gets its result."""
     name = f"c{session.log.tip}"
     # A provider that reports no cache leaves the ledger to its own belief.
-    asyncio.run(call(session, Scripted(ModelReplied((ToolCall(name, "Bash", "{}"),), usage=Usage(output=5)))))
-    session.record(ToolReturned(ToolResult(name, (Text(PROSE),)), tool="Bash"))
+    provider = Scripted(ModelReplied((ToolCall(name, "Bash", "{}"),), usage=Usage(output=5)))
+    asyncio.run(call(answered_by(session, provider)))
+    session.log.append(ToolReturned(ToolResult(name, (Text(PROSE),)), tool="Bash"))
     started = next(event.body for event in reversed(list(session.log.events())) if isinstance(event.body, CallStarted))
     return started.marks
 
@@ -48,7 +49,7 @@ def test_pa_24_after_an_edit_the_marks_are_head_frontier_best_live_entry_and_tai
     session = begin()
     for _ in range(4):
         marks(session)
-    session.record(ViewEdited((Mask(("11.0",), "[gone]"),), by="test"))
+    session.log.append(ViewEdited((Mask(("11.0",), "[gone]"),), by="test"))
     # The call before the cleared result is the frontier, and what was cached up to the result before that is still live.
     assert marks(session) == ("head:0", "8.0", "10.0", "14.0")
     # The frontier stays where it is while the tail goes on, and so does what the last call left.
@@ -61,8 +62,8 @@ def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier(
     for _ in range(3):
         marks(session)
     ids = session.log.view.ids
-    session.record(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[0]), Put("summary", Text(PROSE)))),), by="test"))
-    assert session.witness.cache.frontier == "2.0"
+    session.log.append(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[0]), Put("summary", Text(PROSE)))),), by="test"))
+    assert session.derived.cache.value().frontier == "2.0"
     found = marks(session)
     assert found == ("head:0", "2.0", "12.0.1")
 
@@ -76,7 +77,7 @@ def test_pa_24_with_a_cold_cache_the_old_tail_is_marked_again() -> None:
 def test_a_request_is_made_again_byte_for_byte_from_what_was_recorded() -> None:
     session = begin()
     marks(session)
-    session.record(ViewEdited((Mask(("5.0",), "[gone]"),), by="test"))
+    session.log.append(ViewEdited((Mask(("5.0",), "[gone]"),), by="test"))
     marks(session)
     calls = [event.seq for event in session.log.events() if isinstance(event.body, CallStarted)]
     for number in range(1, len(calls) + 1):

@@ -10,7 +10,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelSwitched, Pinned, Rewound, SessionOpened, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Save, Span, save, span
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -45,13 +46,17 @@ def test_a_session_knows_its_profile_and_model_from_its_first_event() -> None:
     assert session.log.opened == SessionOpened("mine", cwd="/repo", profile="plain", model="gpt-5.5")
 
 
-def test_a_resumed_session_has_the_same_view_and_the_same_witness() -> None:
+def snapshots(session: Session) -> list[bytes]:
+    derived = session.derived
+    return [each.snapshot() for each in (derived.metering, derived.evidence, derived.uses, derived.cache, derived.rent)]
+
+
+def test_a_resumed_session_has_the_same_view_and_the_same_derived_state() -> None:
     session = worked()
-    view, memo = session.log.view, bytes(session.witness.memo())
+    view, kept = session.log.view, snapshots(session)
     resumed = again(session)
     assert resumed.log.view == view
-    assert bytes(resumed.witness.memo()) == memo
-    assert resumed.log.remembered is not None
+    assert snapshots(resumed) == kept
 
 
 def test_a_call_that_a_crash_left_open_is_answered_when_the_session_is_resumed() -> None:
@@ -65,24 +70,24 @@ def test_a_call_that_a_crash_left_open_is_answered_when_the_session_is_resumed()
     assert last.result.error
 
 
-def test_going_back_lets_the_witness_forget_what_came_after() -> None:
+def test_going_back_lets_the_derived_state_forget_what_came_after() -> None:
     session = worked()
-    session.record(Rewound(1))
+    session.log.append(Rewound(1))
     fresh = work(PLAIN)
     say(fresh, "look at a.py")
-    assert bytes(session.witness.memo()) == bytes(fresh.witness.memo())
+    assert snapshots(session) == snapshots(fresh)
 
 
 def test_an_edit_is_undone_and_the_items_show_again() -> None:
     session = worked()
-    edited = session.record(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
+    edited = session.log.append(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
     session.undo(edited.seq)
     assert [item.mask for item in session.log.view.items] == [None] * 4
 
 
 def test_an_undo_after_which_the_view_would_not_fit_is_refused_with_the_numbers() -> None:
     session = worked(SMALL)
-    edited = session.record(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
+    edited = session.log.append(ViewEdited((Mask(("4.0",), "gone"),), by="test"))
     with pytest.raises(BadInput, match=r"without edit \d+ the view has [\d,]+ tokens and 400 fit"):
         session.undo(edited.seq)
 
@@ -120,7 +125,7 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:
     """A session with the tools of somebody else, whose names say nothing."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
     session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
     say(session, "rename it")
     use(session, "c1", "mcp__desk__peek", '{"path":"src/a.py"}', "def old_name(): ...\n" * 300)
@@ -131,11 +136,11 @@ def at_a_desk(tools: tuple[Tool, ...]) -> Session:
 
 def test_what_tools_declare_gives_edited_paths_supersession_and_commands() -> None:
     session = at_a_desk(DECLARED)
-    evidence = session.witness.evidence
+    evidence = session.derived.evidence.value()
     assert evidence.edited == ("src/a.py",)
     assert evidence.read == ()
     assert [(ran.command, ran.exit) for ran in evidence.commands] == [("make test", 0)]
-    first, second, third = session.witness.uses.values()
+    first, second, third = session.derived.uses.value().values()
     assert (first.kind, first.superseded) == ("read", 2)
     assert (second.kind, second.superseded) == ("acknowledgement", None)
     assert third.kind == "other"
@@ -145,12 +150,12 @@ def test_what_tools_declare_counts_after_a_resume_and_a_rewind() -> None:
     session = at_a_desk(DECLARED)
     session.close()
     resumed = Session.resume("desk", session.profile, session.card, session.environment, DECLARED)
-    assert resumed.witness.evidence == session.witness.evidence
+    assert resumed.derived.evidence.value() == session.derived.evidence.value()
     use(resumed, "c4", "mcp__desk__swap_words", '{"path":"src/b.py","old_str":"a","new_str":"b"}', "done")
-    assert list(resumed.witness.evidence.edited) == ["src/a.py", "src/b.py"]
-    resumed.record(Rewound(resumed.log.tip - 3))
-    assert list(resumed.witness.evidence.edited) == ["src/a.py"]
+    assert list(resumed.derived.evidence.value().edited) == ["src/a.py", "src/b.py"]
+    resumed.log.append(Rewound(resumed.log.tip - 3))
+    assert list(resumed.derived.evidence.value().edited) == ["src/a.py"]
 
 
 def test_without_a_declaration_a_name_that_says_nothing_proves_no_edit() -> None:
-    assert at_a_desk(()).witness.evidence.edited == ()
+    assert at_a_desk(()).derived.evidence.value().edited == ()

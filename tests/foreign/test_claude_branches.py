@@ -66,7 +66,7 @@ def test_any_history_is_written_as_one_chain_in_which_results_answer_calls(told:
     log = tell(new_log(), told)
     lines = lines_of(log)
     assert chain_faults(lines) == []
-    # LogFile are told by branches too: only along one branch does a call have one answer.
+    # Lines are told by branches too: only along one branch does a call have one answer.
     branch = branch_to(lines) if log.view.items else []
     assert paired(branch)
     assert ids(branch, "id") == ids(branch, "tool_use_id")

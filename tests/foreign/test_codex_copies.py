@@ -32,7 +32,7 @@ OWN = (started(), said("c"), answered("d"), counted(3_330, 1_200), ended())
 
 
 def copied(*lines: Line) -> list[Line]:
-    """LogFile as a fork writes them again: at its own time, and its beginning without what only the first one knew."""
+    """Lines as a fork writes them again: at its own time, and its beginning without what only the first one knew."""
     again = [{**line, "timestamp": "2026-11-15T09:00:00.000Z"} for line in lines]
     return [meta(FORK, forked_from_id=THREAD), {**again[0], "payload": {"id": THREAD, "cwd": "/repo"}}, *again[1:]]
 

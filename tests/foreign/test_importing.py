@@ -185,7 +185,7 @@ def test_a_file_that_is_gone_is_a_bad_line_and_makes_no_log(tmp_path: Path) -> N
     imported = import_session(_Lazy(), source, store, MemoryBlobs(), FixedClock())
 
     assert imported == Imported("tiny-a", Counts(bad_lines=1), (BadLine(str(path), "reading stopped: No such file or directory"),))
-    assert store.sessions() == ()
+    assert list(store.sessions()) == []
 
 
 class _Lazy(Tiny):

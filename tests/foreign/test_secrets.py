@@ -2,7 +2,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -13,7 +12,7 @@ from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.redact import redact
 from palimpsest.foreign.cleaning import Thing, clean_value
 from palimpsest.foreign.importing import foreign_of, import_session
-from palimpsest.foreign.secrets import Redacting, count_secrets, lines_of
+from palimpsest.foreign.secrets import Redacting, count_secrets, pieces_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -106,12 +105,11 @@ def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=40_000).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=6), st.integers(0, 6))
-def test_lines_of_a_file_come_whole_and_none_is_missing(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], first: int) -> None:
-    path = tmp_path_factory.mktemp("log") / "a.jsonl"
-    path.write_bytes(b"".join(lines) + b"later\n")
+def test_lines_of_a_log_come_whole_and_none_is_missing(lines: list[bytes], first: int) -> None:
+    log = MemorySessions(run=100_000).create("a", b"".join(lines) + b"later\n")
     start, stop = len(b"".join(lines[:first])), len(b"".join(lines))
 
-    found = list(lines_of(str(path), start, stop))
+    found = list(pieces_of(log, start, stop))
 
     assert b"".join(found) == b"".join(lines[first:])
     assert all(chunk.endswith(b"\n") for chunk in found)

@@ -11,7 +11,7 @@ from workplace import offline, reply, say, use
 from palimpsest.core.errors import TooFull
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Look
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.restored import RESTORED
 from palimpsest.profiles.named import PROFILES, profile
@@ -44,7 +44,7 @@ def ask_until_rest(session: Session, size: Callable[[Session], int]) -> list[int
     sizes = [size(session)]
     for _ in range(MOST):
         try:
-            edited = offline(session, look(session, "asked")).edited
+            edited = offline(session, run_policies(session, "asked")).edited
         except TooFull:
             return sizes
         if not edited:
@@ -102,12 +102,12 @@ def test_what_a_fold_brought_back_stands_once_however_often_it_is_asked_for(name
 @pytest.mark.parametrize("name", RESTORING)
 def test_a_copy_that_is_out_of_date_goes_when_the_new_one_comes(name: str) -> None:
     session = with_a_skill(name)
-    offline(session, look(session, "asked"))
+    offline(session, run_policies(session, "asked"))
     world = World({"/repo/0.py": "as it is later"}, FACTS | {"plan": "3. docs"})
     session.environment = replace(session.environment, look=world)
     for number in range(40, 60):
         use(session, f"c{number}", "Bash", '{"command":"ls"}', f"line {number}\n" * 900)
-    offline(session, look(session, "asked"))
+    offline(session, run_policies(session, "asked"))
     shown = texts(session)
     assert sum("as it is later" in text for text in shown) == 1
     assert sum("3. docs" in text for text in shown) == 1
@@ -118,7 +118,7 @@ def test_what_a_kept_message_still_shows_does_not_come_back() -> None:
     session = fill(claude(), 100_000)
     use(session, "k", "Skill", '{"skill":"review"}', SKILL)
     use(session, "p", "ExitPlanMode", '{"plan":"1. lexer\\n2. parser"}', "approved")
-    offline(session, look(session, "folded"))
+    offline(session, run_policies(session, "folded"))
     assert edits(session) == []
 
 
@@ -130,5 +130,5 @@ def test_a_fold_without_a_model_is_not_grown_over_by_what_comes_back() -> None:
     for number in range(30):
         use(session, f"b{number}", "Bash", f'{{"command":"make {number}"}}', "built\n" * 500)
     before = bytes_of(session)
-    assert offline(session, look(session, "asked")).folded
+    assert offline(session, run_policies(session, "asked")).folded
     assert bytes_of(session) < before

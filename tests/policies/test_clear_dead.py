@@ -20,7 +20,7 @@ from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Outcome, proposal_of
 from palimpsest.core.situation import Cache, Situation, Use
 from palimpsest.core.tokens import estimate
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.clear_dead import ClearDead, Clearing, best_clearing, clear_all
 from palimpsest.profiles.profile import Profile
@@ -275,10 +275,10 @@ def at_work(tick: int) -> Session:
 
 
 def edits(session: Session) -> list[tuple[str, ...]]:
-    looked = offline(session, look(session, "before_call"))
+    ran = offline(session, run_policies(session, "before_call"))
     return [
         tuple(name for edit in event.body.edits if isinstance(edit, Mask) for name in edit.ids)
-        for event in looked.events
+        for event in ran.events
         if isinstance(event.body, ViewEdited)
     ]
 

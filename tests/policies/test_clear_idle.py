@@ -10,7 +10,7 @@ from workplace import START, offline, reply, say, use
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import Place, SessionOpened, Usage
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.result_files import MemoryResultFiles
@@ -52,39 +52,39 @@ def masked(session: Session) -> list[int]:
 
 def test_cc_25_after_60_idle_minutes_all_but_the_newest_5_maskable_results_show_the_cleared_string_and_no_file_is_written() -> None:
     session = away(60)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert masked(session) == [0, 1, 2, 3]
     assert {item.mask.text for item in session.log.view.items if item.mask} == {CLEARED}
     assert [edit.by for edit in edits(session)] == ["clear_idle"]
     assert isinstance(session.environment.keep, MemoryResultFiles)
     assert session.environment.keep.files == {}
-    assert offline(session, look(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 def test_cc_26_at_59_minutes_without_an_assistant_message_or_in_a_sub_agent_the_idle_mask_rests() -> None:
     for session in (away(59), away(600, results=0), away(600, child=True), away(600, results=5)):
-        assert offline(session, look(session, "before_call")).events == ()
+        assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 def test_cc_26_when_it_acts_the_cached_kind_does_not() -> None:
     session = away(61, used=140_000, results=9, size=12_000, model=EDITING)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert [(edit.by, len(edit.edits)) for edit in edits(session)] == [("clear_idle", 1)]
     session = away(1, used=140_000, results=9, size=12_000, model=EDITING)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
     # Where the idle mask has nothing to do the cached kind may.
     session = away(61, used=140_000, results=5, size=25_000, model=EDITING)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
 
 
 def test_cc_26_when_it_acts_the_token_kind_does_not_either_until_the_next_call() -> None:
     session = away(61, used=150_000, results=6, size=12_000)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert ([edit.by for edit in edits(session)], masked(session)) == (["clear_idle"], [0])
     reply(session, Text("Back.", "assistant"), usage=Usage(input=140_000))
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert ([edit.by for edit in edits(session)], masked(session)) == (["clear_idle", "clear_results"], [0, 1, 2])
 
 
@@ -103,7 +103,7 @@ def dropped(session: Session) -> list[str]:
 def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeats_all_earlier_edits_in_every_later_request() -> None:
     session = away(1, used=140_000, results=9, size=10_000, model=EDITING)
     before = messages(session)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     (edit,) = edits(session)
     (mask,) = edit.edits
     assert isinstance(mask, Mask)
@@ -114,18 +114,18 @@ def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeat
         use(session, f"c{number}", "Bash", "{}", "x" * 40_000)
     reply(session, Text("More.", "assistant"), usage=Usage(input=150_000))
     assert dropped(session)[:5] == ["c0", "c1", "c2", "c3", "c4"]
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert dropped(session) == [f"c{number}" for number in range(10)]
     assert messages(session).startswith(before[:1_000])
 
 
 def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_card_without_cache_editing_gets_the_token_kind() -> None:
     session = away(1, used=140_000, results=9, size=10_000, model=EDITING)
-    offline(session, look(session, "before_call"))
-    offline(session, look(session, "asked"))
+    offline(session, run_policies(session, "before_call"))
+    offline(session, run_policies(session, "asked"))
     assert set(dropped(session)) <= {item.content.call_id for item in session.log.view.items if isinstance(item.content, ToolCall)}
     session = away(1, used=140_000, results=9, size=10_000)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_results"]
     assert dropped(session) == []
 
@@ -134,5 +134,5 @@ def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_c
 def test_cc_28_v_no_result_is_ever_masked_neither_by_size_nor_after_30_hours(minutes: int) -> None:
     for model in (SONNET, EDITING):
         session = away(minutes, MEASURED, used=160_000, results=14, size=5_000, model=model)
-        assert offline(session, look(session, "before_call")).events == ()
+        assert offline(session, run_policies(session, "before_call")).events == ()
         assert masked(session) == []

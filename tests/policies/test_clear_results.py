@@ -17,8 +17,9 @@ from palimpsest.core.edits import Mask
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Recalled, Usage, ViewEdited
 from palimpsest.core.items import Text
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.policies import run_policies
+from palimpsest.engine.session import Session
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.policies.clear_results import ClearResults
 from palimpsest.policies.read_state import known_paths, must_read_again
@@ -45,9 +46,9 @@ def work(session: Session, used: int, sizes: tuple[int, ...] = GOLDEN, tool: str
 
 
 def before_call(session: Session) -> list[Mask]:
-    looked = offline(session, look(session, "before_call"))
-    assert all(event in looked.edited for event in looked.events)
-    made = [event.body for event in looked.edited if isinstance(event.body, ViewEdited)]
+    ran = offline(session, run_policies(session, "before_call"))
+    assert all(event in ran.edited for event in ran.events)
+    made = [event.body for event in ran.edited if isinstance(event.body, ViewEdited)]
     return [edit for body in made for edit in body.edits if isinstance(edit, Mask)]
 
 
@@ -98,7 +99,7 @@ def test_cc_19_tools_outside_the_list_of_eight_are_never_masked_nor_is_any_call(
 def asked(session: Session, target: int) -> None:
     policies = (clear_now(target),)
     session.profile = with_(session.profile, policies=policies)
-    offline(session, look(session, "asked"))
+    offline(session, run_policies(session, "asked"))
 
 
 def test_cc_20_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_as_manual() -> None:
@@ -153,7 +154,7 @@ def test_cc_21_nothing_is_masked_or_saved_twice() -> None:
 
 def test_cc_22_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the_boundary() -> None:
     session = claude()
-    recalled = session.record(Recalled("parser", ("a.md",), parts=(Text("a note about parsers"),)))
+    recalled = session.log.append(Recalled("parser", ("a.md",), parts=(Text("a note about parsers"),)))
     work(session, 137_000)
     note = f"{recalled.seq}.0"
     assert before_call(session)[-1] == Mask((note,))
@@ -215,7 +216,7 @@ def transcript(folder: Path, *, boundary: bool) -> Path:
 def test_cc_24_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
     home = Home()
     (imported,) = home.take(ClaudeFormat(), transcript(tmp_path, boundary=boundary))
-    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles())
+    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline)
     session = Session.resume(imported.session, profile("claude-code", {}), SONNET, around)
     assert masked(session) == ([0, 1, 2, 3, 4, 5] if boundary else [])
     session.profile = with_(session.profile, policies=(ClearResults(),))

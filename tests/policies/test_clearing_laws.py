@@ -13,7 +13,7 @@ from palimpsest.core.events import Refused, ViewEdited
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.policy import Policy, proposal_of, run_plan
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.policies.clear_dead import ClearDead, clear_all
 from palimpsest.policies.supersede import Supersede
 from palimpsest.stores.ephemeral import FixedClock
@@ -33,14 +33,14 @@ def test_a_clearing_shrinks_keeps_pairs_is_the_same_again_and_rests(policy: Poli
     first, second = (run_plan(policy.plan(situation), lambda _: None) for _ in range(2))
     assert proposal_of(first) == proposal_of(second)
     before, alone = session.counter.total(session.log.view), unpaired(session.log.view.items)
-    events = offline(session, look(session, "before_call")).events
+    events = offline(session, run_policies(session, "before_call")).events
     assert not any(isinstance(event.body, Refused) for event in events)
     assert unpaired(session.log.view.items) == alone
     if proposal_of(first).edits:
         assert [type(event.body) for event in events] == [ViewEdited]
         assert session.counter.total(session.log.view) < before
         # Without an edit the second look may find that the cache has grown cold meanwhile, for the clock goes on.
-        assert offline(session, look(session, "before_call")).events == ()
+        assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 @settings(max_examples=60)

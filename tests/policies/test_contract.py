@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
+from palimpsest.engine.flow import answer_without_model
 from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
 from workplace import offline, online
 
@@ -15,8 +16,7 @@ from palimpsest.core.events import ModelReplied, Refused, ViewEdited
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want, run_plan
 from palimpsest.core.situation import Moment
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.remind import Remind
 from palimpsest.policies.supersede import Supersede
@@ -67,11 +67,11 @@ def alone(name: str, policy: str) -> Profile:
     return replace(whole, policies=tuple(each for each in whole.policies if each.name == policy), rung=whole.rung)
 
 
-def looked_at(session: Session, moment: Moment) -> Looked | None:
+def looked_at(session: Session, moment: Moment) -> PolicyRun | None:
     """What came of a moment without a model; nothing when the floor does not fit, which changes nothing."""
     before = session.log.view
     try:
-        return offline(session, look(session, moment))
+        return offline(session, run_policies(session, moment))
     except TooFull as error:
         told = error.message
     assert "tokens" in told
@@ -91,15 +91,15 @@ def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_tha
     for place, session_name in everywhere():
         with at_work(place, session_name, one, cramped(place, session_name, 0.8)) as session:
             for moment in ("before_call", "asked"):
-                looked = looked_at(session, moment)
-                if looked is None:
+                ran = looked_at(session, moment)
+                if ran is None:
                     break
-                if looked.edited:
+                if ran.edited:
                     assert faults(session) == [], (session_name, moment)
             else:
                 # What providers reported may count a head that is not in the log of another program.
                 fits = min(session.used, session.counter.total(session.log.view)) < session.budget.window
-                assert fits or name == "none" or (one.strictness == "alive" and looked and looked.failure), session_name
+                assert fits or name == "none" or (one.strictness == "alive" and ran and ran.failure), session_name
 
 
 @pytest.mark.parametrize(("name", "policy"), list(policies()))
@@ -107,7 +107,7 @@ def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: s
     one = alone(name, policy)
     shrinks = all(each.shrinks for each in one.policies)
     for number, (place, session_name) in enumerate(everywhere()):
-        # Every session is looked at under whole profiles; a part of them will do for each policy alone.
+        # Every session is run under whole profiles; a part of them will do for each policy alone.
         if place.sessions[0] == "made1" or number % 6 == 0:
             with at_work(place, session_name, one, cramped(place, session_name)) as session:
                 for moment in MOMENTS:
@@ -116,11 +116,11 @@ def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: s
 
 def _look_twice(session: Session, moment: Moment, *, shrinks: bool) -> None:
     before = session.counter.total(session.log.view)
-    looked = looked_at(session, moment)
+    ran = looked_at(session, moment)
     if shrinks:
         assert session.counter.total(session.log.view) <= before, moment
     # A second overflow says that the first edit was not enough.
-    if looked is not None and looked.edited and moment != "overflow":
+    if ran is not None and ran.edited and moment != "overflow":
         again = looked_at(session, moment)
         assert again is None or again.edited == (), moment
 
@@ -183,7 +183,7 @@ def try_once(session: Session, moment: Moment, model: Always) -> None:
     """A look after which the session is as sound as before, or as it was when what cannot be left out does not fit."""
     before = session.log.view
     try:
-        online(session, look(session, moment), model)
+        online(session, run_policies(session, moment), model)
     except TooFull as error:
         told = error.message
         assert "tokens" in told
@@ -220,9 +220,9 @@ def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str
     place, session_name = generated(), "made3"
     with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
         said = [item.id for item in session.log.view.items if item.kind == "user"]
-        looked = online(session, look(session, "asked"), Always(WRONG[wrong]))
-        assert looked.folded
-        assert not any(isinstance(event.body, Refused) for event in looked.events)
+        ran = online(session, run_policies(session, "asked"), Always(WRONG[wrong]))
+        assert ran.folded
+        assert not any(isinstance(event.body, Refused) for event in ran.events)
         shown = "\n".join(str(item.content) for item in session.log.view.items)
         assert said[-1] in session.log.view.ids
         assert all(item_id in session.log.view.ids or item_id in shown for item_id in said)
@@ -267,7 +267,7 @@ def test_profiles_without_edits_are_none_but_the_one_that_says_so() -> None:
     edited = []
     for name in WAYS:
         with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
-            looked = [looked_at(session, moment) for moment in ("before_call", "asked")]
-            if any(isinstance(event.body, ViewEdited) for each in looked if each is not None for event in each.events):
+            ran = [looked_at(session, moment) for moment in ("before_call", "asked")]
+            if any(isinstance(event.body, ViewEdited) for each in ran if each is not None for event in each.events):
                 edited.append(name)
     assert edited == [name for name in WAYS if name != "none"]

@@ -20,9 +20,9 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold import FoldFromLog, rung
 from palimpsest.policies.fold_bounds import Bounds, ladder
@@ -33,7 +33,7 @@ from palimpsest.wire.cards import ModelCard, card, resized
 
 CLAUDE = card("claude-sonnet-4-5")
 # In tests a token is a character, so that sums can be done by hand.
-LETTERS = TokenCounter(lambda content: len(text_of(content)))
+LETTERS = TokenSizes(lambda content: len(text_of(content)))
 
 
 def budget_of(model: ModelCard) -> Situation:
@@ -53,8 +53,8 @@ def busy(fold: FoldFromLog | None = None, *, model: str = "claude-sonnet-4-5", r
 
 
 def folded(session: Session, moment: str = "asked") -> ViewEdited:
-    looked = offline(session, look(session, "asked" if moment == "asked" else "before_call"))
-    body = looked.edited[0].body
+    ran = offline(session, run_policies(session, "asked" if moment == "asked" else "before_call"))
+    body = ran.edited[0].body
     assert isinstance(body, ViewEdited)
     return body
 
@@ -70,7 +70,7 @@ def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_e
 
 
 def _situation(at: Situation, view: View, used: int) -> Situation:
-    return Situation(view, at.budget, at.card, at.moment, at.counter, used=used)
+    return Situation(view, at.budget, at.card, at.moment, at.tokens, used=used)
 
 
 def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Situation:
@@ -105,24 +105,24 @@ def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_i
 def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
     off = FoldFromLog(auto=False)
     session = busy(off)
-    assert offline(session, look(session, "before_call")).events == ()
-    assert offline(session, look(session, "overflow")).folded
+    assert offline(session, run_policies(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "overflow")).folded
     session = busy(off)
-    assert offline(session, look(session, "asked", asked="the parser")).folded
+    assert offline(session, run_policies(session, "asked", asked="the parser")).folded
 
 
 def lively(thrift: str = "balanced") -> Session:
     """A session in which every part of a fold has something to show."""
     session = work(profile("palimpsest", {"PAL_NARRATIVE": "asked", "PAL_THRIFT": thrift}))
-    session.record(ContextStated(head=(Statement("base", "You are a careful programmer.", "system"),)))
-    session.record(ContextStated((Statement("mode", "mode: plan"), Statement("skills", "skill: release"))))
+    session.log.append(ContextStated(head=(Statement("base", "You are a careful programmer.", "system"),)))
+    session.log.append(ContextStated((Statement("mode", "mode: plan"), Statement("skills", "skill: release"))))
     for number in range(40):
         say(session, f"message {number}: never touch file_{number}.py, {'and look around well ' * 150}")
         use(session, f"r{number}", "Read", f'{{"file_path":"src/part_{number}.py"}}', f"def helper_{number}_x(): ...\n" * 60)
         use(session, f"e{number}", "Edit", f'{{"file_path":"src/made_{number}.py","old_string":"a","new_string":"b"}}', "ok")
         use(session, f"t{number}", "Bash", f'{{"command":"pytest -q tests/test_{number}.py"}}', "1 passed", exit_code=number % 2)
-    session.record(ContextStated((Statement("mode", "mode: build"),)))
-    session.record(NotesTaken("## Goal\nfinish the parts", covers=session.log.tip))
+    session.log.append(ContextStated((Statement("mode", "mode: build"),)))
+    session.log.append(NotesTaken("## Goal\nfinish the parts", covers=session.log.tip))
     for number in range(20):
         reply(session, Text(f"now helper_{number}_x of src/part_{number}.py", "assistant"))
         use(session, f"l{number}", "Read", '{"file_path":"src/late.py"}', f"late_{number} = 1\n" * 120)
@@ -206,7 +206,7 @@ def test_pa_13_nothing_that_is_kept_verbatim_is_copied() -> None:
 def test_pa_15_a_fold_makes_no_request() -> None:
     session = busy(rounds=70)
     model = Scripted()
-    assert online(session, look(session, "before_call"), model).folded
+    assert online(session, run_policies(session, "before_call"), model).folded
     assert model.requests == []
     assert not any(isinstance(event.body, SideCalled) for event in session.log.events())
 
@@ -227,7 +227,7 @@ def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -
 def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_the_newest_openings_stay() -> None:
     session = work(profile("palimpsest"))
     session.card = session.witness.card = resized(session.card, 32_000)
-    session.record(ContextStated((Statement("weather", "word " * 9_000), Statement("mode", "mode: build"))))
+    session.log.append(ContextStated((Statement("weather", "word " * 9_000), Statement("mode", "mode: build"))))
     for number in range(900):
         say(session, f"message {number}: do the thing number {number} with care")
         reply(session, Text("Done.", "assistant"))
@@ -245,7 +245,7 @@ def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_th
 )
 def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: int, request_words: int, taken: int) -> None:
     session = work(profile("palimpsest"))
-    session.record(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
+    session.log.append(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
     for number in range(30):
         say(session, f"before {number} " + "word " * 500)
     say(session, "word " * request_words)
@@ -258,13 +258,13 @@ def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: 
 
 def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_changed() -> None:
     session = work(profile("palimpsest"))
-    session.record(ContextStated(head=(Statement("instructions", "rule " * 30_000, "system"),)))
+    session.log.append(ContextStated(head=(Statement("instructions", "rule " * 30_000, "system"),)))
     say(session, "do this: " + "detail " * 100_000)
     use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 30_000)
     session.pin(paths=("a.py",))
     before = session.log.view
     with pytest.raises(TooFull) as caught:
-        offline(session, look(session, "before_call"))
+        offline(session, run_policies(session, "before_call"))
     assert session.log.view == before
     message = caught.value.message
     for words in (
@@ -281,9 +281,9 @@ def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_c
 
 def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
     session = busy(rounds=5)
-    session.record(ContextStated(head=(Statement("base", "the old head", "system"),)))
+    session.log.append(ContextStated(head=(Statement("base", "the old head", "system"),)))
     before = {"mode": "mode: plan", "instructions": "old rules", "skills": "none", "tasks": "1. find the bug [open]"}
-    session.record(ContextStated(tuple(Statement(source, value) for source, value in before.items())))
+    session.log.append(ContextStated(tuple(Statement(source, value) for source, value in before.items())))
     use(
         session,
         "todo",
@@ -294,8 +294,8 @@ def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of
     for number in range(30):
         use(session, f"m{number}", "Read", f'{{"file_path":"m{number}.py"}}', f"value_{number} = 1\n" * 400)
     now = {"mode": "mode: build", "instructions": "new rules", "tasks": "2. fix it [open]"}
-    session.record(ContextStated(head=(Statement("base", "the new head", "system"),)))
-    session.record(ContextStated(tuple(Statement(source, value) for source, value in now.items())))
+    session.log.append(ContextStated(head=(Statement("base", "the new head", "system"),)))
+    session.log.append(ContextStated(tuple(Statement(source, value) for source, value in now.items())))
     use(session, "z", "Read", '{"file_path":"z.py"}', "z = 1\n" * 6_000)
     folded(session)
     view = session.log.view
@@ -311,12 +311,12 @@ def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed
     session = busy(rounds=62)
     before = session.log.view
     assert session.used > 160_000
-    for event in reversed(offline(session, look(session, "before_call")).edited):
+    for event in reversed(offline(session, run_policies(session, "before_call")).edited):
         session.undo(event.seq)
     assert session.log.view.items == before.items
-    assert offline(session, look(session, "before_call")).folded is False
+    assert offline(session, run_policies(session, "before_call")).folded is False
     use(session, "more", "Read", '{"file_path":"more.py"}', "more = 1\n" * 12_000)
-    assert offline(session, look(session, "before_call")).folded
+    assert offline(session, run_policies(session, "before_call")).folded
 
 
 def test_a_pinned_file_stays_through_every_rung() -> None:
@@ -330,8 +330,8 @@ def test_a_pinned_file_stays_through_every_rung() -> None:
 
 def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
     session = busy(rung())
-    assert offline(session, look(session, "asked")).folded
-    assert offline(session, look(session, "asked")).events == ()
+    assert offline(session, run_policies(session, "asked")).folded
+    assert offline(session, run_policies(session, "asked")).events == ()
 
 
 def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
@@ -339,7 +339,7 @@ def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
     reply(session, ToolCall("open", "Bash", '{"command":"make"}'), usage=Usage(input=190_000))
     folded(session, "before_call")
     assert session.log.view.items[-1].content == ToolCall("open", "Bash", '{"command":"make"}')
-    session.record(ToolReturned(ToolResult("open", (Text("done"),))))
+    session.log.append(ToolReturned(ToolResult("open", (Text("done"),))))
 
 
 def test_the_narrative_stands_before_the_fold_in_the_profile() -> None:
@@ -355,8 +355,8 @@ def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_
             use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
         for number in range(60 - useful):
             use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
-        session.record(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
-        session.record(Failed("call", "too_long", "prompt is too long"))
-        looked = offline(session, look(session, "overflow"))
-        assert (useful, looked.folded) == (useful, folds)
+        session.log.append(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
+        session.log.append(Failed("call", "too_long", "prompt is too long"))
+        ran = offline(session, run_policies(session, "overflow"))
+        assert (useful, ran.folded) == (useful, folds)
         assert session.used < 136_000

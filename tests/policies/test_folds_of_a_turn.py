@@ -8,7 +8,7 @@ from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.events import Refused, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Situation
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.policies.fold import FoldFromLog
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -20,10 +20,10 @@ def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
     for number in range(70):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
     for number in range(2):
-        assert offline(session, look(session, "before_call")).folded
+        assert offline(session, run_policies(session, "before_call")).folded
         use(session, f"d{number}", "Read", f'{{"file_path":"g{number}.py"}}', f"more_{number} = 1\n" * 30_000)
-    assert offline(session, look(session, "before_call")).folded is False
-    assert offline(session, look(session, "asked")).folded
+    assert offline(session, run_policies(session, "before_call")).folded is False
+    assert offline(session, run_policies(session, "asked")).folded
 
 
 def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
@@ -32,7 +32,9 @@ def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
     edited: list[ViewEdited] = []
     for number in range(600):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
-        edited += [event.body for event in offline(session, look(session, "before_call")).edited if isinstance(event.body, ViewEdited)]
+        edited += [
+            event.body for event in offline(session, run_policies(session, "before_call")).edited if isinstance(event.body, ViewEdited)
+        ]
         assert session.used < 160_000
     kinds = ["fold" if isinstance(body.edits[0], Fold) else "clear" for body in edited]
     assert kinds.count("fold") == 2
@@ -45,7 +47,7 @@ def test_pa_20_where_words_alone_fill_the_room_a_turn_folds_once_more_because_no
     folds: list[int] = []
     for number in range(500):
         reply(session, Text(f"thought {number}: " + "something else again " * 600))
-        if offline(session, look(session, "before_call")).folded:
+        if offline(session, run_policies(session, "before_call")).folded:
             folds.append(number)
         assert session.used < 197_000
     assert len(folds) > 2
@@ -68,6 +70,6 @@ def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
     session = work(Profile("ours", (Growing(),), profile("palimpsest").budget, strictness="full"))
     say(session, "go")
     use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
-    event = offline(session, look(session, "asked")).events[0]
+    event = offline(session, run_policies(session, "asked")).events[0]
     assert isinstance(event.body, Refused)
     assert event.body.why == "the view would not be smaller"

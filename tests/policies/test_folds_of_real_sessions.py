@@ -15,7 +15,7 @@ from palimpsest.core.events import UserSaid, ViewEdited
 from palimpsest.core.items import seq_of, text_of
 from palimpsest.core.situation import Ran
 from palimpsest.core.view import View
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.wire.encode import encode
@@ -31,10 +31,10 @@ def folded(place: Place, recorded_as: str) -> Iterator[tuple[Session, View, Fold
     session = again(place, profile("palimpsest"), ROOMY)
     told = bodies(place, recorded_as)
     for number, body in enumerate(told, 1):
-        session.record(body)
+        session.log.append(body)
         if number in {len(told) * part // TIMES for part in range(1, TIMES + 1)}:
             before = session.log.view
-            for event in offline(session, look(session, "asked")).edited:
+            for event in offline(session, run_policies(session, "asked")).edited:
                 if isinstance(event.body, ViewEdited) and isinstance(fold := event.body.edits[0], Fold):
                     yield session, before, fold
 
@@ -55,7 +55,7 @@ def without_exit(session: Session) -> list[str]:
 
     Of commands that begin with the same 60 characters the newest counts.
     """
-    evidence, view = session.witness.evidence, session.log.view
+    evidence, view = session.derived.evidence.value(), session.log.view
     begun = seq_of(evidence.said[-1].id) if evidence.said else 0
     told = " ".join("\n".join(text_of(item.content) for item in view.items if item.source in TOLD).split())
     results = {seq_of(item.id) for item in view.items if item.kind == "result" and item.mask is None}

@@ -13,7 +13,7 @@ from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ContextStated, ModelReplied, SideCalled, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Moment
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.handoff import WARNING, last_message
 from palimpsest.policies.handoff_layout import Group, place_context
@@ -44,8 +44,8 @@ def in_the_middle(session: Session, usage: Usage = FULL) -> Session:
     """The model has called a tool, and the result is there."""
     say(session, "ask on")
     reply(session, ToolCall("last", "shell", "{}"), usage=usage)
-    assert offline(session, look(session, "after_call")).events == ()
-    session.record(ToolReturned(ToolResult("last", (Text("x" * 400),)), tool="shell"))
+    assert offline(session, run_policies(session, "after_call")).events == ()
+    session.log.append(ToolReturned(ToolResult("last", (Text("x" * 400),)), tool="shell"))
     return session
 
 
@@ -53,7 +53,7 @@ def in_the_middle(session: Session, usage: Usage = FULL) -> Session:
 def test_cx_33_outside_a_turn_messages_and_summary_stay_and_the_next_turn_states_the_context_behind_them(moment: Moment) -> None:
     session = worked()
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
-    online(session, look(session, moment), Scripted("the summary"))
+    online(session, run_policies(session, moment), Scripted("the summary"))
     assert shows(session) == ["ask 0", "ask 1", "ask 2", "the summary"]
     assert session.log.view.facts == {}
     state(session)
@@ -65,7 +65,7 @@ def test_cx_33_outside_a_turn_messages_and_summary_stay_and_the_next_turn_states
 def test_cx_34_within_a_turn_the_context_stands_directly_before_the_last_real_message_and_the_summary_last(name: str) -> None:
     session = in_the_middle(worked(name, 2))
     facts = session.log.view.facts
-    online(session, look(session, "before_call"), Scripted("the summary"))
+    online(session, run_policies(session, "before_call"), Scripted("the summary"))
     assert shows(session) == ["ask 0", "ask 1", *CONTEXT, "ask on", "the summary"]
     assert session.log.view.facts == facts
     assert [item.kind for item in session.log.view.items][-2:] == ["user", "summary"]
@@ -75,15 +75,15 @@ def test_cx_34_within_a_turn_the_context_stands_directly_before_the_last_real_me
 def test_cx_34_in_the_newer_version_every_fold_moves_the_context(moment: Moment) -> None:
     session = worked("codex-0.166")
     facts = session.log.view.facts
-    online(session, look(session, moment), Scripted("the summary"))
+    online(session, run_policies(session, moment), Scripted("the summary"))
     assert shows(session) == ["ask 0", "ask 1", *CONTEXT, "ask 2", "the summary"]
     assert session.log.view.facts == facts
 
 
 def test_cx_34_what_was_stated_again_moves_in_its_newest_form_and_what_only_happened_does_not() -> None:
     session = worked("codex-0.166")
-    session.record(ContextStated((Statement("environment", "<environment_context>new"), Statement("turn_aborted", "<turn_aborted>"))))
-    online(session, look(session, "asked"), Scripted("the summary"))
+    session.log.append(ContextStated((Statement("environment", "<environment_context>new"), Statement("turn_aborted", "<turn_aborted>"))))
+    online(session, run_policies(session, "asked"), Scripted("the summary"))
     assert shows(session) == ["ask 0", "ask 1", *CONTEXT[:2], "<environment_context>new", "ask 2", "the summary"]
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
 
@@ -91,11 +91,11 @@ def test_cx_34_what_was_stated_again_moves_in_its_newest_form_and_what_only_happ
 def test_cx_34_a_statement_that_only_tells_what_changed_stays_with_the_whole() -> None:
     session = codex_session("codex-0.166")
     whole = "<environment_context>\n  <cwd>/repo</cwd>\n  <shell>bash</shell>\n</environment_context>"
-    session.record(ContextStated((Statement("environment", whole), Statement("agents_md", "# AGENTS.md instructions"))))
+    session.log.append(ContextStated((Statement("environment", whole), Statement("agents_md", "# AGENTS.md instructions"))))
     turn(session, "ask 0", 0)
-    session.record(ContextStated((Statement("environment", "<cwd>/repo/sub</cwd>"),)))
+    session.log.append(ContextStated((Statement("environment", "<cwd>/repo/sub</cwd>"),)))
     turn(session, "ask 1", 1)
-    online(session, look(session, "asked"), Scripted("the summary"))
+    online(session, run_policies(session, "asked"), Scripted("the summary"))
     assert shows(session) == ["ask 0", whole, "<cwd>/repo/sub</cwd>", "# AGENTS.md instructions", "ask 1", "the summary"]
 
 
@@ -118,7 +118,7 @@ def test_cx_36_the_fold_keeps_the_newest_messages_and_cuts_the_one_that_crosses_
     for number, letter in enumerate("abcd"):
         turn(session, letter * 28_896, number)
     turn(session, "short e", 5, usage=FULL)
-    online(session, look(session, "turn_starts"), Scripted("the summary"))
+    online(session, run_policies(session, "turn_starts"), Scripted("the summary"))
     marker = "…1674 tokens truncated…"
     cut = ["b" * 11_100, marker, "b" * 11_100] if name == "codex-0.166" else ["b" * 11_100 + marker + "b" * 11_100]
     assert shows(session) == [*cut, "c" * 28_896, "d" * 28_896, "short e", "the summary"]
@@ -129,8 +129,8 @@ def test_cx_37_earlier_summaries_are_never_kept_and_real_messages_survive_three_
     session = codex_session(name)
     for number in range(3):
         turn(session, f"ask {number}", number, usage=FULL)
-        looked = online(session, look(session, "turn_starts"), Scripted(f"summary {number}"))
-        assert looked.folded
+        ran = online(session, run_policies(session, "turn_starts"), Scripted(f"summary {number}"))
+        assert ran.folded
         # What was kept is named, not written down again.
         assert [piece.kind for piece in fold(session).into if isinstance(piece, Put)] == ["summary"]
     assert shows(session) == ["ask 0", "ask 1", "ask 2", "summary 2"]
@@ -148,7 +148,7 @@ def fold(session: Session) -> Fold:
 def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_prompt_as_last_user_message(name: str) -> None:
     session = worked(name)
     provider = Scripted("the summary")
-    online(session, look(session, "turn_starts"), provider)
+    online(session, run_policies(session, "turn_starts"), provider)
     request = sent(provider)
     assert (request["tools"], request["parallel_tool_calls"], request["prompt_cache_key"]) == ([], False, "s")
     assert request["input"][-1]["role"] == "user"
@@ -160,10 +160,10 @@ def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_promp
 def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instructions_of_its_own() -> None:
     for name in BOTH:
         session = codex_session(name)
-        session.record(ContextStated(head=(Statement("base", "You write code.", "system"),)))
+        session.log.append(ContextStated(head=(Statement("base", "You write code.", "system"),)))
         turn(session, "ask", 1, usage=FULL)
         provider = Scripted("the summary")
-        online(session, look(session, "turn_starts"), provider)
+        online(session, run_policies(session, "turn_starts"), provider)
         request = sent(provider)
         base = request["instructions"] if name == "codex" else request["input"][0]["content"][0]["text"]
         assert base == "You write code."
@@ -174,31 +174,31 @@ def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instruct
 def test_cx_38_the_prompt_may_come_from_the_settings_and_names_what_the_user_wants_kept() -> None:
     session = worked(settings={"compact_prompt": "sum it up"})
     provider = Scripted("the summary")
-    online(session, look(session, "asked", asked="the parser"), provider)
+    online(session, run_policies(session, "asked", asked="the parser"), provider)
     assert said(sent(provider))[-1] == "sum it up\n\nPay special attention to this: the parser"
     session = worked()
     provider = Scripted("the summary")
-    online(session, look(session, "asked", asked="the parser"), provider)
+    online(session, run_policies(session, "asked", asked="the parser"), provider)
     assert said(sent(provider))[-1].endswith("\nPay special attention to this: the parser")
 
 
 def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_and_tries_again() -> None:
     session = worked(turns=10)
     provider = Scripted(PromptTooLong("too long"), "the summary")
-    looked = online(session, look(session, "turn_starts"), provider)
+    ran = online(session, run_policies(session, "turn_starts"), provider)
     before, after = sent(provider, 0)["input"], sent(provider, 1)["input"]
     assert before[-len(after) :] == after
     calls = [item["call_id"] for item in after if item["type"] == "function_call"]
     outputs = [item["call_id"] for item in after if item["type"] == "function_call_output"]
     assert calls == outputs == ["c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"]
     assert shows(session) == [*(f"ask {number}" for number in range(10)), "the summary"]
-    assert "the 12 oldest items did not fit the request for the summary, which knows nothing of them" in looked.notices
+    assert "the 12 oldest items did not fit the request for the summary, which knows nothing of them" in ran.notices
 
 
 def test_cx_39_at_most_five_requests_are_made_with_ever_less() -> None:
     session = worked(turns=40)
     provider = Scripted(*(PromptTooLong("too long") for _ in range(9)))
-    online(session, look(session, "turn_starts"), provider)
+    online(session, run_policies(session, "turn_starts"), provider)
     calls = [sum(item["type"] == "function_call" for item in sent(provider, number)["input"]) for number in range(5)]
     assert (len(provider.requests), calls) == (5, [40, 32, 16, 8, 4])
 
@@ -206,9 +206,9 @@ def test_cx_39_at_most_five_requests_are_made_with_ever_less() -> None:
 def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_behind_the_summary() -> None:
     for name in BOTH:
         session = worked(name)
-        session.record(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
+        session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
         provider = Scripted("the summary")
-        online(session, look(session, "asked"), provider)
+        online(session, run_policies(session, "asked"), provider)
         assert "<model_switch>new</model_switch>" not in said(sent(provider))
         assert shows(session)[-2:] == ["the summary", "<model_switch>new</model_switch>"]
         assert shows(session).count("<model_switch>new</model_switch>") == 1
@@ -216,19 +216,19 @@ def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_
 
 def test_cx_41_a_switch_before_the_newest_message_is_told_to_the_summariser_and_goes_with_the_rest() -> None:
     session = worked("codex-0.166")
-    session.record(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
+    session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
     turn(session, "ask 3", 3)
     provider = Scripted("the summary")
-    online(session, look(session, "asked"), provider)
+    online(session, run_policies(session, "asked"), provider)
     assert "<model_switch>new</model_switch>" in said(sent(provider))
     assert shows(session) == ["ask 0", "ask 1", "ask 2", *CONTEXT, "ask 3", "the summary"]
 
 
 def test_images_of_a_message_are_left_behind_and_a_reply_without_words_leaves_the_opening_alone() -> None:
     session = codex_session()
-    session.record(UserSaid((Text("look"), Image("image/png", url="https://example.org/a.png"))))
+    session.log.append(UserSaid((Text("look"), Image("image/png", url="https://example.org/a.png"))))
     reply(session, Text("x" * 2_000, "assistant"), usage=FULL)
-    online(session, look(session, "turn_starts"), Scripted(ModelReplied((ToolCall("c", "shell", "{}"),))))
+    online(session, run_policies(session, "turn_starts"), Scripted(ModelReplied((ToolCall("c", "shell", "{}"),))))
     assert shows(session) == ["look", ""]
     assert session.log.view.items[-1].content == Text(f"{PREFIX}\n")
 
@@ -246,7 +246,7 @@ def test_cx_44_what_the_log_proves_stands_beside_the_summary_whatever_the_model_
     use(session, "c2", "apply_patch", "*** Begin Patch\n*** Update File: src/parser.py\n@@\n-a\n+b\n*** End Patch", "ok")
     use(session, "c3", "shell", '{"command":["pytest","-q"]}', "1 failed", exit_code=1)
     reply(session, Text("done", "assistant"), usage=FULL)
-    online(session, look(session, "turn_starts"), Scripted("all is well"))
+    online(session, run_policies(session, "turn_starts"), Scripted("all is well"))
     summary = text_of(session.log.view.items[-1].content)
     assert summary.startswith(f"{PREFIX}\nall is well\n\nBeside the summary, from the log and not from a model:\n")
     assert "src/parser.py" in summary
@@ -259,7 +259,7 @@ def test_cx_44_messages_that_do_not_fit_any_more_are_named_with_their_opening_wo
     for number, letter in enumerate("abcd"):
         turn(session, f"{letter} opens " + letter * 39_000, number)
     reply(session, Text("done", "assistant"), usage=FULL)
-    online(session, look(session, "turn_starts"), Scripted("all is well"))
+    online(session, run_policies(session, "turn_starts"), Scripted("all is well"))
     summary = text_of(session.log.view.items[-1].content)
     assert [f"{letter} opens" in summary for letter in "abcd"] == [True, True, False, False]
 
@@ -267,25 +267,25 @@ def test_cx_44_messages_that_do_not_fit_any_more_are_named_with_their_opening_wo
 def test_a_second_look_rests_and_so_does_one_at_an_empty_session() -> None:
     for name in BOTH:
         session = worked(name)
-        assert online(session, look(session, "asked"), Scripted("the summary")).folded
-        assert online(session, look(session, "asked"), Scripted()).events == ()
-        assert online(codex_session(name), look(codex_session(name), "asked"), Scripted()).events == ()
+        assert online(session, run_policies(session, "asked"), Scripted("the summary")).folded
+        assert online(session, run_policies(session, "asked"), Scripted()).events == ()
+        assert online(codex_session(name), run_policies(codex_session(name), "asked"), Scripted()).events == ()
 
 
 def test_the_user_is_told_what_is_left_and_once_that_long_sessions_lose_accuracy() -> None:
     session = worked()
-    looked = online(session, look(session, "turn_starts"), Scripted("the summary"))
-    assert looked.notices == ("compacted: about 100% of the context is free now", WARNING)
+    ran = online(session, run_policies(session, "turn_starts"), Scripted("the summary"))
+    assert ran.notices == ("compacted: about 100% of the context is free now", WARNING)
     turn(session, "ask 3", 3, usage=FULL)
-    looked = online(session, look(session, "turn_starts"), Scripted("the summary"))
-    assert looked.notices == ("compacted: about 100% of the context is free now",)
+    ran = online(session, run_policies(session, "turn_starts"), Scripted("the summary"))
+    assert ran.notices == ("compacted: about 100% of the context is free now",)
 
 
 def test_pins_stay_with_their_other_half() -> None:
     session = worked()
     result = next(item.id for item in session.log.view.items if item.kind == "result")
     session.pin(ids=(result,))
-    online(session, look(session, "asked"), Scripted("the summary"))
+    online(session, run_policies(session, "asked"), Scripted("the summary"))
     assert [item.kind for item in session.log.view.items] == ["user", "call", "result", "user", "user", "summary"]
 
 
@@ -293,7 +293,7 @@ def test_pins_stay_where_they_stood_between_the_messages() -> None:
     session = worked("codex-0.166")
     spoken = [item.id for item in session.log.view.items if item.kind == "assistant"]
     session.pin(ids=tuple(spoken))
-    online(session, look(session, "asked"), Scripted("the summary"))
+    online(session, run_policies(session, "asked"), Scripted("the summary"))
     assert shows(session) == ["ask 0", "done 0", "ask 1", "done 1", *CONTEXT, "ask 2", "done 2", "the summary"]
 
 
@@ -301,7 +301,7 @@ def test_a_call_that_waits_for_its_result_is_not_folded() -> None:
     session = worked()
     say(session, "ask on")
     reply(session, ToolCall("open", "shell", "{}"))
-    online(session, look(session, "asked"), Scripted("the summary"))
+    online(session, run_policies(session, "asked"), Scripted("the summary"))
     assert [item.kind for item in session.log.view.items] == ["user"] * 4 + ["summary", "call"]
 
 
@@ -309,8 +309,8 @@ def test_a_call_that_waits_for_its_result_is_not_folded() -> None:
 def test_a_failure_leaves_the_view_as_it_was(error: ProviderError) -> None:
     session = worked(turns=1)
     before = session.log.view.items
-    looked = online(session, look(session, "asked"), Scripted(*(error for _ in range(5))))
-    assert looked.failure is error
+    ran = online(session, run_policies(session, "asked"), Scripted(*(error for _ in range(5))))
+    assert ran.failure is error
     assert session.log.view.items == before
 
 

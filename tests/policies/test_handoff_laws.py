@@ -23,8 +23,8 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Image, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.pairs import unpaired, waiting
 from palimpsest.core.situation import Moment
-from palimpsest.engine.flow import carry_out
-from palimpsest.engine.moments import look
+from palimpsest.engine.plans import carry_out
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.kept_messages import messages_of
 from palimpsest.providers.scripted import Answer, Scripted
@@ -61,12 +61,12 @@ class History:
         match step:
             case "u":
                 self._close()
-                session.record(UserSaid((Text("u" * size * 100),)))
+                session.log.append(UserSaid((Text("u" * size * 100),)))
             case "i":
                 self._close()
-                session.record(UserSaid((Text("<image>"), Image("image/png", url="https://example.org/a.png"), Text("</image>"))))
+                session.log.append(UserSaid((Text("<image>"), Image("image/png", url="https://example.org/a.png"), Text("</image>"))))
             case "s":
-                session.record(UserSaid((Text("s" * size),), steering=True))
+                session.log.append(UserSaid((Text("s" * size),), steering=True))
             case "t":
                 self._reply(Thinking("t" * size), Text("a" * size * 20, "assistant"))
             case "c":
@@ -76,34 +76,34 @@ class History:
                 self.open += names
                 self._reply(*(ToolCall(each, "shell", '{"command":["ls"]}') for each in names))
             case "r" if self.open:
-                session.record(ToolReturned(ToolResult(self.open.pop(0), (Text("r" * size * 50),)), tool="shell"))
+                session.log.append(ToolReturned(ToolResult(self.open.pop(0), (Text("r" * size * 50),)), tool="shell"))
             case "e":
                 sources = ("environment", "permissions", "model_switch", "turn_aborted")
                 role: Role = "developer" if which in {1, 2} else "user"
-                session.record(ContextStated((Statement(sources[which], "c" * size, role),)))
+                session.log.append(ContextStated((Statement(sources[which], "c" * size, role),)))
             case "p" if session.log.view.items:
                 session.pin(ids=(session.log.view.items[size % len(session.log.view.items)].id,))
             case "m":
                 self._mask(size)
             case "f":
-                session.record(CallStarted(session.card.name, session.card.wire))
-                session.record(ModelReplied((Text("ok", "assistant"),), usage=Usage(input=250_000)))
+                session.log.append(CallStarted(session.card.name, session.card.wire))
+                session.log.append(ModelReplied((Text("ok", "assistant"),), usage=Usage(input=250_000)))
                 self.open.clear()
             case _:
                 return
 
     def _reply(self, *parts: Thinking | Text | ToolCall) -> None:
-        self.session.record(CallStarted(self.session.card.name, self.session.card.wire))
-        self.session.record(ModelReplied(parts))
+        self.session.log.append(CallStarted(self.session.card.name, self.session.card.wire))
+        self.session.log.append(ModelReplied(parts))
 
     def _close(self) -> None:
         while self.open:
-            self.session.record(ToolReturned(ToolResult(self.open.pop(0), (Text("done"),)), tool="shell"))
+            self.session.log.append(ToolReturned(ToolResult(self.open.pop(0), (Text("done"),)), tool="shell"))
 
     def _mask(self, size: int) -> None:
         results = [item.id for item in self.session.log.view.items if item.kind == "result" and item.mask is None]
         if results:
-            self.session.record(ViewEdited((Mask((results[size % len(results)],), "left out"),), by="test"))
+            self.session.log.append(ViewEdited((Mask((results[size % len(results)],), "left out"),), by="test"))
 
 
 def touched(session: Session) -> bool:
@@ -127,13 +127,13 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     open_calls = waiting(before.items)
     last = messages_of(before.items)[-1:]
     try:
-        looked = asyncio.run(carry_out(look(session, moment), session, Scripted(*answers)))
+        ran = asyncio.run(carry_out(run_policies(session, moment), session, Scripted(*answers)))
     except TooFull:
         # What the provider reported was more than all that could be left out.
         assert session.log.view.items == before.items
         return
     after = session.log.view
-    for event in looked.events:
+    for event in ran.events:
         if isinstance(event.body, Refused):
             assert event.body.why == "the view would not be smaller"
     assert unpaired(after.items) <= unpaired(before.items)
@@ -143,9 +143,9 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     assert not clean or not touched(session)
     if last and last[0].text and len(last[0].text) <= 4_000:
         assert last[0].text in [message.text for message in messages_of(after.items)]
-    if looked.edited:
+    if ran.edited:
         assert session.counter.total(after) < session.counter.total(before)
         kept = [item.id for item in after.items if item.kind in {"user", "steering"} and item.id.count(".") == 1]
         assert kept == [item.id for item in before.items if item.id in set(kept)]
-    if looked.folded and not open_calls:
-        assert asyncio.run(carry_out(look(session, moment), session, Scripted(*answers))).edited == ()
+    if ran.folded and not open_calls:
+        assert asyncio.run(carry_out(run_policies(session, moment), session, Scripted(*answers))).edited == ()

@@ -9,7 +9,7 @@ from workplace import offline, online, reply, say
 from palimpsest.core.events import Failed, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.situation import Moment
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import ModelCard
@@ -23,7 +23,7 @@ def filled(name: str, tokens: int, model: ModelCard = OTHER, settings: Mapping[s
 
 
 def folds(session: Session, moment: Moment = "turn_starts", incoming: int = 0) -> bool:
-    return online(session, look(session, moment, incoming=incoming), Scripted("the summary")).folded
+    return online(session, run_policies(session, moment, incoming=incoming), Scripted("the summary")).folded
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -56,7 +56,7 @@ def test_cx_21_within_a_turn_what_was_added_since_the_report_counts(name: str) -
         say(session, "go on")
         reply(session, ToolCall("call_0123456", "shell", "{}"), usage=Usage(input=reported - 50, output=50))
         # The result costs 29 tokens as it stands on the wire.
-        session.record(ToolReturned(ToolResult("call_0123456", (Text("0123456789" * 4 + "01234567"),)), tool="shell"))
+        session.log.append(ToolReturned(ToolResult("call_0123456", (Text("0123456789" * 4 + "01234567"),)), tool="shell"))
         assert session.used == reported + 29
         assert folds(session, "before_call") is due
 
@@ -80,7 +80,7 @@ def test_a_reply_that_ends_the_turn_does_not_fold_and_a_full_window_folds_before
 @pytest.mark.parametrize("name", BOTH)
 def test_a_request_that_was_too_long_makes_the_next_turn_fold_first_also_after_a_restart(name: str) -> None:
     session = filled(name, 1_000)
-    session.record(Failed("call", "too_long", "too long"))
+    session.log.append(Failed("call", "too_long", "too long"))
     session.close()
     again = Session.resume("s", session.profile, session.card, session.environment)
     assert folds(again)
@@ -106,5 +106,5 @@ def test_without_a_model_the_rung_folds_at_the_same_level() -> None:
             turn(session, f"ask {number}", number, size=40_000)
         say(session, "go on")
         reply(session, Text("done", "assistant"), usage=Usage(input=180_000))
-        looked = offline(session, look(session, "turn_starts"))
-        assert [body.by for event in looked.edited if isinstance(body := event.body, ViewEdited)] == ["fold without a model"]
+        ran = offline(session, run_policies(session, "turn_starts"))
+        assert [body.by for event in ran.edited if isinstance(body := event.body, ViewEdited)] == ["fold without a model"]

@@ -2,14 +2,14 @@
 
 import msgspec
 import pytest
+from palimpsest.engine.flow import answer_without_model
 from workplace import offline, online, reply, say, use, work
 
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, NotesTaken, SideCalled, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, text_of
 from palimpsest.core.policy import Proposal, run_plan
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.narrate import HEADINGS
 from palimpsest.policies.prompt import prompt
@@ -30,8 +30,8 @@ def busy(narrative: str = "asked", *words: str, model: str = "claude-sonnet-4-5"
     return session
 
 
-def fold_with(session: Session, *replies: Reply) -> Looked:
-    return online(session, look(session, "asked"), Scripted(*replies))
+def fold_with(session: Session, *replies: Reply) -> PolicyRun:
+    return online(session, run_policies(session, "asked"), Scripted(*replies))
 
 
 def told(session: Session) -> list[Item]:
@@ -40,9 +40,9 @@ def told(session: Session) -> list[Item]:
 
 def test_a_narrative_stands_between_names_and_the_rest_and_survives_the_next_fold() -> None:
     session = busy()
-    looked = fold_with(session, GOOD)
-    assert looked.folded
-    body = looked.edited[-1].body
+    ran = fold_with(session, GOOD)
+    assert ran.folded
+    body = ran.edited[-1].body
     assert isinstance(body, ViewEdited)
     assert (body.by, body.why.endswith("with what a model told")) == ("narrate", True)
     (item,) = told(session)
@@ -63,6 +63,8 @@ WRONG: list[tuple[Reply, str]] = [
     (GOOD + "\nmore and more" * 900, "longer"),
     (GOOD + "\nmore and more" * 20_000, "longer"),
     (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="max_tokens"), "longer"),
+    (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="context_window"), "longer"),
+    (ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="length"), "longer"),
     (PromptTooLong("prompt is too long"), "too_long"),
     (ProviderError("overloaded", status=529), "provider"),
 ]
@@ -71,22 +73,22 @@ WRONG: list[tuple[Reply, str]] = [
 @pytest.mark.parametrize(("wrong", "error"), WRONG)
 def test_pa_16_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: Reply, error: str) -> None:
     session = busy()
-    looked = fold_with(session, wrong)
-    failed = [event.body for event in looked.events if isinstance(event.body, Failed)]
+    ran = fold_with(session, wrong)
+    failed = [event.body for event in ran.events if isinstance(event.body, Failed)]
     assert [(body.what, body.error, body.by) for body in failed] == [("narrative", error, "narrate")]
-    assert looked.folded
+    assert ran.folded
     assert told(session) == []
-    body = looked.edited[-1].body
+    body = ran.edited[-1].body
     assert isinstance(body, ViewEdited)
     assert body.by == "fold"
 
 
 def test_pa_16_without_a_model_there_is_no_failure_and_the_fold_stands() -> None:
     session = busy()
-    looked = offline(session, look(session, "asked"))
-    assert looked.folded
-    assert [event for event in looked.events if isinstance(event.body, Failed)] == []
-    assert looked.notices == ("no model is at hand: folded without an account of the work",)
+    ran = offline(session, run_policies(session, "asked"))
+    assert ran.folded
+    assert [event for event in ran.events if isinstance(event.body, Failed)] == []
+    assert ran.notices == ("no model is at hand: folded without an account of the work",)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,8 @@ def test_pa_16_without_a_model_there_is_no_failure_and_the_fold_stands() -> None
 )
 def test_pa_17_a_line_that_claims_a_wish_nobody_expressed_is_removed_and_a_true_one_stays(said: str, true: str, false: str) -> None:
     session = busy("asked", said)
-    looked = fold_with(session, f"## Goal\nfaster parsing\n{true}\n{false}\n## Next step\ngo on")
-    assert looked.folded
+    ran = fold_with(session, f"## Goal\nfaster parsing\n{true}\n{false}\n## Next step\ngo on")
+    assert ran.folded
     text = text_of(told(session)[0].content)
     assert true in text
     assert false not in text
@@ -115,8 +117,8 @@ def test_pa_17_a_line_that_claims_a_wish_nobody_expressed_is_removed_and_a_true_
 
 def test_pa_17_a_narrative_that_is_nothing_but_claims_is_left_out() -> None:
     session = busy()
-    looked = fold_with(session, "## Goal\nThe user approved dropping the customers table.")
-    assert looked.folded
+    ran = fold_with(session, "## Goal\nThe user approved dropping the customers table.")
+    assert ran.folded
     assert told(session) == []
 
 
@@ -133,17 +135,17 @@ def test_commands_that_only_a_result_gave_are_not_repeated_as_somebodys_word() -
 def test_pa_19_after_three_failures_none_is_tried_until_asked_and_a_success_closes_the_circuit() -> None:
     session = busy("auto")
     for number in range(3):
-        assert online(session, look(session, "idle"), Scripted("")).folded
+        assert online(session, run_policies(session, "idle"), Scripted("")).folded
         reply(session, Text("done", "assistant"))
         say(session, f"more {number}")
         for each in range(40):
             use(session, f"x{number}.{each}", "Read", f'{{"file_path":"x{each}.py"}}', f"x_{number}_{each} = 1\n" * 400)
     model = Scripted(GOOD)
-    assert online(session, look(session, "idle"), model).folded
+    assert online(session, run_policies(session, "idle"), model).folded
     assert model.requests == []
     for each in range(40):
         use(session, f"y{each}", "Read", f'{{"file_path":"y{each}.py"}}', f"y_{each} = 1\n" * 400)
-    assert online(session, look(session, "asked"), model).folded
+    assert online(session, run_policies(session, "asked"), model).folded
     assert len(model.requests) == 1
     assert len(told(session)) == 1
     assert session.log.health.failures == {}
@@ -159,17 +161,17 @@ def test_a_model_is_asked_only_at_the_moments_of_the_setting() -> None:
     ):
         model = Scripted(GOOD)
         session = busy(narrative)
-        online(session, look(session, "asked" if moment == "asked" else "idle"), model)
+        online(session, run_policies(session, "asked" if moment == "asked" else "idle"), model)
         assert (narrative, moment, len(model.requests)) == (narrative, moment, asked)
 
 
 def test_running_notes_serve_as_narrative_without_a_model() -> None:
     session = busy("auto")
-    session.record(NotesTaken("## Goal\nnotes so far", covers=session.log.tip))
+    session.log.append(NotesTaken("## Goal\nnotes so far", covers=session.log.tip))
     fold = next(policy for policy in session.profile.policies if policy.name == "fold")
     proposal = run_plan(fold.plan(session.situation("asked")), lambda want: answer_without_model(session, want))
     assert isinstance(proposal, Proposal)
-    session.record(ViewEdited(proposal.edits, by=fold.name))
+    session.log.append(ViewEdited(proposal.edits, by=fold.name))
     assert [text_of(item.content) for item in told(session)] == ["## Goal\nnotes so far"]
 
 
@@ -187,7 +189,7 @@ def test_pa_22_the_request_has_the_live_prefix_byte_for_byte_and_one_block_more(
     session = busy(model=model)
     live = encode(session.log.view, session.card, session.tools, session.params).body
     provider = Scripted(GOOD)
-    online(session, look(session, "asked", asked="the tests"), provider)
+    online(session, run_policies(session, "asked", asked="the tests"), provider)
     sent = provider.requests[0].body
     end, begin = ENDS[model]
     # A mark is no part of what is cached: the one at the end moves on with the end.

@@ -5,7 +5,7 @@ from workplace import offline, online, reply, say, use, work
 
 from palimpsest.audit.parts import EVIDENCE
 from palimpsest.core.items import Item, Text, text_of
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.handoff_proof import TITLE
 from palimpsest.profiles.named import profile
@@ -33,7 +33,7 @@ def proofs(session: Session) -> list[Item]:
 @pytest.mark.parametrize("name", IMITATING)
 def test_asked_for_by_a_setting_it_stands_right_behind_the_summary(name: str) -> None:
     session = busy(name, ON)
-    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     (proof,) = proofs(session)
     items = session.log.view.items
     assert items[items.index(proof) - 1].kind == "summary"
@@ -45,13 +45,13 @@ def test_asked_for_by_a_setting_it_stands_right_behind_the_summary(name: str) ->
 @pytest.mark.parametrize("name", IMITATING)
 def test_after_the_next_summary_it_stands_there_once_and_tells_the_newest(name: str) -> None:
     session = busy(name, ON)
-    online(session, look(session, "asked"), Scripted(SUMMARY))
+    online(session, run_policies(session, "asked"), Scripted(SUMMARY))
     say(session, "and the lexer")
     use(session, "late", "Edit", '{"file_path":"/repo/lexer.py","old_string":"a","new_string":"b"}', "done " * 4_000)
     for number in range(3):
         use(session, f"b{number}", "Bash", '{"command":"make"}', "ok\n" * 9_000, exit_code=0)
     reply(session, Text("done", "assistant"))
-    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     (proof,) = proofs(session)
     assert "/repo/lexer.py" in text_of(proof.content)
 
@@ -59,12 +59,12 @@ def test_after_the_next_summary_it_stands_there_once_and_tells_the_newest(name: 
 @pytest.mark.parametrize("name", IMITATING)
 def test_unasked_a_summary_stands_as_in_the_original(name: str) -> None:
     session = busy(name, {})
-    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     assert proofs(session) == []
 
 
 @pytest.mark.parametrize("name", IMITATING)
 def test_a_fold_without_a_model_has_it_already(name: str) -> None:
     session = busy(name, ON)
-    assert offline(session, look(session, "asked")).folded
+    assert offline(session, run_policies(session, "asked")).folded
     assert len(proofs(session)) == 1

@@ -5,7 +5,7 @@ from workplace import offline, reply, say, use, work
 from palimpsest.core.edits import Insert, Mask, Put
 from palimpsest.core.events import ToolReturned, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.maskable import CLEARED
 from palimpsest.policies.prune_results import PruneResults
@@ -23,11 +23,11 @@ def turns(session: Session, sizes: list[int], tool: str = "bash", *, error: bool
     for number, size in enumerate(sizes):
         say(session, "next")
         reply(session, ToolCall(f"c{number}", tool, "{}"))
-        session.record(ToolReturned(ToolResult(f"c{number}", (Text("x" * (4 * size)),), error=error), tool=tool))
+        session.log.append(ToolReturned(ToolResult(f"c{number}", (Text("x" * (4 * size)),), error=error), tool=tool))
         reply(session, Text("ok", "assistant"))
-        looked = offline(session, look(session, "turn_ends"))
-        masked.append(tuple(name for event in looked.edited for edit in _masks(event.body) for name in edit.ids))
-        session.record(TurnEnded())
+        ran = offline(session, run_policies(session, "turn_ends"))
+        masked.append(tuple(name for event in ran.edited for edit in _masks(event.body) for name in edit.ids))
+        session.log.append(TurnEnded())
     return masked
 
 
@@ -40,20 +40,20 @@ def test_oc_09_nothing_is_pruned_before_two_messages_of_the_user_lie_behind_it()
     say(session, "one")
     for number in range(5):
         use(session, f"c{number}", "bash", "{}", "x" * 80_000)
-    assert offline(session, look(session, "turn_ends")).events == ()
+    assert offline(session, run_policies(session, "turn_ends")).events == ()
     say(session, "two")
-    assert offline(session, look(session, "turn_ends")).events == ()
+    assert offline(session, run_policies(session, "turn_ends")).events == ()
     say(session, "three")
-    assert offline(session, look(session, "turn_ends")).edited
+    assert offline(session, run_policies(session, "turn_ends")).edited
 
 
 def test_oc_09_a_message_of_several_parts_is_one() -> None:
     session = at_work("opencode")
-    session.record(UserSaid((Text("one"), Text("in two parts"))))
+    session.log.append(UserSaid((Text("one"), Text("in two parts"))))
     for number in range(5):
         use(session, f"c{number}", "bash", "{}", "x" * 80_000)
-    session.record(UserSaid((Text("two"), Image("image/png", url="shot.png"), Text("and a picture"))))
-    assert offline(session, look(session, "turn_ends")).events == ()
+    session.log.append(UserSaid((Text("two"), Image("image/png", url="shot.png"), Text("and a picture"))))
+    assert offline(session, run_policies(session, "turn_ends")).events == ()
 
 
 def test_oc_10_candidates_of_exactly_20_000_mask_nothing_and_20_001_masks_all_in_one_edit() -> None:
@@ -72,7 +72,7 @@ def test_oc_11_skills_errors_and_what_lies_before_a_summary_or_a_masked_result_a
     session = at_work("opencode")
     say(session, "one")
     use(session, "a", "bash", "{}", "x" * 200_000)
-    session.record(ViewEdited((Insert((Put("summary", Text("so far", "assistant")),)),), by="test"))
+    session.log.append(ViewEdited((Insert((Put("summary", Text("so far", "assistant")),)),), by="test"))
     assert not any(turns(session, [30_000, 1, 1]))
 
 
@@ -83,12 +83,12 @@ def test_oc_11_the_walk_stops_at_the_first_masked_result_and_an_open_call_has_no
         use(session, "old", "bash", "{}", "x" * 200_000)
         _, newer = use(session, "newer", "bash", "{}", "x" * 400)
         if masked:
-            session.record(ViewEdited((Mask((f"{newer.seq}.0",), CLEARED),), by="test"))
+            session.log.append(ViewEdited((Mask((f"{newer.seq}.0",), CLEARED),), by="test"))
         use(session, "newest", "bash", "{}", "x" * 160_000)
         reply(session, ToolCall("open", "bash", "{}"))
         say(session, "two")
         say(session, "three")
-        return bool(offline(session, look(session, "turn_ends")).edited)
+        return bool(offline(session, run_policies(session, "turn_ends")).edited)
 
     assert pruned(masked=False)
     assert not pruned(masked=True)
@@ -108,7 +108,7 @@ def test_oc_12_attachments_of_a_cleared_result_vanish_from_the_request() -> None
     picture = session.environment.blobs.put(b"\x89PNG")
     say(session, "one")
     reply(session, ToolCall("shot", "read", '{"filePath":"shot.png"}'))
-    session.record(ToolReturned(ToolResult("shot", (Text("x" * 200_000), Image("image/png", blob=picture))), tool="read"))
+    session.log.append(ToolReturned(ToolResult("shot", (Text("x" * 200_000), Image("image/png", blob=picture))), tool="read"))
     assert b'"image"' in encode(session.log.view, session.card, fetch=session.environment.blobs.get).body
     turns(session, [50_000, 1, 1])
     body = encode(session.log.view, session.card, fetch=session.environment.blobs.get).body
@@ -124,11 +124,11 @@ def test_what_shows_a_pinned_file_is_passed_over_and_a_second_look_rests() -> No
         use(session, f"r{number}", "read", f'{{"filePath":"{path}"}}', "x" * 200_000)
     say(session, "two")
     say(session, "three")
-    looked = offline(session, look(session, "turn_ends"))
-    assert [type(event.body) for event in looked.events] == [ViewEdited]
+    ran = offline(session, run_policies(session, "turn_ends"))
+    assert [type(event.body) for event in ran.events] == [ViewEdited]
     masked = [item.mask is not None for item in session.log.view.items if item.kind == "result"]
     assert masked == [False, True, True]
-    assert offline(session, look(session, "turn_ends")).events == ()
+    assert offline(session, run_policies(session, "turn_ends")).events == ()
 
 
 def test_oc_13_pruning_is_on_as_documented_and_off_as_measured_and_only_at_the_end_of_a_turn() -> None:

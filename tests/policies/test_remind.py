@@ -4,7 +4,7 @@ from workplace import offline, say, use, work
 
 from palimpsest.core.budget import Budget
 from palimpsest.core.items import text_of
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.remind import Remind
 from palimpsest.profiles.profile import Profile
@@ -21,7 +21,7 @@ def rounds(session: Session, *tools: str) -> list[int]:
     counts: list[int] = []
     for number, tool in enumerate(tools):
         use(session, f"{tool}{number}", tool, "{}", "done")
-        offline(session, look(session, "before_call"))
+        offline(session, run_policies(session, "before_call"))
         counts.append(sum(item.kind == "reminder" for item in session.log.view.items))
     return counts
 
@@ -47,7 +47,7 @@ def test_a_round_with_the_tool_starts_the_count_anew() -> None:
 def test_a_second_look_at_the_same_round_says_nothing_more() -> None:
     session = started()
     rounds(session, "bash", "bash", "bash")
-    assert offline(session, look(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 def test_a_reminder_between_call_and_result_is_sent_as_every_provider_wants_it() -> None:

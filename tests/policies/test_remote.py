@@ -10,9 +10,9 @@ from workplace import offline, online, reply, say
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.moments import switch
+from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
-from palimpsest.engine.switching import switch
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.remote import rewritten, trimmed
 from palimpsest.providers.scripted import Scripted
@@ -42,8 +42,8 @@ def sent(provider: Scripted, number: int = 0) -> Any:
     return json.loads(provider.requests[number].body)
 
 
-def by(looked: Looked) -> list[str]:
-    return [event.body.by for event in looked.edited if isinstance(event.body, ViewEdited)]
+def by(ran: PolicyRun) -> list[str]:
+    return [event.body.by for event in ran.edited if isinstance(event.body, ViewEdited)]
 
 
 def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
@@ -61,13 +61,13 @@ def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered(
             message("assistant", "said", "output_text"),
         )
     )
-    looked = online(session, look(session, "turn_starts"), provider)
+    ran = online(session, run_policies(session, "turn_starts"), provider)
     request = sent(provider)
     assert getattr(provider.requests[0], "endpoint", "") == "compact"
     assert sorted(request) == ["input", "model", "parallel_tool_calls", "reasoning", "tools"]
     assert (request["tools"], request["parallel_tool_calls"]) == ([], False)
     assert [item.get("role", item["type"]) for item in request["input"]][:4] == ["developer", "user", "user", "function_call"]
-    assert by(looked) == ["remote"]
+    assert by(ran) == ["remote"]
     assert [(item.kind, item.id == old) for item in session.log.view.items] == [
         ("user", True),
         ("user", False),
@@ -89,15 +89,15 @@ def test_cx_42_within_a_turn_the_context_stands_before_the_last_message_and_the_
     session = worked("codex", 2)
     say(session, "ask on")
     reply(session, ToolCall("last", "shell", "{}"), usage=FULL)
-    session.record(ToolReturned(ToolResult("last", (Text("x"),)), tool="shell"))
-    online(session, look(session, "before_call"), Scripted(answer(message("user", "ask 0"), message("user", "ask on"), SEALED)))
+    session.log.append(ToolReturned(ToolResult("last", (Text("x"),)), tool="shell"))
+    online(session, run_policies(session, "before_call"), Scripted(answer(message("user", "ask 0"), message("user", "ask on"), SEALED)))
     assert shows(session)[:-1] == ["ask 0", *CONTEXT, "ask on"]
     assert isinstance(session.log.view.items[-1].content, Opaque)
 
 
 def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
     session = worked("codex")
-    online(session, look(session, "asked"), Scripted(answer(message("user", f"{PREFIX}\nearlier"), message("user", "ask 2"))))
+    online(session, run_policies(session, "asked"), Scripted(answer(message("user", f"{PREFIX}\nearlier"), message("user", "ask 2"))))
     assert [(item.kind, text) for item, text in zip(session.log.view.items, shows(session), strict=True)] == [
         ("summary", "earlier"),
         ("user", "ask 2"),
@@ -106,7 +106,7 @@ def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
 
 def test_cx_42_where_no_message_comes_back_those_of_the_user_stay_by_our_own_rule() -> None:
     session = worked("codex")
-    online(session, look(session, "asked"), Scripted(answer(SEALED)))
+    online(session, run_policies(session, "asked"), Scripted(answer(SEALED)))
     assert shows(session)[:-1] == ["ask 0", "ask 1", "ask 2"]
 
 
@@ -114,7 +114,7 @@ def test_cx_42_of_messages_with_the_same_words_the_last_one_stays() -> None:
     session = worked("codex", 2)
     turn(session, "ask 0", 2, usage=FULL)
     last = [item.id for item in session.log.view.items if item.kind == "user"][-1]
-    online(session, look(session, "asked"), Scripted(answer(message("user", "ask 0"), SEALED)))
+    online(session, run_policies(session, "asked"), Scripted(answer(message("user", "ask 0"), SEALED)))
     assert shows(session)[:-1] == ["ask 0", "ask 0"]
     assert session.log.view.items[1].id == last
 
@@ -140,12 +140,12 @@ def test_cx_42_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_r
 def test_cx_43_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one() -> None:
     session = worked("codex-0.166")
     provider = Scripted(answer(message("assistant", "ignored", "output_text"), SEALED))
-    looked = online(session, look(session, "turn_starts"), provider)
+    ran = online(session, run_policies(session, "turn_starts"), provider)
     request = sent(provider)
     assert getattr(provider.requests[0], "endpoint", "") == ""
     assert request["input"][-1] == {"type": "compaction_trigger"}
     assert ([tool["name"] for tool in request["tools"]], request["prompt_cache_key"], request["stream"]) == (["shell"], "s", True)
-    assert by(looked) == ["remote"]
+    assert by(ran) == ["remote"]
     assert shows(session)[:-1] == ["ask 0", "ask 1", *CONTEXT, "ask 2"]
     assert isinstance(session.log.view.items[-1].content, Opaque)
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
@@ -155,12 +155,12 @@ def test_cx_43_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one()
 def test_cx_43_any_other_number_of_compaction_items_fails_and_the_hand_over_is_made_here(items: tuple[dict[str, Any], ...]) -> None:
     session = worked("codex-0.166")
     provider = Scripted(answer(*items), "the summary")
-    looked = online(session, look(session, "turn_starts"), provider)
-    failed = looked.events[0].body
+    ran = online(session, run_policies(session, "turn_starts"), provider)
+    failed = ran.events[0].body
     assert isinstance(failed, Failed)
     count = sum(item is SEALED or item["type"] == "compaction" for item in items)
     assert (failed.by, failed.error, failed.message) == ("remote", "wire", f"one compaction item was asked for and {count} came back")
-    assert by(looked) == ["handoff"]
+    assert by(ran) == ["handoff"]
     assert shows(session) == ["ask 0", "ask 1", *CONTEXT, "ask 2", "the summary"]
     assert len(provider.requests) == 2
 
@@ -190,9 +190,9 @@ def test_cx_43_messages_keep_their_pictures_within_64000_tokens() -> None:
     session = codex_session("codex-0.166", GPT)
     for number in range(4):
         turn(session, f"{number}" * 80_000, number, usage=FULL)
-    session.record(UserSaid((Text("look"), Image("image/png", url="https://example.org/a.png"))))
+    session.log.append(UserSaid((Text("look"), Image("image/png", url="https://example.org/a.png"))))
     reply(session, Text("done", "assistant"), usage=FULL)
-    online(session, look(session, "turn_starts"), Scripted(answer(SEALED)))
+    online(session, run_policies(session, "turn_starts"), Scripted(answer(SEALED)))
     cut = "0" * 7_998 + "…16001 tokens truncated…" + "0" * 7_998
     assert shows(session)[:-1] == [cut, "1" * 80_000, "2" * 80_000, "3" * 80_000, "look", "[image image/png]"]
 
@@ -201,10 +201,10 @@ def test_cx_43_messages_keep_their_pictures_within_64000_tokens() -> None:
 def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_stays(name: str) -> None:
     session = worked(name)
     provider = Scripted(ProviderError("server error", status=500), "the summary")
-    looked = online(session, look(session, "turn_starts"), provider)
-    assert looked.failure is None
-    assert looked.notices[0] == "the provider could not compact (server error); it is done here"
-    assert by(looked) == ["handoff"]
+    ran = online(session, run_policies(session, "turn_starts"), provider)
+    assert ran.failure is None
+    assert ran.notices[0] == "the provider could not compact (server error); it is done here"
+    assert by(ran) == ["handoff"]
     assert [text for text in shows(session) if text.startswith("ask")] == ["ask 0", "ask 1", "ask 2"]
     assert len(provider.requests) == 2
 
@@ -213,10 +213,10 @@ def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_
 def test_cx_44_after_three_failures_the_provider_is_not_asked_again(name: str) -> None:
     session = worked(name)
     for number in range(3):
-        online(session, look(session, "turn_starts"), Scripted(ProviderError("down", status=500), f"summary {number}"))
+        online(session, run_policies(session, "turn_starts"), Scripted(ProviderError("down", status=500), f"summary {number}"))
         turn(session, "more", 10 + number, usage=FULL)
     provider = Scripted("the last summary")
-    online(session, look(session, "turn_starts"), provider)
+    online(session, run_policies(session, "turn_starts"), provider)
     assert sent(provider)["input"][-1]["content"][0]["text"] == prompt("handoff", focus="")
     assert shows(session)[-1] == "the last summary"
 
@@ -228,16 +228,16 @@ def test_a_provider_that_cannot_is_never_asked_and_without_a_model_the_rung_fold
     remote = session.profile.policies[0]
     assert (remote.name, remote.plan(session.situation("asked"))) == ("remote", ())
     session = worked(name, 30)
-    assert by(offline(session, look(session, "asked"))) == ["fold without a model"]
+    assert by(offline(session, run_policies(session, "asked"))) == ["fold without a model"]
 
 
 def test_when_the_provider_changes_the_one_before_puts_its_summary_into_words() -> None:
     session = worked("codex-0.166")
-    online(session, look(session, "turn_starts"), Scripted(answer(SEALED)))
+    online(session, run_policies(session, "turn_starts"), Scripted(answer(SEALED)))
     turn(session, "ask 3", 3)
     provider = Scripted("in words")
-    looked = online(session, switch(session, card("claude-sonnet-4-5")), provider)
-    assert looked.folded
+    ran = online(session, switch(session, card("claude-sonnet-4-5")), provider)
+    assert ran.folded
     assert sent(provider)["model"] == "gpt-5.5"
     assert SEALED in sent(provider)["input"]
     assert shows(session)[-1] == "in words"
@@ -245,17 +245,17 @@ def test_when_the_provider_changes_the_one_before_puts_its_summary_into_words() 
 
 def test_the_trailing_switch_is_not_sent_and_stands_behind_the_compaction() -> None:
     session = worked("codex-0.166")
-    session.record(ContextStated((Statement("model_switch", "<model_switch>", "developer"),)))
+    session.log.append(ContextStated((Statement("model_switch", "<model_switch>", "developer"),)))
     provider = Scripted(answer(SEALED))
-    online(session, look(session, "asked"), provider)
+    online(session, run_policies(session, "asked"), provider)
     assert "<model_switch>" not in provider.requests[0].body.decode()
     assert shows(session)[-1] == "<model_switch>"
 
 
 def test_the_answer_of_the_door_must_hold_something() -> None:
     session = worked("codex")
-    looked = online(session, look(session, "asked"), Scripted(answer({"type": "reasoning", "summary": []}), "the summary"))
-    assert isinstance(looked.events[0].body, Failed)
-    assert looked.events[0].body.message == "the answer holds neither a compaction nor a summary"
+    ran = online(session, run_policies(session, "asked"), Scripted(answer({"type": "reasoning", "summary": []}), "the summary"))
+    assert isinstance(ran.events[0].body, Failed)
+    assert ran.events[0].body.message == "the answer holds neither a compaction nor a summary"
     assert Thinking("", None, "sealed") not in [item.content for item in session.log.view.items]
     assert shows(session)[-1] == "the summary"

@@ -4,14 +4,14 @@ import json
 from dataclasses import replace as with_
 
 from claude_work import MEASURED, SUMMARY, World, claude, edits, fill, texts
+from palimpsest.engine.flow import answer_without_model
 from workplace import online, reply, say, use
 
 from palimpsest.core.edits import Fold, Put, into_of
 from palimpsest.core.events import ChildEnded, ChildOpened, Rewound, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.policy import Proposal, run_plan
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.restore import Restore
 from palimpsest.providers.scripted import Scripted
@@ -26,7 +26,7 @@ def after(world: World, *read: str, name: str = "claude-code", used: int = 0) ->
         use(session, f"c{number}", "Read", json.dumps({"file_path": path}), "as it was")
     reply(session, Text("done", "assistant"), usage=Usage(input=used))
     first, last = session.log.view.items[0].id, session.log.view.items[-1].id
-    session.record(ViewEdited((Fold(first, last, (Put("summary", Text("files were read")),)),), by="test", tokens_after=used))
+    session.log.append(ViewEdited((Fold(first, last, (Put("summary", Text("files were read")),)),), by="test", tokens_after=used))
     return session
 
 
@@ -82,16 +82,16 @@ def test_what_was_read_on_a_branch_that_was_left_does_not_come_back() -> None:
     use(session, "c1", "Read", '{"file_path":"/a.py"}', "a")
     back = session.log.tip
     use(session, "c2", "Read", '{"file_path":"/b.py"}', "b")
-    session.record(Rewound(back))
-    session.record(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
+    session.log.append(Rewound(back))
+    session.log.append(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
     assert named(restored(Restore(), session)) == ["/a.py"]
 
 
 def test_a_read_that_failed_does_not_come_back_and_edited_files_do() -> None:
     session = claude(world=World({"/a.py": "a", "/b.py": "b"}))
     reply(session, ToolCall("c1", "Read", '{"file_path":"/a.py"}'), ToolCall("c2", "Edit", '{"file_path":"/b.py"}'))
-    session.record(ToolReturned(ToolResult("c1", (Text("no"),), error=True), tool="Read"))
-    session.record(ToolReturned(ToolResult("c2", (Text("ok"),)), tool="Edit"))
+    session.log.append(ToolReturned(ToolResult("c1", (Text("no"),), error=True), tool="Read"))
+    session.log.append(ToolReturned(ToolResult("c2", (Text("ok"),)), tool="Edit"))
     assert named(restored(Restore(), session)) == ["/b.py"]
 
 
@@ -118,10 +118,10 @@ def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
     use(session, "p", "ExitPlanMode", '{"plan":"1. lexer 2. parser"}', "approved")
     use(session, "k", "Skill", '{"skill":"review"}', "Look at every line.")
     use(session, "t", "ToolSearch", '{"query":"web"}', "WebFetch, WebSearch")
-    session.record(ChildOpened("child-1", role="explore"))
-    session.record(ChildOpened("child-2", role="test"))
-    session.record(ChildEnded("child-2", "done", "All 12 tests\npass."))
-    session.record(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
+    session.log.append(ChildOpened("child-1", role="explore"))
+    session.log.append(ChildOpened("child-2", role="test"))
+    session.log.append(ChildEnded("child-2", "done", "All 12 tests\npass."))
+    session.log.append(ViewEdited((Fold(session.log.view.items[0].id, session.log.view.items[-1].id),), by="test"))
     ended = "child-2 (test): done; the result is in its own session: All 12 tests pass."
     assert restored(Restore(), session) == [
         "The plan that was agreed on:\n1. lexer 2. parser",
@@ -138,7 +138,7 @@ def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
 def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
     world = World(facts={"plan": "1. lexer", "session_start": "use tabs"})
     session = fill(claude(world=world), 160_000)
-    online(session, look(session, "before_call"), Scripted(SUMMARY))
+    online(session, run_policies(session, "before_call"), Scripted(SUMMARY))
     shown = texts(session)
     assert shown[1:] == [
         "<system-reminder>\nThe plan that was agreed on:\n1. lexer\n</system-reminder>",
@@ -161,7 +161,7 @@ def test_cc_53_v_restored_state_stands_before_the_pending_prompt_and_the_start_o
     world = World(facts={"plan": "1. lexer", "session_start": "use tabs"})
     session = fill(claude(MEASURED, world=world), 170_000, 5)
     say(session, "the pending prompt")
-    online(session, look(session, "before_call"), Scripted(SUMMARY))
+    online(session, run_policies(session, "before_call"), Scripted(SUMMARY))
     shown = texts(session)
     assert shown[0] == "<system-reminder>\nuse tabs\n</system-reminder>"
     assert shown[1].startswith("This conversation goes on")
@@ -179,7 +179,7 @@ def test_cc_53_v_a_compaction_shows_files_as_they_are_now() -> None:
     world = World({"/repo/0.py": "changed since", "/repo/1.py": "x" * 36_000})
     session = fill(claude(MEASURED, world=world), 170_000, 5)
     say(session, "the pending prompt")
-    online(session, look(session, "before_call"), Scripted(SUMMARY))
+    online(session, run_policies(session, "before_call"), Scripted(SUMMARY))
     shown = "\n".join(texts(session)[2:])
     assert "1\tchanged since" in shown
     assert "/repo/1.py was read before this point" in shown

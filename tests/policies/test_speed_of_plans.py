@@ -11,7 +11,7 @@ from workplace import offline, say, use, work
 
 from palimpsest.core.policy import Policy
 from palimpsest.core.situation import Situation
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import PROFILES, profile
 
@@ -82,6 +82,6 @@ def test_hundreds_of_small_dead_results_make_it_no_slower(model: str, count: int
 
 def test_pa_15_a_fold_of_200k_tokens_takes_at_most_50_ms_with_its_gate_price_and_loss() -> None:
     sessions = [full("palimpsest") for _ in range(3)]
-    assert work_of(lambda: offline(session := sessions.pop(), look(session, "asked")), 3) <= 0.05
+    assert work_of(lambda: offline(session := sessions.pop(), run_policies(session, "asked")), 3) <= 0.05
     session = full("palimpsest")
-    assert offline(session, look(session, "asked")).folded
+    assert offline(session, run_policies(session, "asked")).folded

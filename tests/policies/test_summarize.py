@@ -15,7 +15,7 @@ from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolR
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
 from palimpsest.core.projections.view import project
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.continued import Continued
 from palimpsest.policies.prompt import prompt
@@ -34,7 +34,7 @@ VERBATIM = "The messages after this one are verbatim"
 
 def compact(session: Session, *replies: str, asked: str | None = None) -> Scripted:
     provider = Scripted(*(replies or (SUMMARY,)))
-    steps = look(session, "before_call") if asked is None else look(session, "asked", asked=asked)
+    steps = run_policies(session, "before_call") if asked is None else run_policies(session, "asked", asked=asked)
     assert online(session, steps, provider).folded
     return provider
 
@@ -42,7 +42,7 @@ def compact(session: Session, *replies: str, asked: str | None = None) -> Script
 def with_head(name: str) -> Session:
     session = claude(name, tools=(READ,))
     head = (Statement("base", "You are an agent.", "system"), Statement("rules", "Be brief.", "system"))
-    session.record(ContextStated((Statement("instructions", "Use tabs."),), head))
+    session.log.append(ContextStated((Statement("instructions", "Use tabs."),), head))
     fill(session, 170_000, 5)
     say(session, "and now the lexer")
     return session
@@ -78,9 +78,9 @@ def with_pictures(name: str) -> Session:
     blob = session.environment.blobs.put(b"\x89PNG")
     paper = session.environment.blobs.put(b"%PDF")
     say(session, "word " * 2_000)
-    session.record(UserSaid((Image("image/png", blob=blob), Document("application/pdf", blob=paper))))
+    session.log.append(UserSaid((Image("image/png", blob=blob), Document("application/pdf", blob=paper))))
     reply(session, ToolCall("c1", "Read", "{}"))
-    session.record(ToolReturned(ToolResult("c1", (Text("look: "), Image("image/png", blob=blob))), tool="Read"))
+    session.log.append(ToolReturned(ToolResult("c1", (Text("look: "), Image("image/png", blob=blob))), tool="Read"))
     fill(session, 170_000)
     return session
 
@@ -148,7 +148,7 @@ HOLDS = {
     "2. Key Technical Concepts": ("concepts, technologies and frameworks",),
     "3. Files and Code Sections": ("read, changed or created", "newest", "whole snippets", "why each file matters", "what was changed"),
     "4. Errors and fixes": ("each error", "how it was fixed", "what the user said about it"),
-    "5. Problem Solving": ("what was solved", "still being looked into"),
+    "5. Problem Solving": ("what was solved", "still being ran into"),
     "6. All user messages": ("every message of the user that is not the result of a tool", "does not drift"),
     "7. Pending Tasks": ("explicitly asked for and is not done",),
     "8. Current Work": ("exactly", "just before", "file names and snippets", "newest messages weigh most"),
@@ -268,9 +268,9 @@ def test_cc_36_a_second_compaction_folds_the_first_summary_and_nothing_of_before
 def test_cc_37_an_empty_summary_is_a_failure_and_leaves_the_view_as_it_was() -> None:
     session = fill(claude(), 160_000)
     before = session.log.view.items
-    looked = online(session, look(session, "before_call"), Scripted(" \n "))
-    assert looked.failure is not None
-    assert looked.failure.message == "no assistant message in summarization response"
+    ran = online(session, run_policies(session, "before_call"), Scripted(" \n "))
+    assert ran.failure is not None
+    assert ran.failure.message == "no assistant message in summarization response"
     assert (session.log.view.items, session.log.health.failures) == (before, {"summarize": 1})
 
 
@@ -294,7 +294,7 @@ def test_cc_38_v_a_call_in_the_last_round_stays_with_its_result() -> None:
     fill(session, 100_000, 4)
     say(session, "make it")
     reply(session, ToolCall("last", "Bash", "{}"), usage=Usage(input=170_000))
-    session.record(ToolReturned(ToolResult("last", (Text("made"),)), tool="Bash"))
+    session.log.append(ToolReturned(ToolResult("last", (Text("made"),)), tool="Bash"))
     compact(session)
     assert texts(session)[1:] == ["Bash {}", "made"]
 
@@ -315,7 +315,7 @@ def test_cc_39_v_the_result_message_lists_used_tools_sorted_and_ends_with_the_no
 def test_without_a_model_the_fold_from_the_log_takes_the_place_of_the_summary() -> None:
     for name in ("claude-code", MEASURED):
         session = fill(claude(name), 170_000, 30)
-        assert offline(session, look(session, "asked")).folded
+        assert offline(session, run_policies(session, "asked")).folded
         assert edits(session)[0].by == "fold without a model"
 
 
@@ -335,9 +335,9 @@ def test_after_an_undo_the_same_compaction_waits_until_nothing_could_be_sent_any
     reply(session, Text("on", "assistant"), usage=Usage(input=190_000))
     session.profile = with_(session.profile, policies=(Summarize(),))
     provider = Scripted(SUMMARY)
-    assert not online(session, look(session, "before_call"), provider).folded
+    assert not online(session, run_policies(session, "before_call"), provider).folded
     reply(session, Text("on", "assistant"), usage=Usage(input=197_000))
-    assert online(session, look(session, "before_call"), provider).folded
+    assert online(session, run_policies(session, "before_call"), provider).folded
 
 
 def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> None:
@@ -345,7 +345,7 @@ def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> 
     for number in range(9):
         use(session, f"d{number}", "Bash", "{}", "x" * 40_000)
     fill(session, 140_000)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     fill(session, 160_000)
     edits = body_of(compact(session).requests[0])["context_management"]["edits"]
     assert edits == [{"type": "delete_tool_results", "tool_use_ids": ["d0", "d1", "d2", "d3", "d4", "d5"]}]
@@ -355,8 +355,8 @@ def test_a_summary_alone_is_not_summed_up_again() -> None:
     session = fill(claude(), 160_000)
     compact(session)
     provider = Scripted(SUMMARY)
-    looked = online(session, look(session, "asked"), provider)
-    assert (looked.events, looked.notices, provider.requests) == ((), ("There is nothing to compact.",), [])
+    ran = online(session, run_policies(session, "asked"), provider)
+    assert (ran.events, ran.notices, provider.requests) == ((), ("There is nothing to compact.",), [])
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])

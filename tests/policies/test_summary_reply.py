@@ -4,7 +4,7 @@ import pytest
 from workplace import online, say, use, work
 
 from palimpsest.core.events import Failed
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.policies.summary_reply import refuses
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
@@ -52,7 +52,7 @@ def test_a_model_that_refuses_in_plain_words_harms_nothing(name: str, text: str)
     for number in range(40):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 200)
     before = session.log.view
-    looked = online(session, look(session, "asked"), Scripted(*[text] * 5))
-    assert looked.folded is False
-    assert any(isinstance(event.body, Failed) for event in looked.events)
+    ran = online(session, run_policies(session, "asked"), Scripted(*[text] * 5))
+    assert ran.folded is False
+    assert any(isinstance(event.body, Failed) for event in ran.events)
     assert session.log.view.items == before.items

@@ -12,7 +12,7 @@ from workplace import offline, online, reply, say, use
 from palimpsest.core.events import NotesTaken, Refused, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import unpaired
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.swap_notes import SwapNotes, is_empty
 from palimpsest.providers.scripted import Scripted
@@ -35,7 +35,7 @@ def talk(session: Session, count: int, tokens: int, first: int = 0) -> None:
 
 
 def noted(session: Session, text: str = NOTES, covers: int | None = None) -> None:
-    session.record(NotesTaken(text, session.log.tip if covers is None else covers))
+    session.log.append(NotesTaken(text, session.log.tip if covers is None else covers))
 
 
 def full(session: Session, used: int = 156_000) -> None:
@@ -53,7 +53,7 @@ def test_cc_48_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_
     talk(session, 1, 1_000, 40)
     full(session)
     provider = Scripted()
-    assert online(session, look(session, "before_call"), provider).folded
+    assert online(session, run_policies(session, "before_call"), provider).folded
     assert provider.requests == []
     (edit,) = edits(session)
     assert edit.by == "swap_notes"
@@ -73,7 +73,7 @@ def test_cc_48_few_texts_move_the_start_back_until_there_are_five_or_40000() -> 
         use(session, f"d{number}", "Bash", "{}", "y" * 4_000)
     noted(session)
     full(session)
-    assert offline(session, look(session, "before_call")).folded
+    assert offline(session, run_policies(session, "before_call")).folded
     said = [text for text in texts(session) if text.startswith(("question", "answer", "nearly"))]
     assert said == ["question 4", "answer 4", "question 5", "answer 5", "nearly full"]
     assert 20_000 <= kept_tokens(session) <= 40_000
@@ -85,7 +85,7 @@ def test_cc_48_what_the_notes_do_not_cover_stays_whole_even_above_40000() -> Non
     noted(session)
     talk(session, 10, 5_000, 20)
     full(session)
-    assert offline(session, look(session, "before_call")).folded
+    assert offline(session, run_policies(session, "before_call")).folded
     assert texts(session)[1] == "question 20"
 
 
@@ -111,10 +111,10 @@ def test_cc_49_the_keep_window_never_starts_between_a_call_and_its_result(steps:
             case _:
                 reply(session, ToolCall(f"a{number}", "Read", "{}"), ToolCall(f"b{number}", "Read", "{}"))
                 for name in (f"b{number}", f"a{number}"):
-                    session.record(ToolReturned(ToolResult(name, (Text("y" * 4 * tokens),)), tool="Read"))
+                    session.log.append(ToolReturned(ToolResult(name, (Text("y" * 4 * tokens),)), tool="Read"))
     noted(session, covers=min(covers, session.log.tip))
     full(session)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert unpaired(session.log.view.items) == frozenset()
     assert not any(isinstance(event.body, Refused) and "parted" in event.body.why for event in session.log.events())
 
@@ -124,17 +124,17 @@ def test_cc_49_with_parallel_calls_the_window_begins_with_their_message() -> Non
     talk(session, 12, 2_000)
     say(session, "look at both")
     reply(session, Text("both", "assistant"), ToolCall("a", "Read", "{}"), ToolCall("b", "Read", "{}"))
-    session.record(ToolReturned(ToolResult("a", (Text("x" * 40_000),)), tool="Read"))
+    session.log.append(ToolReturned(ToolResult("a", (Text("x" * 40_000),)), tool="Read"))
     noted(session)
-    session.record(ToolReturned(ToolResult("b", (Text("y" * 160_000),)), tool="Read"))
+    session.log.append(ToolReturned(ToolResult("b", (Text("y" * 160_000),)), tool="Read"))
     full(session)
-    assert offline(session, look(session, "before_call")).folded
+    assert offline(session, run_policies(session, "before_call")).folded
     assert texts(session)[1:4] == ["both", "Read {}", "Read {}"]
 
 
 def give_up(session: Session) -> None:
     """The notes are not used, and full compaction runs instead."""
-    assert online(session, look(session, "before_call"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
     assert [edit.by for edit in edits(session)] == ["summarize"]
 
 
@@ -178,7 +178,7 @@ def test_cc_50_arguments_of_an_asked_compaction_go_to_full_compaction_since_note
     talk(session, 20, 2_000)
     noted(session)
     full(session, 60_000)
-    assert online(session, look(session, "asked", asked="the lexer"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked", asked="the lexer"), Scripted(SUMMARY)).folded
     assert [edit.by for edit in edits(session)] == ["summarize"]
 
 
@@ -188,7 +188,7 @@ def test_an_asked_compaction_swaps_notes_once_and_asks_no_model() -> None:
     noted(session)
     full(session, 60_000)
     provider = Scripted()
-    assert online(session, look(session, "asked"), provider).folded
+    assert online(session, run_policies(session, "asked"), provider).folded
     assert (provider.requests, [edit.by for edit in edits(session)]) == ([], ["swap_notes"])
     assert "Go on with the work" not in texts(session)[0]
 
@@ -198,11 +198,11 @@ def test_the_window_never_moves_past_an_earlier_boundary() -> None:
     talk(session, 30, 2_000)
     noted(session)
     full(session)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     talk(session, 20, 2_000, 30)
     noted(session)
     full(session)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["swap_notes", "swap_notes"]
     summaries = [item for item in session.log.view.items if item.kind == "summary"]
     assert len(summaries) == 1
@@ -214,10 +214,10 @@ def test_notes_that_would_stand_only_for_an_earlier_summary_are_not_swapped_in()
     talk(session, 30, 2_000)
     noted(session)
     full(session)
-    offline(session, look(session, "before_call"))
+    offline(session, run_policies(session, "before_call"))
     say(session, "and?")
     noted(session)
     full(session)
-    give_up_after = online(session, look(session, "before_call"), Scripted(SUMMARY))
+    give_up_after = online(session, run_policies(session, "before_call"), Scripted(SUMMARY))
     assert give_up_after.folded
     assert [edit.by for edit in edits(session)] == ["swap_notes", "summarize"]

@@ -16,12 +16,12 @@ from palimpsest.core.events import EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
 from palimpsest.core.projections.view import project
 from palimpsest.core.situation import Ran
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.wire.encode import encode
 
-# Folds are asked for here, and the whole is looked at in the end: a window in which all of it fits.
+# Folds are asked for here, and the whole is ran at in the end: a window in which all of it fits.
 ROOMY = replace(CLAUDE, window=3_000_000)
 TIMES = 10
 NUMBER = re.compile(r"^#\S+ ")
@@ -33,10 +33,10 @@ def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, li
     told = bodies(place, recorded_as)
     folds: list[int] = []
     for number, body in enumerate(told, 1):
-        session.record(body)
+        session.log.append(body)
         if number >= len(told) * (len(folds) + 1) // TIMES:
-            looked = offline(session, look(session, "asked"))
-            folds += [event.seq for event in looked.edited]
+            ran = offline(session, run_policies(session, "asked"))
+            folds += [event.seq for event in ran.edited]
             yield session, folds
 
 
@@ -50,7 +50,7 @@ def tells(ran: Ran, lines: list[str], whole: set[str]) -> bool:
 
 def check(session: Session) -> None:
     """What must be visible after every fold."""
-    evidence, view = session.witness.evidence, session.log.view
+    evidence, view = session.derived.evidence.value(), session.log.view
     visible = Visible(texts_of((*view.head, *view.items)))
     for event in session.log.events():
         if isinstance(event.body, UserSaid):

@@ -14,8 +14,9 @@ from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelRepl
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
 from palimpsest.engine.call import call
-from palimpsest.engine.moments import asked_in, look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.policies import asked_in, run_policies
+from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
 from palimpsest.profiles.named import profile
@@ -38,21 +39,23 @@ class Folder:
         self.files[name] = data
         return name
 
-    def look(self, want: Look) -> str | None:
+    def run_policies(self, want: Look) -> str | None:
         return self.files[want.name].decode() if want.name in self.files else None
 
 
 def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
     session = work(profile("classroom", {"told_from": told_from}))
     place = folder or Folder()
-    session.environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look)
+    session.environment = Environment(
+        MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline
+    )
     return session
 
 
 def results(session: Session, *lengths: int, tool: str = "bash", error: bool = False) -> Session:
     for number, length in enumerate(lengths):
         reply(session, ToolCall(f"c{number}", tool, "{}"))
-        session.record(ToolReturned(ToolResult(f"c{number}", (Text("x" * length),), error=error), tool=tool))
+        session.log.append(ToolReturned(ToolResult(f"c{number}", (Text("x" * length),), error=error), tool=tool))
     return session
 
 
@@ -63,7 +66,7 @@ def shown(session: Session) -> list[str]:
 
 def before_call(session: Session, *answers: str | Exception) -> Scripted:
     provider = Scripted(*answers)
-    online(session, look(session, "before_call"), provider)
+    online(session, run_policies(session, "before_call"), provider)
     return provider
 
 
@@ -114,7 +117,7 @@ def test_cl_06_calls_and_texts_are_unchanged_and_a_second_run_proposes_nothing()
     before = [item for item in session.log.view.items if item.kind != "result"]
     before_call(session)
     assert [item for item in session.log.view.items if item.kind != "result"] == before
-    assert offline(session, look(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None:
@@ -122,7 +125,7 @@ def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None
     view, event = session.log.view, session.log.event(3)
     before_call(session)
     assert (session.log.event(3), view.items[1].mask) == (event, None)
-    session.record(ViewEdited((Unmask(("3.0",)),), by="test"))
+    session.log.append(ViewEdited((Unmask(("3.0",)),), by="test"))
     assert session.log.view.items == view.items
 
 
@@ -149,7 +152,7 @@ def test_cl_10_the_transcript_is_complete_before_the_fold_and_each_line_is_one_m
         seen.append(len(folder.files))
         return "short"
 
-    online(session, look(session, "asked"), Scripted(answer))
+    online(session, run_policies(session, "asked"), Scripted(answer))
     assert seen == [1]
     lines = [msgspec.json.decode(line) for line in folder.files[f".transcripts/transcript_{SECOND}.jsonl"].splitlines()]
     assert [line["type"] for line in lines] == ["message", "function_call", "function_call_output"]
@@ -208,9 +211,9 @@ def test_cl_15_after_the_fold_there_are_two_items() -> None:
 
 def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold() -> None:
     session = at_work()
-    session.record(ContextStated((Statement("tasks", "ready: #3"),), head=(Statement("base", "You teach.", "system"),)))
+    session.log.append(ContextStated((Statement("tasks", "ready: #3"),), head=(Statement("base", "You teach.", "system"),)))
     stated = (Statement("skills", "skills: pdf"), Statement("business_state", "waiting for payment"), Statement("cards", "likes tea"))
-    session.record(ContextStated(stated))
+    session.log.append(ContextStated(stated))
     say(session, "y" * 300_000)
     provider = Scripted("short", "on it")
     asyncio.run(call(session, provider))
@@ -234,7 +237,7 @@ def test_what_shows_a_pinned_file_is_not_masked_and_a_second_look_rests() -> Non
         use(session, f"c{number}", "read", f'{{"path":"{path}"}}', "x" * 300)
     before_call(session)
     assert shown(session) == ["300", "[Previous: used read]", "300", "300", "300"]
-    assert offline(session, look(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "before_call")).events == ()
 
 
 def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_made() -> None:
@@ -243,7 +246,7 @@ def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_m
     before = session.log.view.items
     for expected in (1, 1, 1, 2):
         provider = Scripted(ProviderError("down"), ProviderError("down"))
-        online(session, look(session, "before_call"), provider)
+        online(session, run_policies(session, "before_call"), provider)
         assert provider.left == expected
     assert session.log.view.items == before
 
@@ -251,8 +254,8 @@ def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_m
 def compacting(*calls: ToolCall) -> Session:
     session = at_work()
     say(session, "y" * 2_000)
-    started = session.record(CallStarted("m", "anthropic"))
-    session.record(ModelReplied(calls, call=started.seq, usage=NOTHING))
+    started = session.log.append(CallStarted("m", "anthropic"))
+    session.log.append(ModelReplied(calls, call=started.seq, usage=NOTHING))
     return session
 
 
@@ -264,15 +267,15 @@ def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_
     assert asked_in(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
     provider = Scripted("short", "again")
     for name in ("c1", "c2"):
-        session.record(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))
-    assert online(session, look(session, "asked", asked="the parser"), provider).folded
+        session.log.append(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))
+    assert online(session, run_policies(session, "asked", asked="the parser"), provider).folded
     assert (provider.left, b"the parser" in provider.requests[0].body) == (1, True)
 
 
 def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:
     session = compacting(ToolCall("c1", "compact", ""))
-    session.record(ToolReturned(ToolResult("c1", (Text("ok"),)), tool="compact"))
-    online(session, look(session, "asked"), Scripted("short"))
+    session.log.append(ToolReturned(ToolResult("c1", (Text("ok"),)), tool="compact"))
+    online(session, run_policies(session, "asked"), Scripted("short"))
     bodies = [event.body for event in session.log.events()]
     assert [body.result.call_id for body in bodies if isinstance(body, ToolReturned)] == ["c1"]
     assert session.log.health.open_calls == ()

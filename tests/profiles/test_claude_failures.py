@@ -13,7 +13,7 @@ from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import rounds, unpaired
 from palimpsest.engine.call import call
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.too_long import drops
 from palimpsest.providers.scripted import Scripted
@@ -27,13 +27,13 @@ def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_
     session = fill(claude(), 160_000)
     provider = Scripted("", ProviderError("bad request", status=400), "  ", SUMMARY, SUMMARY)
     for asked in (1, 2, 3, 3, 3):
-        assert not online(session, look(session, "before_call"), provider).folded
+        assert not online(session, run_policies(session, "before_call"), provider).folded
         assert len(provider.requests) == asked
     assert failures(session) == ["no_summary", "provider", "no_summary"]
-    assert online(session, look(session, "asked"), provider).folded
+    assert online(session, run_policies(session, "asked"), provider).folded
     use(session, "late", "Read", '{"file_path":"late.py"}', "late\n" * 2_000)
     reply(session, Text("more", "assistant"), usage=Usage(input=160_000))
-    assert online(session, look(session, "before_call"), provider).folded
+    assert online(session, run_policies(session, "before_call"), provider).folded
 
 
 def test_cc_11_v_seven_failing_turns_make_seven_attempts_and_every_turn_is_still_sent() -> None:
@@ -54,7 +54,7 @@ def test_cc_12_v_a_conversation_of_one_exchange_is_not_folded_and_reports_too_fe
     reply(session, Text("done", "assistant"), usage=Usage(input=170_000))
     say(session, "go on")
     provider = Scripted(SUMMARY)
-    assert not online(session, look(session, "before_call"), provider).folded
+    assert not online(session, run_policies(session, "before_call"), provider).folded
     assert (provider.requests, failures(session)) == ([], ["too_few_groups"])
 
 
@@ -62,9 +62,9 @@ def test_v_one_exchange_that_the_provider_finds_too_long_is_folded_from_the_log_
     session = claude(MEASURED)
     say(session, "read all of it")
     for number in range(30):
-        session.record(ModelReplied((ToolCall(f"p{number}", "Read", "{}"),)))
+        session.log.append(ModelReplied((ToolCall(f"p{number}", "Read", "{}"),)))
     for number in range(30):
-        session.record(ToolReturned(ToolResult(f"p{number}", (Text("x = 1\n" * 2_000),)), tool="Read"))
+        session.log.append(ToolReturned(ToolResult(f"p{number}", (Text("x = 1\n" * 2_000),)), tool="Read"))
     provider = Scripted(TOO_LONG, "done")
     asyncio.run(call(session, provider))
     assert [edit.by for edit in edits(session)] == ["fold without a model"]
@@ -94,7 +94,7 @@ def test_cc_40_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_th
     assert drops(items, starts, 10**9, session.counter) == 9
     gap = sizes[0] + sizes[1]
     provider = Scripted(PromptTooLong("prompt is too long", gap=gap), SUMMARY)
-    assert online(session, look(session, "before_call"), provider).folded
+    assert online(session, run_policies(session, "before_call"), provider).folded
     messages = body_of(provider.requests[1])["messages"]
     assert messages[0]["content"][0]["text"].startswith("[The oldest part of this conversation")
     assert messages[1]["content"][0]["input"] == {"command": "make 2"}
@@ -113,7 +113,7 @@ def test_cc_40_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one()
         2,
     ]
     provider = Scripted(TOO_LONG, SUMMARY)
-    assert online(session, look(session, "before_call"), provider).folded
+    assert online(session, run_policies(session, "before_call"), provider).folded
     assert body_of(provider.requests[1])["messages"][1]["content"][0]["input"] == {"command": "make 2"}
     assert len(texts(session)) == 1
 
@@ -123,7 +123,7 @@ def test_cc_41_after_three_retries_the_compaction_fails_and_no_retry_splits_a_ca
     longer(session, 12)
     provider = Scripted(*[TOO_LONG] * 9)
     before = session.log.view.items
-    assert not online(session, look(session, "before_call"), provider).folded
+    assert not online(session, run_policies(session, "before_call"), provider).folded
     assert len(provider.requests) == 4
     for request in provider.requests:
         blocks = [block for message in body_of(request)["messages"] for block in message["content"]]
@@ -141,12 +141,12 @@ def test_cc_42_v_too_long_folds_n_half_of_n_and_so_on_to_1_rounds_then_reports_e
     longer(session, count)
     provider = Scripted(*[TOO_LONG] * 9)
     before = session.log.view.items
-    assert not online(session, look(session, "before_call"), provider).folded
+    assert not online(session, run_policies(session, "before_call"), provider).folded
     assert [len(body_of(request)["messages"]) for request in provider.requests] == seen
     assert failures(session) == ["exhausted"]
     assert session.log.view.items == before
     provider = Scripted(*[TOO_LONG] * 2, SUMMARY)
-    assert online(session, look(session, "asked"), provider).folded
+    assert online(session, run_policies(session, "asked"), provider).folded
     left = session.log.view.items
     assert left[1:] == before[len(before) - len(left) + 1 :]
     assert len(body_of(provider.requests[2])["messages"]) == seen[2]
@@ -172,7 +172,7 @@ def test_cc_43_v_of_eight_rounds_three_are_folded_first_and_then_one() -> None:
     session = claude(MEASURED)
     longer(session, 8)
     provider = Scripted(TOO_LONG, SUMMARY)
-    assert online(session, look(session, "overflow"), provider).folded
+    assert online(session, run_policies(session, "overflow"), provider).folded
     assert [len(body_of(request)["messages"]) for request in provider.requests] == [7, 3]
 
 
@@ -200,7 +200,7 @@ def test_cc_43_claude_code_ends_the_turn() -> None:
 def test_a_model_that_does_not_sum_up_harms_nothing(name: str, answer: str | ModelReplied | ProviderError) -> None:
     session = fill(claude(name), 170_000, 6)
     before = session.log.view.items
-    looked = online(session, look(session, "before_call"), Scripted(answer))
-    assert (looked.folded, looked.notices) == (False, ())
+    ran = online(session, run_policies(session, "before_call"), Scripted(answer))
+    assert (ran.folded, ran.notices) == (False, ())
     assert session.log.view.items == before
     assert session.log.health.failures == {"summarize": 1}

@@ -12,7 +12,7 @@ from workplace import online, say
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import PromptTooLong
 from palimpsest.engine.call import call
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.claude_code import claude_code_2_1_325
 from palimpsest.profiles.named import profile
@@ -27,7 +27,7 @@ def budget(name: str = "claude-code", **settings: str) -> Budget:
 def folds(used: int, name: str = "claude-code", settings: Mapping[str, str] | None = None) -> bool:
     session = fill(claude(name, settings), used)
     assert session.used == used
-    return online(session, look(session, "before_call"), Scripted(SUMMARY)).folded
+    return online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
 
 
 def test_cc_01_compaction_is_due_at_155000_used_of_200000_and_not_at_154999() -> None:
@@ -37,7 +37,7 @@ def test_cc_01_compaction_is_due_at_155000_used_of_200000_and_not_at_154999() ->
 
 
 def warned(session: Session) -> tuple[str, ...]:
-    return online(session, look(session, "after_call"), Scripted()).notices
+    return online(session, run_policies(session, "after_call"), Scripted()).notices
 
 
 def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_with_it_off() -> None:
@@ -102,10 +102,10 @@ def test_cc_06_disabling_auto_compact_leaves_the_asked_compaction_and_disabling_
     assert not folds(170_000, name, auto_off)
     assert not folds(170_000, name, off)
     session = fill(claude(name, auto_off), 50_000)
-    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     session = fill(claude(name, off), 50_000)
     provider = Scripted(SUMMARY)
-    assert not online(session, look(session, "asked"), provider).folded
+    assert not online(session, run_policies(session, "asked"), provider).folded
     assert provider.requests == []
     assert folds(170_000, name, {"DISABLE_COMPACT": "0"})
 
@@ -159,6 +159,6 @@ def test_a_model_that_writes_less_at_once_reserves_less_and_is_asked_for_no_more
     session = fill(claude(name, model=small), 150_000)
     assert session.budget.compact_at == level
     provider = Scripted(SUMMARY, "on it")
-    online(session, look(session, "asked"), provider)
+    online(session, run_policies(session, "asked"), provider)
     asyncio.run(call(session, provider))
     assert [json.loads(request.body)["max_tokens"] for request in provider.requests] == [8_192, 8_192]

@@ -9,8 +9,9 @@ from workplace import START, online
 from palimpsest.core.events import UserSaid, ViewEdited
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.policies import run_policies
+from palimpsest.engine.session import Session
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
@@ -35,17 +36,17 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
 ) -> None:
     (path,) = golden(pattern)
     home = Home()
-    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START), offload=inline)
     events = list(log.events())
     real = [(event.seq, event.body) for event in events if isinstance(event.body, ViewEdited)]
     assert [body.tokens_before for _, body in real] == counted
     for number, (seq, body) in enumerate(real):
         prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
-        around = Environment(home.store, home.blobs, FixedClock(START))
+        around = Environment(home.store, home.blobs, FixedClock(START), offload=inline)
         session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), around)
         assert abs(session.used - body.tokens_before) <= 25
         before = said(session.log.view)
-        assert online(session, look(session, "before_call"), Scripted(SUMMARY)).folded
+        assert online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
         assert [edit.by for edit in edits(session)][-2:] == ["summarize", "restore"]
         assert said(session.log.view) == said(log.state_at(seq).view)
         assert len(said(session.log.view)) < len(before)
@@ -54,9 +55,9 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
 def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() -> None:
     (path,) = golden("claude/2.1.325-interactive/projects/*/*.jsonl")
     home = Home()
-    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START), offload=inline)
     (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
-    around = Environment(home.store, home.blobs, FixedClock(START))
+    around = Environment(home.store, home.blobs, FixedClock(START), offload=inline)
     session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)
-    assert online(session, look(session, "asked"), Scripted(SUMMARY)).folded
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     assert said(session.log.view) == said(log.state_at(seq).view)

@@ -14,7 +14,7 @@ from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.projections.view import project
 from palimpsest.engine.call import call
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.cards import ModelCard
@@ -37,8 +37,8 @@ def test_cx_22_percent_left_of_the_effective_window_is_what_the_user_is_told() -
     turn(session, "x" * 80_000, 1)
     turn(session, "y" * 40_000, 2, size=200_000)
     reply(session, Text("done", "assistant"), usage=Usage(input=90_000))
-    looked = online(session, look(session, "turn_starts"), Scripted("z" * 40_000))
-    assert looked.notices[0] == f"compacted: about {percent_left(session.used, 95_000)}% of the context is free now"
+    ran = online(session, run_policies(session, "turn_starts"), Scripted("z" * 40_000))
+    assert ran.notices[0] == f"compacted: about {percent_left(session.used, 95_000)}% of the context is free now"
     assert percent_left(session.used, 95_000) == 78
 
 
@@ -63,7 +63,7 @@ def test_the_prompt_of_a_file_is_read_when_it_is_needed_and_ours_stands_in_for_o
         session.environment = replace(session.environment, look=lambda want: "words of a file" if want.name == "notes.md" else None)
         turn(session, "ask", 1)
         provider = Scripted("the summary")
-        online(session, look(session, "asked"), provider)
+        online(session, run_policies(session, "asked"), provider)
         assert words in provider.requests[0].body.decode()
 
 
@@ -76,7 +76,7 @@ def test_a_request_that_is_too_long_ends_the_turn_and_the_next_one_folds_first(n
     with pytest.raises(PromptTooLong):
         asyncio.run(call(session, Scripted(PromptTooLong("too long"))))
     assert shows(session)[-1] == "ask 1"
-    assert online(session, look(session, "turn_starts", incoming=10), Scripted("the summary")).folded
+    assert online(session, run_policies(session, "turn_starts", incoming=10), Scripted("the summary")).folded
     say(session, "ask 2")
     reply_parts = asyncio.run(call(session, Scripted("done"))).parts
     assert reply_parts == (Text("done", "assistant"),)
@@ -91,8 +91,8 @@ def test_after_ten_folds_every_message_shows_and_undoing_all_gives_the_view_with
     folds: list[int] = []
     for number in range(10):
         turn(session, f"ask {number}", number, usage=Usage(input=260_000))
-        looked = online(session, look(session, "turn_starts"), provider)
-        folds += [event.seq for event in looked.edited]
+        ran = online(session, run_policies(session, "turn_starts"), provider)
+        folds += [event.seq for event in ran.edited]
         assert [text for text in shows(session) if text.startswith("ask")] == [f"ask {each}" for each in range(number + 1)]
     assert len(folds) == 10
     plain = project(event for event in session.log.reader.run(0, session.log.tip) if not isinstance(event.body, ViewEdited))

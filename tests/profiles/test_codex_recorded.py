@@ -16,7 +16,7 @@ from palimpsest.core.policy import Answer, Ask, Want, proposal_of, run_plan
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.sizes import codex_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
@@ -37,7 +37,7 @@ def ours(view: View, moment: Moment, last: Item, name: str = "codex-0.166") -> l
     """What shows after our fold, when the model answers as it did."""
     made = profile(name)
     model = recorded_card(view.model) if view.model else card("gpt-5.5")
-    situation = Situation(view, made.budget(model), model, moment, TokenCounter(codex_size), used=made.budget(model).window)
+    situation = Situation(view, made.budget(model), model, moment, TokenSizes(codex_size), used=made.budget(model).window)
     sealed = isinstance(last.content, Opaque)
 
     def answer(want: Want) -> Answer:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
+from palimpsest.engine.flow import request_of
 from workplace import first_ask, offline, online, reply, say, use, work
 
 from palimpsest.core.deltas import Delta
@@ -16,8 +17,7 @@ from palimpsest.core.ports import Sendable
 from palimpsest.core.situation import Moment
 from palimpsest.core.sizes import json_size, opencode_size
 from palimpsest.engine.call import call
-from palimpsest.engine.flow import request_of
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.prompt import prompt
@@ -51,7 +51,7 @@ def filled(session: Session, tokens: int, text: str = "Done so far.") -> Session
 
 
 def compacts(session: Session) -> bool:
-    return online(session, look(session, "before_call"), Scripted("## Objective\nfix it")).folded
+    return online(session, run_policies(session, "before_call"), Scripted("## Objective\nfix it")).folded
 
 
 def level(name: str, card: ModelCard, **settings: str) -> int | None:
@@ -90,7 +90,7 @@ def test_oc_05_a_window_of_0_or_auto_off_never_folds_by_itself(name: str) -> Non
     assert not compacts(filled(at_work(name, model(window=0)), 900_000))
     switched_off = filled(at_work(name, settings={"compaction.auto": "false"}), 900_000)
     assert not compacts(switched_off)
-    assert online(switched_off, look(switched_off, "asked"), Scripted("short")).folded
+    assert online(switched_off, run_policies(switched_off, "asked"), Scripted("short")).folded
 
 
 def test_oc_05_the_documented_variable_switches_it_off_too() -> None:
@@ -112,21 +112,21 @@ def test_oc_06_one_counts_no_cache_writes_and_the_other_everything_reported() ->
 def test_oc_07_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(name: str) -> None:
     session = filled(at_work(name), 190_000)
     provider = Scripted(ModelReplied((Text("short", "assistant"),), usage=Usage(input=199_000, output=1_000), stop="end_turn"), "again")
-    assert online(session, look(session, "before_call"), provider).folded
-    assert not online(session, look(session, "before_call"), provider).edited
+    assert online(session, run_policies(session, "before_call"), provider).folded
+    assert not online(session, run_policies(session, "before_call"), provider).edited
     assert provider.left == 1
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_oc_08_the_check_runs_before_and_after_a_call(name: str) -> None:
     after = filled(at_work(name), 190_000)
-    assert online(after, look(after, "after_call"), Scripted("short")).folded
+    assert online(after, run_policies(after, "after_call"), Scripted("short")).folded
     huge = at_work(name)
     say(huge, "read it all")
     reply(huge, ToolCall("c1", "read", "{}"), usage=Usage(input=189_000, output=1_000))
-    assert not online(huge, look(huge, "after_call"), Scripted()).events
-    huge.record(ToolReturned(ToolResult("c1", (Text("x" * 9_000),)), tool="read"))
-    assert online(huge, look(huge, "before_call"), Scripted("short")).folded
+    assert not online(huge, run_policies(huge, "after_call"), Scripted()).events
+    huge.log.append(ToolReturned(ToolResult("c1", (Text("x" * 9_000),)), tool="read"))
+    assert online(huge, run_policies(huge, "before_call"), Scripted("short")).folded
 
 
 def asked(session: Session, moment: Moment = "asked") -> Ask:
@@ -161,7 +161,7 @@ def test_oc_16_as_measured_it_is_one_text_in_which_long_results_are_cut() -> Non
 
 def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_demanded_in_order() -> None:
     session = filled(at_work("opencode-1.18"), 190_000)
-    online(session, look(session, "before_call"), Scripted("the first summary"))
+    online(session, run_policies(session, "before_call"), Scripted("the first summary"))
     say(session, "go on")
     reply(session, Text("I go on.", "assistant"))
     text = asked(session).prompt
@@ -174,7 +174,7 @@ def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_d
 
 def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
     session = filled(at_work("opencode"), 1_000)
-    online(session, look(session, "asked"), Scripted("we fixed it"))
+    online(session, run_policies(session, "asked"), Scripted("we fixed it"))
     say(session, "thanks")
     assert texts(session) == [MARKER, "we fixed it", "thanks"]
     assert MARKER == "What did we do so far?"
@@ -184,23 +184,23 @@ def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
     say(measured, "and the lexer")
     reply(measured, Text("The lexer too.", "assistant"))
     measured.profile = profile("opencode-1.18", {"compaction.tail_turns": "1"})
-    online(measured, look(measured, "asked"), Scripted("we fixed it"))
+    online(measured, run_policies(measured, "asked"), Scripted("we fixed it"))
     assert texts(measured) == [MARKER, "we fixed it", "and the lexer", "The lexer too."]
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
     automatic = filled(at_work(name), 190_000)
-    online(automatic, look(automatic, "before_call"), Scripted("short"))
+    online(automatic, run_policies(automatic, "before_call"), Scripted("short"))
     assert texts(automatic) == [MARKER, "short", prompt("opencode_continue" if name == "opencode" else "opencode_continue_or_ask")]
     assert ("stop and ask" in texts(automatic)[-1]) is (name == "opencode-1.18")
     manual = filled(at_work(name), 190_000)
-    online(manual, look(manual, "asked"), Scripted("short"))
+    online(manual, run_policies(manual, "asked"), Scripted("short"))
     assert texts(manual) == [MARKER, "short"]
 
 
-def raw_reply(stop: str, error: str = "") -> ModelReplied:
-    return ModelReplied((Text("half", "assistant"),), stop=stop, error=error)
+def raw_reply(stop: str, error: str = "", word: str = "") -> ModelReplied:
+    return ModelReplied((Text("half", "assistant"),), stop=stop, error=error, provider_stop=word)
 
 
 class Plain:
@@ -217,6 +217,7 @@ class Plain:
     ("name", "answer", "folds"),
     [
         ("opencode", raw_reply(""), False),
+        ("opencode", raw_reply("", word="other"), True),
         ("opencode", raw_reply("end_turn", "overloaded"), True),
         ("opencode-1.18", raw_reply(""), False),
         ("opencode-1.18", raw_reply("end_turn", "overloaded"), False),
@@ -225,21 +226,23 @@ class Plain:
 def test_oc_23_a_summary_that_did_not_finish_folds_nothing(name: str, answer: ModelReplied, folds: bool) -> None:
     session = filled(at_work(name), 1_000)
     provider = Plain(answer)
-    looked = online(session, look(session, "asked"), provider)
-    assert looked.folded is folds
-    assert isinstance(looked.failure, WireError) is not folds
+    ran = online(session, run_policies(session, "asked"), provider)
+    assert ran.folded is folds
+    assert isinstance(ran.failure, WireError) is not folds
 
 
 def rejected(session: Session) -> Session:
     filled(session, 1_000)
-    session.record(UserSaid((Text("look at this"), Image("image/png", url="shot.png"), Document("application/pdf", "b", name="plan.pdf"))))
+    session.log.append(
+        UserSaid((Text("look at this"), Image("image/png", url="shot.png"), Document("application/pdf", "b", name="plan.pdf")))
+    )
     return session
 
 
 def test_oc_24_after_an_overflow_the_refused_message_is_not_summed_up_and_comes_once_after_the_summary() -> None:
     session = rejected(at_work("opencode-1.18"))
     assert "look at this" not in asked(session, "overflow").prompt
-    online(session, look(session, "overflow"), Scripted("short"))
+    online(session, run_policies(session, "overflow"), Scripted("short"))
     assert texts(session) == [MARKER, "short", "look at this", "[Attached image/png: shot.png]", "[Attached application/pdf: plan.pdf]"]
 
 
@@ -264,7 +267,7 @@ def test_oc_24_as_documented_the_error_ends_the_turn() -> None:
 def test_oc_25_media_of_a_repeated_message_become_text_and_an_only_message_is_not_repeated() -> None:
     session = at_work("opencode-1.18")
     say(session, "much too long " * 100)
-    online(session, look(session, "overflow"), Scripted("short"))
+    online(session, run_policies(session, "overflow"), Scripted("short"))
     assert texts(session) == [MARKER, "short", prompt("opencode_continue_or_ask")]
 
 
@@ -299,7 +302,7 @@ def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
     session = filled(at_work(name), 190_000)
     provider = Scripted(*[ProviderError("down")] * 4)
     for _ in range(5):
-        online(session, look(session, "before_call"), provider)
+        online(session, run_policies(session, "before_call"), provider)
     assert provider.left == 1
     assert sum(isinstance(event.body, Failed) for event in session.log.events()) == 3
 
@@ -361,7 +364,7 @@ def test_the_estimators_are_those_of_the_variants() -> None:
 def test_a_fold_keeps_what_is_pinned() -> None:
     session = filled(at_work("opencode"), 1_000)
     session.pin(ids=("1.0",))
-    body = online(session, look(session, "asked"), Scripted("short")).edited[0].body
+    body = online(session, run_policies(session, "asked"), Scripted("short")).edited[0].body
     assert isinstance(body, ViewEdited)
     assert isinstance(body.edits[0], Fold)
     assert texts(session) == [MARKER, "short", "please fix the parser"]

@@ -8,8 +8,9 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.sizes import SIZE_RULES, SizeRule
 from palimpsest.core.token_counter import TokenCounter
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.policies import run_policies
+from palimpsest.engine.session import Session
 from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.tail import tail_start
 from palimpsest.profiles.named import profile
@@ -23,7 +24,7 @@ RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 def session_with(usable: int, settings: dict[str, str] | None = None) -> Session:
     """A session under 1.18 whose model leaves so many tokens for what is read."""
     model = replace(card("claude-sonnet-4-5"), window=usable + 1_000, reply=1_000, input_limit=None)
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
     return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, around)
 
 
@@ -91,7 +92,7 @@ def test_oc_18_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_le
     before = session.log.view.items
     kept = tail_start(before, 15_000, TokenCounter(SIZE_RULES["opencode-1.18"]))
     assert kept % 4 == 0 or before[kept].kind in {"call", "assistant"}
-    online(session, look(session, "asked"), Scripted("we fixed it"))
+    online(session, run_policies(session, "asked"), Scripted("we fixed it"))
     after = session.log.view.items
     assert [text_of(item.content) for item in after[:2]] == [MARKER, "we fixed it"]
     assert after[2:] == before[kept:]
@@ -109,5 +110,5 @@ def test_oc_18_as_measured_the_setting_caps_the_turns_of_the_tail(setting: dict[
         use(session, f"c{number}", "bash", '{"command":"make"}', "x" * 200)
         reply(session, Text("done", "assistant"))
     before = session.log.view.items
-    online(session, look(session, "asked"), Scripted("we fixed it"))
+    online(session, run_policies(session, "asked"), Scripted("we fixed it"))
     assert session.log.view.items[2:] == before[len(before) - kept :]

@@ -9,7 +9,7 @@ from workplace import offline
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.policy import Policy
-from palimpsest.engine.moments import look
+from palimpsest.engine.policies import run_policies
 from palimpsest.lab.recording import recording_of
 from palimpsest.lab.replay import replay
 from palimpsest.lab.sessions import made_up
@@ -51,8 +51,8 @@ def test_folding_by_itself_can_be_switched_off() -> None:
     assert ours.budget(CLAUDE).compact_at is None
     assert policy(ours, "fold") == FoldFromLog(auto=False, bounds=NUMBERS["balanced"].bounds)
     with at_work(generated(), "made3", ours, cramped(generated(), "made3")) as session:
-        assert not offline(session, look(session, "before_call")).folded
-        assert offline(session, look(session, "asked")).folded
+        assert not offline(session, run_policies(session, "before_call")).folded
+        assert offline(session, run_policies(session, "asked")).folded
 
 
 def test_what_a_fold_keeps_can_be_set() -> None:

@@ -4,25 +4,25 @@ import pytest
 from workplace import offline, reply, say, use, work
 
 from palimpsest.core.items import Text
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import PROFILES, profile
 
 FOLDING = sorted(set(PROFILES) - {"none"})
 
 
-def _looked(session: Session) -> Looked:
-    return offline(session, look(session, "before_call")).then(offline(session, look(session, "after_call")))
+def _looked(session: Session) -> PolicyRun:
+    return offline(session, run_policies(session, "before_call")).then(offline(session, run_policies(session, "after_call")))
 
 
-def _first_fold(session: Session) -> Looked:
+def _first_fold(session: Session) -> PolicyRun:
     """Results arrive until a fold comes; long words of the model make it come even where every result is masked."""
     for number in range(400):
         reply(session, Text(f"what I found in file {number}: " + "something else " * 200))
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = {number}\n" * 300)
-        looked = _looked(session)
-        if looked.folded:
-            return looked
+        ran = _looked(session)
+        if ran.folded:
+            return ran
     raise AssertionError("no fold came")
 
 

@@ -13,7 +13,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalServer
-from palimpsest.providers.weights import fetch
+from palimpsest.stores.weights import fetch
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Params, Request, Tool
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("local")
 
 WINDOW = 2048
 WIRES: list[WireName] = ["anthropic", "responses", "chat"]
-STOPS = {"anthropic": {"max_tokens", "end_turn"}, "responses": {"completed"}, "chat": {"length", "stop"}}
+STOPS = {"anthropic": {"max_tokens", "end_turn"}, "responses": {"end_turn"}, "chat": {"max_tokens", "end_turn"}}
 TOOLS = (Tool("read", "Reads a file."),)
 VIEW = View(
     head=(Item("0.0", "context", Text("You are brief.", role="system"), source="base"),),

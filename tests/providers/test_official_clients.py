@@ -46,7 +46,7 @@ def summary(reply: ModelReplied) -> Summary:
         [(part.call_id, part.tool, _plain(part)) for part in parts if isinstance(part, ToolCall)],
         sealed + [str(json.loads(part.data).get("id") or json.loads(part.data)["type"]) for part in parts if isinstance(part, Opaque)],
         reply.message,
-        reply.stop,
+        reply.provider_stop or reply.stop,
         reply.usage,
     )
 

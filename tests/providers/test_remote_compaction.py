@@ -9,8 +9,8 @@ from codex_work import CONTEXT, FULL, GPT, codex_session, shows, state, turn
 
 from palimpsest.core.events import Failed, ViewEdited
 from palimpsest.core.items import Opaque, Text
-from palimpsest.engine.flow import carry_out
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.plans import carry_out
+from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.providers.http import HttpProvider
 from palimpsest.wire.encode import encode
@@ -30,8 +30,8 @@ def worked(name: str) -> Session:
     return session
 
 
-def compact(session: Session, url: str) -> Looked:
-    return asyncio.run(carry_out(look(session, "turn_starts"), session, HttpProvider(GPT, f"{url}/v1", "k-1")))
+def compact(session: Session, url: str) -> PolicyRun:
+    return asyncio.run(carry_out(run_policies(session, "turn_starts"), session, HttpProvider(GPT, f"{url}/v1", "k-1")))
 
 
 def streamed(*items: dict[str, Any]) -> bytes:
@@ -46,11 +46,11 @@ def streamed(*items: dict[str, Any]) -> bytes:
 def test_cx_42_the_items_go_to_the_door_for_compaction_and_its_answer_is_one_json_value(serve: Serve) -> None:
     session = worked("codex")
     url, seen = serve(json.dumps({"output": [ASKED, SEALED]}).encode(), kind="application/json")
-    looked = compact(session, url)
+    ran = compact(session, url)
     ((path, headers, body),) = seen
     assert (path, headers["authorization"]) == ("/v1/responses/compact", "Bearer k-1")
     assert sorted(json.loads(body)) == ["input", "model", "parallel_tool_calls", "reasoning", "tools"]
-    assert [event.body.by for event in looked.edited if isinstance(event.body, ViewEdited)] == ["remote"]
+    assert [event.body.by for event in ran.edited if isinstance(event.body, ViewEdited)] == ["remote"]
     assert shows(session)[:-1] == ["ask 0", "ask 1"]
     # What came back goes out again as it was, and only to its maker.
     sent = json.loads(encode(session.log.view, GPT, params=Params()).body)["input"]
@@ -75,9 +75,9 @@ def test_cx_44_a_server_that_fails_leaves_the_session_usable(serve: Serve) -> No
     session = worked("codex-0.166")
     before = session.log.view.items
     url, seen = serve(b'{"error":{"message":"overloaded"}}', status=500, kind="application/json")
-    looked = compact(session, url)
+    ran = compact(session, url)
     assert [path for path, _, _ in seen] == ["/v1/responses", "/v1/responses"]
-    assert [(body.by, body.error) for event in looked.events if isinstance(body := event.body, Failed)] == [
+    assert [(body.by, body.error) for event in ran.events if isinstance(body := event.body, Failed)] == [
         ("remote", "provider"),
         ("handoff", "provider"),
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.sqlite import Index
+from palimpsest.stores.sqlite import SqliteIndex
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def store() -> MemorySessions:
 
 
 @pytest.fixture
-def index(store: MemorySessions, tmp_path: Path) -> Iterator[Index]:
+def index(store: MemorySessions, tmp_path: Path) -> Iterator[SqliteIndex]:
     """An index that has seen nothing yet."""
-    with Index(tmp_path / "index.sqlite", store) as index:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
         yield index

@@ -6,7 +6,7 @@ from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Blobs, Clock, LogFile, SessionStore
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
-LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"") + b"\n")
+LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b"") + b"\n")
 
 
 def test_the_twins_are_what_the_inside_asks_for() -> None:
@@ -96,6 +96,7 @@ def test_each_change_moves_the_time_of_the_file() -> None:
     one.append(b"abc\n")
     assert list(store.stats()) == [("one", "memory:one", 4, 3), ("two", "memory:two", 0, 2)]
     store.replace("two", b"z\n")
+    one.close()
     store.remove("one")
     assert list(store.stats()) == [("two", "memory:two", 2, 4)]
 

@@ -6,7 +6,8 @@ from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import Titled, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.home import Home, MemoryHome, new_session_id
+from palimpsest.stores.home import Home, MemoryHome
+from palimpsest.stores.keys import new_session_id
 
 
 @pytest.fixture(params=["folder", "memory"])

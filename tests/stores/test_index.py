@@ -2,16 +2,15 @@ import pytest
 from index_logs import found, log_of, said, write
 
 from palimpsest.core.events import ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
+from palimpsest.core.index import Hit, RefreshReport, SessionRow
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.stores.refresh import RefreshReport
-from palimpsest.stores.sqlite import Hit, Index
-from palimpsest.stores.units import SessionRow
+from palimpsest.stores.sqlite import SqliteIndex
 
 DAY = 86_400_000
 
 
-def test_every_readable_piece_is_found(store: MemorySessions, index: Index) -> None:
+def test_every_readable_piece_is_found(store: MemorySessions, index: SqliteIndex) -> None:
     bodies = (
         SessionOpened("one"),
         UserSaid((Text("the needle I want"),)),
@@ -32,7 +31,7 @@ def test_every_readable_piece_is_found(store: MemorySessions, index: Index) -> N
     ]
 
 
-def test_identifiers_are_found_whole_and_by_their_words(store: MemorySessions, index: Index) -> None:
+def test_identifiers_are_found_whole_and_by_their_words(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "one", "call foo_bar(x)", "foo and bar", "foobar", "修复长期记忆", "忆记")
     index.refresh()
     assert found(index, "foo_bar") == [("one", 1)]
@@ -45,7 +44,7 @@ def test_identifiers_are_found_whole_and_by_their_words(store: MemorySessions, i
     assert found(index, '"') == found(index, "absent") == []
 
 
-def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: MemorySessions, index: Index) -> None:
+def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "b", "word one", "word two", at=DAY)
     write(store, "a", "word three", at=2 * DAY)
     index.refresh()
@@ -57,14 +56,14 @@ def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: 
     assert found(index, "word", limit=2) == [("b", 3), ("a", 1)]
 
 
-def test_the_best_match_comes_first_when_ranked(store: MemorySessions, index: Index) -> None:
+def test_the_best_match_comes_first_when_ranked(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "one", "word word word", "word among many others that say nothing at all about it")
     index.refresh()
     assert found(index, "word") == [("one", 2), ("one", 1)]
     assert found(index, "word", ranked=True) == [("one", 1), ("one", 2)]
 
 
-def test_a_search_is_narrowed_by_session_kind_and_time(store: MemorySessions, index: Index) -> None:
+def test_a_search_is_narrowed_by_session_kind_and_time(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "a", "word", "word", at=DAY)
     store.replace("b", log_of((SessionOpened("b"), ModelReplied((Text("word", "assistant"),)), *said("word")), at=2 * DAY))
     index.refresh()
@@ -76,7 +75,7 @@ def test_a_search_is_narrowed_by_session_kind_and_time(store: MemorySessions, in
         assert found(index, "word", session="none", ranked=ranked) == []
 
 
-def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: Index) -> None:
+def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "one", "first", "x" * 1000)
     write(store, "two", "other")
     total = sum(size for _, _, size, _ in store.stats())
@@ -91,7 +90,7 @@ def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: Index) -> 
     assert (found(index, "first"), found(index, "second")) == ([("one", 1)], [("one", 3)])
 
 
-def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: Index) -> None:
+def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: SqliteIndex) -> None:
     whole, more = log_of((SessionOpened("one"), *said("first"))), log_of(said("second"), seq=2)
     store.replace("one", whole + more[:10])
     assert index.refresh() == RefreshReport(read=1, bytes=len(whole))
@@ -103,7 +102,7 @@ def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: Index
 
 
 @pytest.mark.parametrize("other", [("short",), ("fresh", "words"), ("x" * 50, "longer than before", "and more")])
-def test_a_replaced_log_is_read_anew(store: MemorySessions, index: Index, other: tuple[str, ...]) -> None:
+def test_a_replaced_log_is_read_anew(store: MemorySessions, index: SqliteIndex, other: tuple[str, ...]) -> None:
     write(store, "one", "stale", "words")
     write(store, "two", "stale")
     index.refresh()
@@ -115,7 +114,7 @@ def test_a_replaced_log_is_read_anew(store: MemorySessions, index: Index, other:
     assert [(row.id, row.events) for row in index.list()] == [("one", 1 + len(other)), ("two", 2)]
 
 
-def test_a_log_redacted_in_its_middle_is_read_anew(store: MemorySessions, index: Index) -> None:
+def test_a_log_redacted_in_its_middle_is_read_anew(store: MemorySessions, index: SqliteIndex) -> None:
     log = log_of((SessionOpened("one"), *said("x" * 600, "secret", "y" * 600)))
     store.replace("one", log)
     index.refresh()
@@ -124,13 +123,13 @@ def test_a_log_redacted_in_its_middle_is_read_anew(store: MemorySessions, index:
     assert (found(index, "secret"), found(index, "hidden")) == ([], [("one", 2)])
 
 
-def test_numbers_that_no_database_holds_are_bad_lines(store: MemorySessions, index: Index) -> None:
+def test_numbers_that_no_database_holds_are_bad_lines(store: MemorySessions, index: SqliteIndex) -> None:
     store.replace("one", log_of((SessionOpened("one"), *said("word"))) + log_of(said("late"), at=2**80, seq=2))
     assert index.refresh().bad_lines == 1
     assert (found(index, "word"), found(index, "late")) == ([("one", 1)], [])
 
 
-def test_a_vanished_log_is_dropped(store: MemorySessions, index: Index) -> None:
+def test_a_vanished_log_is_dropped(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "one", "word")
     write(store, "two", "word")
     index.refresh()
@@ -139,7 +138,7 @@ def test_a_vanished_log_is_dropped(store: MemorySessions, index: Index) -> None:
     assert (found(index, "word"), [row.id for row in index.list()]) == ([("one", 1)], ["one"])
 
 
-def test_bad_lines_are_counted_and_stop_nothing(store: MemorySessions, index: Index) -> None:
+def test_bad_lines_are_counted_and_stop_nothing(store: MemorySessions, index: SqliteIndex) -> None:
     good = log_of((SessionOpened("one"), *said("first")))
     newer = b'{"seq":2,"parent":1,"at":2,"prev":"","body":{"type":"dreamt","of":"sheep"}}\n'
     broken = b'{"seq":3,"parent":2,"at"\n\xff\xfe\n{"seq":99999999999999999999,"parent":2,"at":2,"prev":"","body":{"type":"turn_ended"}}\n'
@@ -157,7 +156,7 @@ def test_bad_lines_are_counted_and_stop_nothing(store: MemorySessions, index: In
     assert index.refresh() == RefreshReport()
 
 
-def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, index: Index) -> None:
+def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "old", "hello", at=DAY)
     opened = SessionOpened("new", "/home/me", "codex", "palimpsest", "model-a", Place("old", 1, "ab"), Place("old", 1))
     bodies = (opened, *said("fix it"), ModelReplied((), usage=Usage(10, output=5)))

@@ -6,9 +6,9 @@ from index_logs import found, log_of, said, write
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import SessionOpened
+from palimpsest.core.index import RefreshReport
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.stores.refresh import RefreshReport
-from palimpsest.stores.sqlite import Index
+from palimpsest.stores.sqlite import SqliteIndex
 
 
 class DoorShelf(MemorySessions):
@@ -30,19 +30,19 @@ def store() -> DoorShelf:
 
 
 @pytest.fixture
-def index(store: DoorShelf, tmp_path: Path) -> Iterator[Index]:
-    with Index(tmp_path / "index.sqlite", store) as index:
+def index(store: DoorShelf, tmp_path: Path) -> Iterator[SqliteIndex]:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
         yield index
 
 
-def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index: Index, tmp_path: Path) -> None:
+def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index: SqliteIndex, tmp_path: Path) -> None:
     whole = log_of((SessionOpened("one"), *said("first")))
     store.replace("one", whole + b"garbage\n")
     index.refresh()
     store.open("one", write=True).append(log_of(said("second"), seq=2) + b"more garbage\n")
     index.refresh()
     why = f"2 lines are no event; the first at byte {len(whole)}"
-    with Index(tmp_path / "index.sqlite", store) as later:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as later:
         assert (later.refresh(), later.faults()) == (RefreshReport(), [("memory:one", why)])
     store.replace("one", whole)
     index.refresh()
@@ -50,7 +50,7 @@ def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(store: DoorShelf, index: Index, *, known: bool) -> None:
+def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(store: DoorShelf, index: SqliteIndex, *, known: bool) -> None:
     write(store, "one", "word")
     if known:
         index.refresh()

@@ -11,20 +11,20 @@ from index_logs import found, log_of, said, write
 
 from palimpsest.core.errors import Locked, StoreError
 from palimpsest.core.events import Body, SessionOpened, UserSaid
+from palimpsest.core.index import Hit, RefreshReport
 from palimpsest.core.items import Text
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.refresh import RefreshReport
-from palimpsest.stores.sqlite import Hit, Index, selection
+from palimpsest.stores.sqlite import SqliteIndex, selection
 
 
 def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions, tmp_path: Path) -> None:
     write(store, "one", "word")
     path = tmp_path / "home" / "index.sqlite"
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         index.refresh()
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         assert (found(index, "word"), index.refresh()) == ([("one", 1)], RefreshReport())
 
 
@@ -32,7 +32,7 @@ def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions,
 def test_a_damaged_or_other_version_of_the_file_is_made_anew(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
     write(store, "one", "word " * 5_000)
     path = tmp_path / "index.sqlite"
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         index.refresh()
     if spoil in ("old", "new"):
         connection = sqlite3.connect(path)
@@ -42,7 +42,7 @@ def test_a_damaged_or_other_version_of_the_file_is_made_anew(store: MemorySessio
     else:
         data = path.read_bytes()
         path.write_bytes({"text": b"no database at all" * 100, "empty": b"", "torn": data[:4096] + b"\xa5" * (len(data) - 4096)}[spoil])
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         index.refresh()
         assert (found(index, "word"), index.note) == ([("one", 1)], "")
@@ -52,12 +52,12 @@ def test_a_rebuild_forgets_the_words_of_a_redacted_log(store: MemorySessions, tm
     path = tmp_path / "index.sqlite"
     write(store, "one", " ".join(f"hunter2secret{number:05}" for number in range(5_000)), "word")
     steps: list[tuple[int, int]] = []
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         index.refresh()
     before = path.read_bytes()
     assert b"hunter2secret" in before
     write(store, "one", "redacted", "word")
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         report = index.rebuild(lambda done, total: steps.append((done, total)))
         assert (found(index, "hunter2secret*"), found(index, "word")) == ([], [("one", 2)])
     size = store.open("one").size
@@ -71,7 +71,7 @@ def test_an_index_full_of_dead_units_is_made_anew_by_itself(store: MemorySession
     path = tmp_path / "index.sqlite"
     store.replace("big", log_of(UserSaid((Text("a"),) * 1000) for _ in range(11)))
     write(store, "one", "word")
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         index.refresh()
         store.remove("big")
         index.refresh()
@@ -85,13 +85,13 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySess
     write(store, "one", "word")
     (tmp_path / "home").write_text("a file, not a folder")
     path = tmp_path / "home" / "index.sqlite"
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         assert found(index, "word") == [("one", 1)]
         assert index.note.startswith(f"{path} cannot be written (")
 
 
-def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
     index._database.connection.execute("PRAGMA query_only = 1")  # as root, file modes stop nobody
@@ -104,7 +104,7 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions
     )
 
 
-def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
     other = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)
@@ -119,15 +119,15 @@ def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessi
     assert found(index, "word") == [("two", 1), ("one", 1)]
 
 
-def test_two_indexes_on_one_file_do_not_index_twice(store: MemorySessions, index: Index, tmp_path: Path) -> None:
+def test_two_indexes_on_one_file_do_not_index_twice(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
-    with Index(tmp_path / "index.sqlite", store) as other:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as other:
         index.refresh()
         assert other.refresh() == RefreshReport()
         assert found(other, "word") == [("one", 1)]
 
 
-def test_a_hit_whose_log_is_gone_has_an_empty_snippet(store: MemorySessions, index: Index) -> None:
+def test_a_hit_whose_log_is_gone_has_an_empty_snippet(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "one", "word")
     index.refresh()
     store.remove("one")
@@ -144,7 +144,11 @@ STEP = st.tuples(
 def test_an_index_that_was_refreshed_now_and_then_finds_what_a_new_one_finds(steps: list[tuple[str, str, str]]) -> None:
     store = MemorySessions()
     logs: dict[str, list[Body]] = {}
-    with TemporaryDirectory() as folder, Index(f"{folder}/old.sqlite", store) as index, Index(f"{folder}/new.sqlite", store) as fresh:
+    with (
+        TemporaryDirectory() as folder,
+        SqliteIndex(f"{folder}/old.sqlite", store) as index,
+        SqliteIndex(f"{folder}/new.sqlite", store) as fresh,
+    ):
         for what, session, text in steps:
             if what == "refresh":
                 index.refresh()
@@ -163,7 +167,7 @@ def test_an_index_that_was_refreshed_now_and_then_finds_what_a_new_one_finds(ste
 
 
 @pytest.mark.parametrize("session", [None, "one"])
-def test_newest_first_sorts_nothing(index: Index, tmp_path: Path, session: str | None) -> None:
+def test_newest_first_sorts_nothing(index: SqliteIndex, tmp_path: Path, session: str | None) -> None:
     index.refresh()
     statement, values = selection('"word"', session=session)
     connection = sqlite3.connect(tmp_path / "index.sqlite")
@@ -186,20 +190,20 @@ class ScratchedShelf(MemorySessions):
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
         lines = super().open(session, write=write)
-        if session == "locked away":
+        if session == "locked-away":
             raise StoreError("cannot open it: permission denied", where=lines.name)
         return ScratchedLines(self, self._files[session], write=write) if session == "scratched" else lines
 
 
 def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) -> None:
     store = ScratchedShelf(run=100)
-    write(store, "locked away", "word")
+    write(store, "locked-away", "word")
     write(store, "scratched", "word", "x" * 100, "word")
     write(store, "well", "word")
-    with Index(tmp_path / "index.sqlite", store) as index:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
         report = index.refresh()
         assert report.skipped == (
-            ("memory:locked away", "cannot open it: permission denied"),
+            ("memory:locked-away", "cannot open it: permission denied"),
             ("memory:scratched", "[Errno 5] Input/output error"),
         )
         assert found(index, "word") == [("well", 1), ("scratched", 1)]
@@ -211,7 +215,7 @@ def test_the_jsonl_shelf_is_indexed_the_same_way(tmp_path: Path) -> None:
     store = JsonlSessions(tmp_path / "sessions")
     lines = store.create("one")
     lines.append(log_of((SessionOpened("one"), *said("a needle"))))
-    with Index(tmp_path / "index.sqlite", store) as index:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
         assert [(row.id, row.path) for row in index.list()] == [("one", str(tmp_path / "sessions" / "one.jsonl"))]
         lines.append(log_of(said("another needle"), seq=2))
         index.refresh()

@@ -8,7 +8,7 @@ from index_logs import found, log_of, said, write
 from palimpsest.core.errors import Locked
 from palimpsest.core.events import SessionOpened
 from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.sqlite import Index
+from palimpsest.stores.sqlite import SqliteIndex
 
 SECRETS = " ".join(f"wombat{number}secret" for number in range(3_000))
 
@@ -24,8 +24,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def index(store: MemorySessions, path: Path) -> Iterator[Index]:
-    with Index(path, store) as index:
+def index(store: MemorySessions, path: Path) -> Iterator[SqliteIndex]:
+    with SqliteIndex(path, store) as index:
         yield index
 
 
@@ -34,7 +34,7 @@ def bytes_of(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
 
 
-def test_a_forgotten_session_leaves_no_word_in_the_file(store: MemorySessions, index: Index, path: Path) -> None:
+def test_a_forgotten_session_leaves_no_word_in_the_file(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
     write(store, "one", SECRETS, "Ünïque 超时 İstanbul ǅ ﬁn")
     write(store, "two", "wombats are here", "keep this")
     index.refresh()
@@ -50,7 +50,7 @@ def test_a_forgotten_session_leaves_no_word_in_the_file(store: MemorySessions, i
     assert [row.id for row in index.list()] == ["two"]
 
 
-def test_a_word_that_was_cut_within_a_letter_goes_too(store: MemorySessions, index: Index, path: Path) -> None:
+def test_a_word_that_was_cut_within_a_letter_goes_too(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
     write(store, "one", "a" + "щ" * 20_000)
     write(store, "two", "keep this")
     index.refresh()
@@ -61,7 +61,7 @@ def test_a_word_that_was_cut_within_a_letter_goes_too(store: MemorySessions, ind
     assert (found(index, "keep"), [row.id for row in index.list()]) == ([("two", 1)], ["two"])
 
 
-def test_words_of_redacted_and_vanished_logs_go_with_a_purge(store: MemorySessions, index: Index, path: Path) -> None:
+def test_words_of_redacted_and_vanished_logs_go_with_a_purge(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
     log = log_of((SessionOpened("one"), *said("hunter2", "word")))
     store.replace("one", log)
     write(store, "two", "wombat")
@@ -76,17 +76,17 @@ def test_words_of_redacted_and_vanished_logs_go_with_a_purge(store: MemorySessio
 
 def test_a_file_of_another_version_is_emptied_to_the_last_byte(store: MemorySessions, path: Path) -> None:
     write(store, "one", SECRETS)
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         index.refresh()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     store.remove("one")
-    with Index(path, store) as index:
+    with SqliteIndex(path, store) as index:
         assert (b"wombat" in bytes_of(path), index.list()) == (False, [])
 
 
-def test_words_that_a_reader_still_holds_are_told(store: MemorySessions, index: Index, path: Path) -> None:
+def test_words_that_a_reader_still_holds_are_told(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
     write(store, "one", SECRETS)
     index.refresh()
     reader = sqlite3.connect(path, isolation_level=None)
@@ -100,7 +100,7 @@ def test_words_that_a_reader_still_holds_are_told(store: MemorySessions, index: 
     assert b"wombat" not in bytes_of(path)
 
 
-def test_a_redaction_of_equal_length_is_noticed_also_when_the_log_has_grown(store: MemorySessions, index: Index) -> None:
+def test_a_redaction_of_equal_length_is_noticed_also_when_the_log_has_grown(store: MemorySessions, index: SqliteIndex) -> None:
     log = log_of((SessionOpened("one"), *said("x" * 600, "secret", "y" * 600)))
     store.replace("one", log)
     index.refresh()

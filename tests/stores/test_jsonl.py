@@ -13,8 +13,9 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlFile, JsonlSessions
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.locks import Lock
+from palimpsest.stores.log_file import JsonlFile
 
 
 def said(text: str) -> UserSaid:

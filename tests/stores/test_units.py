@@ -22,8 +22,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
+from palimpsest.core.index import SessionRow
 from palimpsest.core.items import Image, Text, Thinking, ToolCall, ToolResult
-from palimpsest.stores.units import SessionRow, Tally, Unit, units_of
+from palimpsest.stores.units import Tally, Unit, units_of
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,42 @@
-from collections.abc import Iterator
+"""A file is there when all of it is, and until then what stood in its place stays."""
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.whole import gathered, write_whole
+from palimpsest.stores.whole import demand_room, gathered, is_temporary, write_private, write_whole
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """A file system that takes no more than so many bytes of a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
     assert write_whole(tmp_path / "a", [b"one ", b"", b"two"]) == 7
-    assert (tmp_path / "a").read_bytes() == b"one two"
+    assert contents(tmp_path) == {"a": b"one two"}
 
 
 def test_a_writer_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
@@ -20,7 +47,17 @@ def test_a_writer_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     with pytest.raises(BadInput, match="no more"):
         write_whole(tmp_path / "a", failing(), replace=True)
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"old")]
+    assert contents(tmp_path) == {"a": b"old"}
+
+
+def test_an_error_of_what_is_written_is_not_taken_for_one_of_the_disk(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"x"
+        raise FileNotFoundError(2, "No such file or directory", "elsewhere")
+
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        write_whole(tmp_path / "a", failing())
+    assert contents(tmp_path) == {}
 
 
 def test_a_file_that_comes_while_we_write_is_kept(tmp_path: Path) -> None:
@@ -30,7 +67,7 @@ def test_a_file_that_comes_while_we_write_is_kept(tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match="there already"):
         write_whole(tmp_path / "a", slow())
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"theirs")]
+    assert contents(tmp_path) == {"a": b"theirs"}
 
 
 def test_a_folder_or_a_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
@@ -40,6 +77,142 @@ def test_a_folder_or_a_missing_folder_is_refused_by_name(tmp_path: Path) -> None
         write_whole(tmp_path / "no" / "a", [b"x"])
     with pytest.raises(StoreError, match="cannot write it"):
         write_whole(tmp_path, [b"x"], replace=True)
+
+
+def test_a_file_of_ours_takes_the_place_of_another_unless_it_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert [write_private(path, b"one", replace=False), write_private(path, b"two", replace=False)] == [True, False]
+    assert contents(tmp_path) == {"a": b"one"}
+    assert write_private(path, b"three")
+    assert contents(tmp_path) == {"a": b"three"}
+
+
+WRITERS: dict[str, Callable[[Path, bytes], object]] = {
+    "for others": lambda path, data: write_whole(path, [data], replace=True),
+    "for others, without a sync": lambda path, data: write_whole(path, [data], replace=True, sync=False),
+    "ours": write_private,
+    "ours, without a sync": lambda path, data: write_private(path, data, sync=False),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with room_for(1_000), pytest.raises(StoreError) as error:
+        WRITERS[name](path, b"x" * 2_000)
+    assert str(error.value) == f"{path}: cannot write it: File too large"
+    assert contents(tmp_path) == {"a": b"old"}
+
+
+def test_a_device_that_is_full_is_called_full() -> None:
+    with pytest.raises(StoreError, match="/dev/full: cannot write it: the disk is full; free some space, nothing was lost"):
+        write_whole(Path("/dev/full"), [b"x"])
+
+
+AS_NOBODY = """
+import os, pathlib, sys
+from palimpsest.core.errors import StoreError
+from palimpsest.stores.whole import demand_room, write_private, write_whole
+os.geteuid() == 0 and os.seteuid(65534)
+path = pathlib.Path(sys.argv[1], "a")
+for write in (lambda: write_whole(path, [b"x"], replace=True), lambda: write_private(path, b"x"), lambda: demand_room(path)):
+    try:
+        write()
+    except StoreError as error:
+        print(error)
+"""
+
+
+def test_a_folder_without_permission_is_one_clear_line() -> None:
+    ran = subprocess.run([sys.executable, "-c", AS_NOBODY, "/usr"], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["/usr/a: cannot write it: permission denied"] * 3
+
+
+def test_a_file_for_others_is_written_where_a_link_leads(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for each in (folder, elsewhere):
+        each.mkdir()
+    (elsewhere / "kept").write_bytes(b"old")
+    (folder / "link").symlink_to(elsewhere / "kept")
+    write_whole(folder / "link", [b"new"], replace=True)
+    assert (folder / "link").is_symlink()
+    assert (contents(folder), contents(elsewhere)) == ({"link": b"new"}, {"kept": b"new"})
+
+
+def test_a_file_of_ours_is_never_written_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    assert not write_private(tmp_path / "link", b"new", replace=False)
+    assert contents(tmp_path) == {"link": b"old", "theirs": b"old"}
+    assert write_private(tmp_path / "link", b"new")
+    assert (contents(tmp_path), (tmp_path / "link").is_symlink()) == ({"link": b"new", "theirs": b"old"}, False)
+
+
+def test_a_link_that_leads_nowhere_counts_as_a_file_that_stands_there(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone")
+    with pytest.raises(BadInput, match="there already"):
+        write_whole(link, [b"x"])
+    assert not write_private(link, b"x", replace=False)
+    assert not (tmp_path / "gone").exists()
+    write_whole(link, [b"x"], replace=True)
+    assert (tmp_path / "gone").read_bytes() == b"x"
+
+
+def test_permissions_are_those_that_were_asked_for_or_that_the_old_file_had(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "new", [b"x"])
+        write_whole(tmp_path / "asked", [b"x"], mode=0o600)
+        write_private(tmp_path / "ours", b"x")
+        (tmp_path / "old").write_bytes(b"x")
+        (tmp_path / "old").chmod(0o664)
+        write_whole(tmp_path / "old", [b"y"], replace=True)
+    finally:
+        os.umask(before)
+    assert {path.name: oct(mode_of(path)) for path in tmp_path.iterdir()} == {
+        "new": "0o640",
+        "asked": "0o600",
+        "ours": "0o600",
+        "old": "0o664",
+    }
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "名" * 85, "x" * 254 + "."])
+def test_a_name_as_long_as_a_file_system_takes_can_be_written(tmp_path: Path, name: str) -> None:
+    demand_room(tmp_path / name)
+    write_whole(tmp_path / name, [b"x"])
+    assert contents(tmp_path) == {name: b"x"}
+
+
+def test_a_name_that_is_too_long_is_refused_before_and_when_it_is_written(tmp_path: Path) -> None:
+    for write in (demand_room, lambda path: write_whole(path, [b"x"]), lambda path: write_private(path, b"x")):
+        with pytest.raises(StoreError, match="cannot write it: File name too long"):
+            write(tmp_path / ("x" * 300))
+    assert contents(tmp_path) == {}
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from palimpsest.stores.whole import write_private
+sys.addaudithook(lambda event, _: os._exit(9) if event == "os.rename" else None)
+write_private(Path(sys.argv[1]), b"new")
+"""
+
+
+def test_what_a_crash_leaves_says_which_file_it_was_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "s.checkpoint"
+    path.write_bytes(b"old")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode == 9
+    (left,) = (each.name for each in tmp_path.iterdir() if each != path)
+    assert path.read_bytes() == b"old"
+    assert (is_temporary(left, "s.checkpoint"), is_temporary(left, "s"), is_temporary("s.checkpoint", "s.checkpoint")) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_gathering_keeps_the_bytes_in_pieces_of_some_size() -> None:

@@ -7,7 +7,8 @@ from real_work import CLAUDE, Place
 
 from palimpsest.core.events import Body, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
 from palimpsest.core.log import Log
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.wire.cards import ModelCard
@@ -38,5 +39,5 @@ def _told(log: Log) -> Iterator[Body]:
 
 def again(place: Place, profile: Profile, model: ModelCard = CLAUDE) -> Session:
     """A new session that can see the blobs of the recorded ones."""
-    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000))
+    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000), offload=inline)
     return Session.create(SessionOpened("again"), profile, model, around)

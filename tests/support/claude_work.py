@@ -10,7 +10,8 @@ from palimpsest.core.events import Event, SessionOpened, Usage, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.session import Environment, Session, nothing_there
+from palimpsest.engine.environment import Environment, inline, nothing_there
+from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.result_files import MemoryResultFiles
@@ -45,7 +46,12 @@ def claude(
 ) -> Session:
     """A new session, with a place for result files."""
     around = Environment(
-        MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000), keep=MemoryResultFiles(), look=world or nothing_there
+        MemorySessions(),
+        MemoryBlobs(),
+        clock or FixedClock(START, 1_000),
+        keep=MemoryResultFiles(),
+        look=world or nothing_there,
+        offload=inline,
     )
     return Session.create(opened or SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, tools)
 

@@ -7,7 +7,8 @@ from workplace import NOTHING, START, reply, say, use
 
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.session import Session
 from palimpsest.policies.handoff_proof import TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
@@ -30,7 +31,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 def codex_session(name: str = "codex", model: ModelCard = OTHER, settings: Mapping[str, str] = NO_SETTINGS) -> Session:
     """A new session; settings have the names of the original."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL))
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL), offload=inline)
     return Session.create(SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, (SHELL,))
 
 
@@ -38,7 +39,7 @@ def state(session: Session) -> Event:
     """The whole context is stated: one developer message, one in the user's role."""
     permissions, agents, environment = CONTEXT
     developer = Statement("permissions", permissions, "developer")
-    return session.record(ContextStated((developer, Statement("agents_md", agents), Statement("environment", environment))))
+    return session.log.append(ContextStated((developer, Statement("agents_md", agents), Statement("environment", environment))))
 
 
 def turn(session: Session, text: str, number: int, *, usage: Usage = NOTHING, size: int = 4_000) -> None:

@@ -6,7 +6,7 @@ from palimpsest.core.codec import digest_of, encode_body, encode_line, link_of
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.sqlite import Index
+from palimpsest.stores.sqlite import SqliteIndex
 
 
 def log_of(bodies: Iterable[Body], *, at: int = 0, seq: int = 0, prev: str = "") -> bytes:
@@ -29,6 +29,6 @@ def write(store: MemorySessions, session: str, *texts: str, at: int = 0) -> None
     store.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
 
 
-def found(index: Index, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
+def found(index: SqliteIndex, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
     """Session and event of each hit."""
     return [(hit.session, hit.seq) for hit in index.search(query, **options)]  # type: ignore[arg-type]  # each test names its own

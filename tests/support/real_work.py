@@ -16,7 +16,8 @@ from palimpsest.core.log import Log
 from palimpsest.core.ports import Sendable
 from palimpsest.core.recovery import recover
 from palimpsest.core.sizes import palimpsest_size
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.session import Session
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
@@ -95,7 +96,7 @@ def at_work(place: Place, session: str, profile: Profile, model: ModelCard = CLA
     finally:
         base.close()
     recover(log)
-    return Session(log, profile, model, Environment(place.store, place.blobs, FixedClock(1_800_000_000_000, 1_000)))
+    return Session(log, profile, model, Environment(place.store, place.blobs, FixedClock(1_800_000_000_000, 1_000), offload=inline))
 
 
 def cramped(place: Place, session: str, share: float = 1.0) -> ModelCard:

@@ -61,14 +61,14 @@ def situation(
 ) -> Situation:
     """One moment in which everything weighs what its text says."""
     view = View(head=tuple(head), items=tuple(items), pins=pins, held=held)
-    counter = TokenCounter(size)
+    tokens = TokenCounter(size).sizes_of(view)
     return Situation(
         view=view,
         budget=Budget(window, compact_at=compact_at),
         card=model,
         moment=moment,
-        counter=counter,
-        used=counter.total(view),
+        tokens=tokens,
+        used=tokens.total(view),
         now=NOW,
         health=Health(calls=calls),
         cache=cache or Cache(tuple(prefixes), automatic=model.cache == "automatic"),

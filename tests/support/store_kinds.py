@@ -1,20 +1,23 @@
-"""Every implementation of a session store, with what happens to its bytes behind its back: torn, replaced, shortened, deleted."""
+"""Every implementation of every store, and a hand on the bytes of those that a crash or a person can change behind their back."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from palimpsest.core.ports import SessionStore
-from palimpsest.stores.ephemeral import MemorySessions
+from palimpsest.core.ports import BlobStore, LogFile, SessionArchive, StateSlot
+from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
+from palimpsest.stores.slots import FileSlot, MemorySlot
 
 
 class StoreKind(Protocol):
     """A session store, and a hand on the bytes that it keeps."""
 
     @property
-    def store(self) -> SessionStore: ...
+    def store(self) -> SessionArchive: ...
 
     def tear(self, session: str, data: bytes) -> None:
         """Leave bytes at the end of a log, as a writer that died half way would."""
@@ -87,4 +90,37 @@ KINDS: dict[str, Callable[[Path], StoreKind]] = {
     "memory": lambda _: InMemory(),
     "memory in small runs": lambda _: InMemory(run=8),
     "files": InFiles,
+}
+
+
+class BegunSessions(OverlaySessions):
+    """An overlay whose logs all begin in the store below: what is created is begun there and goes on in memory."""
+
+    def __init__(self, under: SessionArchive) -> None:
+        super().__init__(under)
+        self._below = under
+
+    def create(self, session: str, first: bytes = b"") -> LogFile:
+        if session in self._below.sessions():
+            return super().create(session, first)
+        self._below.create(session, first).close()
+        return self.open(session, write=True)
+
+
+STORES: dict[str, Callable[[Path], SessionArchive]] = {
+    "memory": lambda _: MemorySessions(),
+    "memory in small runs": lambda _: MemorySessions(run=8),
+    "files": lambda folder: JsonlSessions(folder / "sessions"),
+    "overlay": lambda folder: OverlaySessions(JsonlSessions(folder / "sessions")),
+    "overlay of logs begun in files": lambda folder: BegunSessions(JsonlSessions(folder / "sessions")),
+    "overlay of logs begun in memory": lambda _: BegunSessions(MemorySessions(run=8)),
+}
+BLOBS: dict[str, Callable[[Path], BlobStore]] = {
+    "memory": lambda _: MemoryBlobs(),
+    "files": lambda folder: BlobFolder(folder / "blobs"),
+    "overlay": lambda folder: OverlayBlobs(BlobFolder(folder / "blobs")),
+}
+SLOTS: dict[str, Callable[[Path], StateSlot]] = {
+    "memory": lambda _: MemorySlot(),
+    "file": lambda folder: FileSlot(folder / "home" / "state"),
 }

@@ -12,6 +12,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ContextStated, Statement, Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.pairs import safe_cuts
+from palimpsest.core.undo import rewind
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 
@@ -43,13 +44,13 @@ def _say(session: Session, a: int, b: int) -> None:
 def _mask(session: Session, a: int, b: int) -> None:
     results = [item.id for item in session.log.view.items if item.kind == "result"]
     if results:
-        session.record(ViewEdited((Mask((results[a % len(results)],), f"[gone {b}]", "cached" if b % 4 == 0 else "shown"),), by="test"))
+        session.log.append(ViewEdited((Mask((results[a % len(results)],), f"[gone {b}]", "cached" if b % 4 == 0 else "shown"),), by="test"))
 
 
 def _unmask(session: Session, a: int, b: int) -> None:
     masked = [item.id for item in session.log.view.items if item.mask is not None]
     if masked:
-        session.record(ViewEdited((Unmask((masked[(a + b) % len(masked)],)),), by="test"))
+        session.log.append(ViewEdited((Unmask((masked[(a + b) % len(masked)],)),), by="test"))
 
 
 def _fold(session: Session, a: int, b: int) -> None:
@@ -59,25 +60,29 @@ def _fold(session: Session, a: int, b: int) -> None:
         first, last = sorted((cuts[a % len(cuts)], cuts[b % len(cuts)]))
         if first < last:
             kept = tuple(Keep(item.id) for item in items[first:last]) if a % 3 == 0 else ()
-            session.record(ViewEdited((Fold(items[first].id, items[last - 1].id, (*kept, Put("summary", Text("so far")))),), by="test"))
+            session.log.append(ViewEdited((Fold(items[first].id, items[last - 1].id, (*kept, Put("summary", Text("so far")))),), by="test"))
 
 
 def _insert(session: Session, a: int, b: int) -> None:
-    session.record(ViewEdited((Insert((Put("reminder", Text(f"note {a} {b}")),)),), by="test"))
+    session.log.append(ViewEdited((Insert((Put("reminder", Text(f"note {a} {b}")),)),), by="test"))
 
 
 def _head(session: Session, a: int, b: int) -> None:
-    session.record(ContextStated(head=(Statement("base", f"head {a % 2}", "system"), Statement("more", f"more {b % 2}", "system"))))
+    session.log.append(ContextStated(head=(Statement("base", f"head {a % 2}", "system"), Statement("more", f"more {b % 2}", "system"))))
 
 
 def _aside(session: Session, a: int, b: int) -> None:
-    session.record(side_reply("title", MODEL, Usage(10, 1_000 * (a + b), 0, 0, 5)))
+    session.log.append(side_reply("title", MODEL, Usage(10, 1_000 * (a + b), 0, 0, 5)))
 
 
 def take_back(session: Session, a: int, b: int) -> None:
     edits = [event.seq for event in session.log.events() if isinstance(event.body, ViewEdited)]
     if edits:
         session.undo(edits[(a + b) % len(edits)])
+
+
+def go_back(session: Session, a: int, b: int) -> None:
+    rewind(session.log, max(0, session.log.tip - a % 9 - b % 5))
 
 
 DOING: tuple[Callable[[Session, int, int], None], ...] = (

@@ -1,17 +1,18 @@
 """A session at work in memory: any profile, any model, a scripted provider."""
 
 import asyncio
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Coroutine, Generator
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Answer, Ask, Policy, Save, Want, run_steps, steps_of
+from palimpsest.core.policy import Answer, Ask, Policy, Save, Want, steps_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Situation
-from palimpsest.engine.flow import answer_without_model, carry_out
-from palimpsest.engine.moments import Looked
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.plans import carry_out, carry_out_now
+from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
@@ -23,25 +24,25 @@ NOTHING = Usage()
 
 def work(profile: Profile, model: str = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
     """A new session under a profile."""
-    around = Environment(MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000))
+    around = Environment(MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000), offload=inline)
     return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model), around)
 
 
 def say(session: Session, text: str) -> Event:
     """The user says something."""
-    return session.record(UserSaid((Text(text),)))
+    return session.log.append(UserSaid((Text(text),)))
 
 
 def reply(session: Session, *parts: Text | ToolCall, usage: Usage = NOTHING) -> Event:
     """A call is made and the model replies."""
-    started = session.record(CallStarted(session.card.name, session.card.wire, estimate=session.counter.raw(session.log.view)))
-    return session.record(ModelReplied(parts, call=started.seq, usage=usage, stop="end_turn"))
+    started = session.log.append(CallStarted(session.card.name, session.card.wire, estimate=session.counter.raw(session.log.view)))
+    return session.log.append(ModelReplied(parts, call=started.seq, usage=usage, stop="end_turn"))
 
 
 def use(session: Session, call_id: str, tool: str, args: str, output: str, *, exit_code: int | None = None) -> tuple[Event, Event]:
     """The model calls a tool and gets its result."""
     asked = reply(session, ToolCall(call_id, tool, args))
-    returned = session.record(ToolReturned(ToolResult(call_id, (Text(output),)), tool=tool, exit=exit_code))
+    returned = session.log.append(ToolReturned(ToolResult(call_id, (Text(output),)), tool=tool, exit=exit_code))
     return asked, returned
 
 
@@ -56,9 +57,16 @@ def first_ask(policy: Policy, situation: Situation) -> Ask:
 
 def offline(session: Session, steps: Generator[Want, Answer, Result]) -> Result:
     """Drive steps with no model at hand."""
-    return run_steps(steps, lambda want: answer_without_model(session, want))
+    return carry_out_now(steps, session)
 
 
-def online(session: Session, steps: Generator[Want, Answer, Looked], provider: Provider) -> Looked:
-    """Drive steps with a scripted model."""
-    return asyncio.run(carry_out(steps, session, provider))
+def online(session: Session, steps: Generator[Want, Answer, Result] | Coroutine[Any, Any, Result], provider: Provider) -> Result:
+    """Drive steps, or what the engine does by itself, with a scripted model; the session keeps it from here on."""
+    answered_by(session, provider)
+    return asyncio.run(carry_out(steps, session) if isinstance(steps, Generator) else steps)
+
+
+def answered_by(session: Session, provider: Provider) -> Session:
+    """The session with a provider that stands behind every card."""
+    session.environment = replace(session.environment, provider=lambda _: provider)
+    return session

@@ -102,6 +102,17 @@ def test_thinking_that_is_only_a_seal_stays_and_an_empty_text_does_not() -> None
     assert decode_response("anthropic", body, SONNET).parts == (Thinking("", Seal("anthropic", "claude-sonnet-4-5", "S"), form="sealed"),)
 
 
+def test_a_message_that_fills_the_window_or_pauses_says_so_in_our_words() -> None:
+    body = b'{"type":"message","content":[],"stop_reason":"model_context_window_exceeded"}'
+    assert decode_response("anthropic", body, SONNET) == ModelReplied(
+        (), stop="context_window", model="claude-sonnet-4-5", provider_stop="model_context_window_exceeded"
+    )
+    body = b'{"type":"message","content":[],"stop_reason":"pause_turn"}'
+    assert decode_response("anthropic", body, SONNET) == ModelReplied(
+        (), stop="pause", model="claude-sonnet-4-5", provider_stop="pause_turn"
+    )
+
+
 def test_cache_writes_without_a_split_are_short_ones() -> None:
     body = b'{"type":"message","content":[],"usage":{"input_tokens":1,"cache_creation_input_tokens":70,"cache_read_input_tokens":null}}'
     assert decode_response("anthropic", body, SONNET).usage == Usage(input=1, cache_write=70)

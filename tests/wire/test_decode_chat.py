@@ -20,7 +20,8 @@ REPLY = ModelReplied(
         ToolCall("call_b", "read", '{"path": "b.py"}'),
     ),
     usage=Usage(input=176, cache_read=1024, output=60, reasoning=25),
-    stop="tool_calls",
+    stop="tool_use",
+    provider_stop="tool_calls",
     model="openai-compatible/qwen3-coder",
     message="chatcmpl-9",
 )
@@ -51,8 +52,20 @@ def test_a_whole_answer_becomes_the_same_reply() -> None:
     assert decode_response("chat", (STREAMS / "chat.json").read_bytes(), QWEN) == REPLY
 
 
-def test_a_refusal_is_text() -> None:
-    assert parts(b'{"content":null,"refusal":"I will not."}') == (Text("I will not.", role="assistant"),)
+def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
+    body = b'{"choices":[{"index":0,"message":{"content":null,"refusal":"I will not."},"finish_reason":"stop"}]}'
+    assert decode_response("chat", body, QWEN) == ModelReplied(
+        (Text("I will not.", role="assistant"),), stop="refusal", model="openai-compatible/qwen3-coder", provider_stop="stop"
+    )
+
+
+def test_a_server_that_says_stop_beside_a_call_stopped_for_the_tool() -> None:
+    body = (
+        b'{"choices":[{"index":0,"message":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{}"}}]},"finish_reason":"stop"}]}'
+    )
+    assert decode_response("chat", body, QWEN) == ModelReplied(
+        (ToolCall("x", "a", "{}"),), stop="tool_use", model="openai-compatible/qwen3-coder", provider_stop="stop"
+    )
 
 
 def test_content_in_parts_is_text_and_thinking() -> None:

@@ -44,7 +44,8 @@ REPLY = ModelReplied(
         ),
     ),
     usage=Usage(input=904, cache_read=4096, output=250, reasoning=128),
-    stop="completed",
+    stop="tool_use",
+    provider_stop="completed",
     model="gpt-5.5",
     message="resp_1",
 )
@@ -152,13 +153,21 @@ def test_a_refusal_is_text_and_a_strange_part_keeps_its_whole_message() -> None:
     )
 
 
+def test_a_response_with_a_refusal_stopped_for_it() -> None:
+    body = b'{"status":"completed","output":[{"type":"message","id":"m1","content":[{"type":"refusal","refusal":"I will not."}]}]}'
+    assert decode_response("responses", body, GPT) == ModelReplied(
+        (Text("I will not.", role="assistant", ref="m1"),), stop="refusal", model="gpt-5.5", provider_stop="completed"
+    )
+
+
 def test_an_incomplete_response_stops_for_the_reason_it_gives() -> None:
     decoding = decoder("responses", GPT)
     decoding.feed(
         b'data: {"type":"response.incomplete","response":{"id":"r","status":"incomplete",'
         b'"incomplete_details":{"reason":"max_output_tokens"},"output":[]}}\n\n'
     )
-    assert decoding.finish().stop == "max_output_tokens"
+    whole = decoding.finish()
+    assert (whole.stop, whole.provider_stop) == ("max_tokens", "max_output_tokens")
 
 
 def test_cache_writes_are_counted_apart() -> None:
@@ -177,7 +186,7 @@ def test_what_had_arrived_before_a_response_failed_can_still_be_had() -> None:
             b'data: {"type":"response.failed","response":{"id":"resp_1","status":"failed","output":[],'
             b'"error":{"code":"server_error","message":"Sorry"}}}\n\n'
         )
-    assert decoding.partial() == ModelReplied(REPLY.parts[:3], stop="failed", model="gpt-5.5", message="resp_1")
+    assert decoding.partial() == ModelReplied(REPLY.parts[:3], stop="error", model="gpt-5.5", message="resp_1", provider_stop="failed")
 
 
 def test_a_failed_response_says_whether_the_prompt_was_too_long() -> None:

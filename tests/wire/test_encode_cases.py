@@ -47,6 +47,7 @@ BASH_CALL = {"type": "function_call", "name": "bash", "arguments": '{"command": 
 BASH_FUNCTION = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
 A_GO = {"role": "user", "content": [{"type": "text", "text": "go"}]}
 C_GO = {"role": "user", "content": "go"}
+FRAMED = "<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\nmind the gap\n</system-message>"
 
 CASES = [
     Case(
@@ -193,9 +194,9 @@ CASES = [
     Case(
         "a developer speaks in the middle",
         (GO, item("2.0", "context", Text("mind the gap", "developer"))),
-        [{"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "mind the gap"}]}],
+        [{"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": FRAMED}]}],
         [heard("go"), {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "mind the gap"}]}],
-        [{"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "mind the gap"}]}],
+        [{"role": "user", "content": "go"}, {"role": "system", "content": "mind the gap"}],
     ),
 ]
 

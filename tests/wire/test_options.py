@@ -51,10 +51,11 @@ def test_anthropic_takes_longer_names_than_the_others() -> None:
 
 
 @WIRES
-def test_two_tools_that_would_have_one_name_are_refused(model: ModelCard) -> None:
-    with pytest.raises(BadInput) as caught:
-        encode(USER, model, (Tool("read file"), Tool("read_file")))
-    assert str(caught.value) == "tools: the tools 'read file' and 'read_file' would both be sent as 'read_file'"
+def test_two_tools_that_would_have_one_name_have_two(model: ModelCard) -> None:
+    request = encode(USER, model, (Tool("read file"), Tool("read_file"), Tool("read/file")))
+    assert names(json.loads(request.body)) == ["read_file_2", "read_file", "read_file_3"]
+    assert request.tool_names == (("read_file_2", "read file"), ("read_file_3", "read/file"))
+    assert check_request(model.wire, request.body) == ()
 
 
 @pytest.mark.parametrize("choice", ["required", "a"])

@@ -4,12 +4,14 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.edits import Mask
+from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
-from palimpsest.core.events import CallStarted, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
-from palimpsest.core.items import Seal, Text, Thinking
+from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Rewound, SessionOpened, Statement, UserSaid, ViewEdited
+from palimpsest.core.items import Item, Seal, Text, Thinking
 from palimpsest.core.log import Log
+from palimpsest.core.side_request import encode_side_request
 from palimpsest.core.undo import undo
+from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, Prices, card
 from palimpsest.wire.encode import encode
@@ -94,8 +96,10 @@ def test_every_request_comes_back_byte_for_byte_whatever_was_edited_undone_or_le
         log.append(ModelReplied((Text(f"answer {number}", "assistant"),)))
     hidden = log.append(ViewEdited((Mask(("1.0", "3.0"), "gone"),), by="test"))
     sent.append(_send(log, blobs))
+    log.append(Failed("call", "provider"))
     undo(log, hidden.seq)
     sent.append(_send(log, blobs))
+    log.append(Failed("call", "provider"))
     log.append(Rewound(3))
     log.append(UserSaid((Text("another way"),)))
     sent.append(_send(log, blobs))
@@ -117,6 +121,50 @@ def test_a_request_through_a_fork_is_found_in_its_base() -> None:
     second = _send(forked, blobs)
 
     assert [past_request(forked, number, blobs.get).request.body for number in (1, 2)] == [body, second]
+
+
+def _ask_aside(log: Log, blobs: MemoryBlobs, shown: View, **changes: object) -> bytes:
+    """Record a call beside the conversation as an engine does, and give back the bytes that left."""
+    request = encode(shown, card("claude-sonnet-4-5"), (), PARAMS, blobs.get)
+    address = blobs.put(encode_side_request(shown, log.view))
+    call = CallStarted("claude-sonnet-4-5", "anthropic", Raw(msgspec.json.encode(PARAMS)), digest=request.digest, purpose="summary")
+    log.append(msgspec.structs.replace(call, **{"request": address, **changes}))
+    return request.body
+
+
+def test_a_request_beside_the_conversation_comes_back_as_it_was_whatever_was_edited_later() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(ContextStated(head=(Statement("base", "Be brief.", "system"),)))
+    log.append(UserSaid((Text("question"),)))
+    _send(log, blobs)
+    log.append(ModelReplied((Text("answer", "assistant"),)))
+    log.append(ViewEdited((Mask(("2.0",), "gone"),), by="test"))
+    asking = Item("6.1", "user", Text("Sum up."))
+    # One item as the view shows it, one as it was before an edit, and one that only this request has.
+    shown = View(log.view.head, (log.item("2.0"), log.view["4.0"], asking), call=log.view.call, model="claude-sonnet-4-5")
+    body = _ask_aside(log, blobs, shown)
+    log.append(ModelReplied((Text("A question was answered.", "assistant"),), call=6, purpose="summary"))
+    log.append(ViewEdited((Fold("2.0", "4.0", (Put("summary", Text("A question was answered.")),)),), by="test"))
+
+    past = past_request(log, 2, blobs.get)
+
+    assert (past.request.body, past.verified, past.missing) == (body, True, ())
+    assert [item.id for item in log.view.items] == ["8.0.0"]
+
+
+def test_a_request_beside_the_conversation_whose_items_are_gone_or_unreadable_is_an_error_that_says_so() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("question"),)))
+    _ask_aside(log, blobs, log.view, request="0" * 64)
+    _ask_aside(log, blobs, log.view, request=blobs.put(b'{"items":[7]}'))
+    _ask_aside(log, blobs, log.view, request=blobs.put(b'{"items":["9.0"]}'))
+
+    with pytest.raises(MissingBlob):
+        past_request(log, 1, blobs.get)
+    with pytest.raises(BadLog, match="what a request was made of cannot be read"):
+        past_request(log, 2, blobs.get)
+    with pytest.raises(BadLog, match=r"a request shows item '9\.0', which the view before it does not have"):
+        past_request(log, 3, blobs.get)
 
 
 def test_another_digest_is_not_verified() -> None:
@@ -171,7 +219,9 @@ def test_tools_that_are_gone_or_unreadable_are_errors_that_say_so() -> None:
     log, blobs = _log(), MemoryBlobs()
     log.append(UserSaid((Text("hello"),)))
     _send(log, blobs, tools="0" * 64)
+    log.append(Failed("call", "provider"))
     _send(log, blobs, tools=blobs.put(b"{}"))
+    log.append(Failed("call", "provider"))
     _send(log, blobs, params=Raw(b'{"max_tokens":"many"}'))
 
     with pytest.raises(MissingBlob):

@@ -47,8 +47,21 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     (messages(said(text("a"))), ("messages[0]: the first message is not the user's",)),
     (
         messages({"role": "system", "content": "x"}),
-        ("messages[0]: the first message is not the user's", "messages[0]: unknown role 'system'"),
+        ("messages[0]: the first message is not the user's", "messages[0]: a system message that does not follow one of the user"),
     ),
+    (messages(user(), {"role": "system", "content": "x"}), ()),
+    (messages(user(), {"role": "system", "content": "x"}, said(text("a")), user()), ()),
+    (messages(user(), {"role": "tool", "content": "x"}), ("messages[1]: unknown role 'tool'",)),
+    (
+        messages(user(), said(text("a")), {"role": "system", "content": "x"}),
+        ("messages[2]: a system message that does not follow one of the user",),
+    ),
+    (
+        messages(user(), {"role": "system", "content": "x"}, {"role": "system", "content": "y"}),
+        ("messages[2]: two system messages in a row",),
+    ),
+    (messages(user(), {"role": "system", "content": "x"}, user()), ("messages[2]: a user message after a system message",)),
+    (messages(user(), {"role": "system", "content": [{"type": "image"}]}), ("messages[1].content[0]: a image block in a system message",)),
     (messages(user(), user()), ("messages[1]: two user messages in a row",)),
     (messages({"role": "user", "content": []}), ("messages[0]: no content",)),
     (messages({"role": "user", "content": ""}), ("messages[0]: no content",)),

@@ -31,10 +31,12 @@ from palimpsest.wire.rules import check_request
 
 CARDS = (
     card("claude-sonnet-4-5"),
+    card("claude-opus-4-8"),
     card("gpt-5.5"),
     card("openai-compatible/some"),
     card("openai-compatible/mistral-large"),
     ModelCard("gpt-old", "chat", "openai", 100_000, 4_096, cache="automatic"),
+    card("local/some"),
     ModelCard("claude-blind", "anthropic", "anthropic", 100_000, 4_096, images=False, cache="marks", cache_edits=True),
     ModelCard("gpt-blind", "responses", "openai", 100_000, 4_096, family="gpt", images=False),
 )
@@ -67,7 +69,7 @@ opaques = st.builds(
 ).filter(lambda opaque: (opaque.provider == "anthropic") == ('"redacted' in opaque.data or '"server' in opaque.data))
 roles = st.sampled_from(("user", "assistant", "developer", "system"))
 args = st.sampled_from(("{}", "", '{"path": "a.py"}', "[1]", "{broken", "*** free", '{"type":"exec","command":["ls"],"env":{}}'))
-tools = st.sampled_from(("bash", "apply_patch", "mcp.server:tool", ""))
+tools = st.sampled_from(("bash", "apply_patch", "mcp.server:tool", "mcp_server_tool", ""))
 parts = st.one_of(st.builds(Text, texts), images, blobs, documents, opaques)
 contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(Text, texts, roles, st.sampled_from(("", "commentary")), refs),
@@ -77,7 +79,7 @@ contents: st.SearchStrategy[Content] = st.one_of(
     documents,
     opaques,
     st.builds(ToolCall, call_ids, tools, args, st.sampled_from(FORMS), refs),
-    st.builds(ToolCall, call_ids, tools, args),
+    st.builds(ToolCall, call_ids, tools, args, given=call_ids),
     st.builds(ToolResult, call_ids, st.lists(parts, max_size=3).map(tuple), st.booleans(), st.sampled_from(FORMS)),
     st.builds(ToolResult, call_ids, st.lists(parts, max_size=3).map(tuple)),
 )
@@ -116,7 +118,12 @@ def settings_of(draw: st.DrawFn, view: View) -> Params:
     )
 
 
-TOOLS = (Tool("bash", "Run a command."), Tool("apply_patch", "Change files.", form="free"), Tool("mcp.server:tool"))
+TOOLS = (
+    Tool("bash", "Run a command."),
+    Tool("apply_patch", "Change files.", form="free"),
+    Tool("mcp.server:tool"),
+    Tool("mcp_server_tool"),
+)
 
 
 def fetch(address: str) -> bytes:

@@ -33,7 +33,6 @@ from palimpsest.core.view import View
 
 # A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
 _DOUBT = 2
-_WATCHED = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
 
 
 class _Snapshot(Value, frozen=True):
@@ -52,6 +51,7 @@ class CacheProjection:
     """A belief about the provider's cache that follows every event."""
 
     name: ClassVar = "cache"
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 
@@ -82,8 +82,6 @@ class CacheProjection:
     def take(self, event: Event) -> None:
         """Follow one event."""
         body = event.body
-        if type(body) not in _WATCHED:
-            return
         views, counter, card = self._views, self._metering.counter, self._metering.card
         self._head, self._items, view = views.head_before, views.items_before, views.view
         match body:

@@ -1,6 +1,7 @@
 """Which tool results of a view are dead and may be cleared, and what clearing each of them frees."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.stubs import covered
@@ -9,11 +10,13 @@ from palimpsest.core.edits import Mask
 from palimpsest.core.items import Value
 from palimpsest.core.situation import Situation, Use
 
+_place = attrgetter("place")
+
 
 class Dead(Value, frozen=True):
-    """A result that nobody needs: where it stands, what clearing it frees, for how many calls it paid rent, and the mask that clears it.
+    """A dead result: its place in the view, the tokens that clearing it frees, the calls for which it paid rent, and its mask.
 
-    As long as no mask is written for it the gain is all that it weighs, and really less than that.
+    Without a mask the gain is the size of the whole result, from which that of the mask is still to be taken.
     """
 
     place: int
@@ -23,44 +26,31 @@ class Dead(Value, frozen=True):
 
 
 def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None) -> list[Dead]:
-    """The dead results that show, newest first, each with its mask if that is written already.
+    """The dead results that show, newest first, without masks: writing those costs more than finding out that none is worth it.
 
     Pins stay, and what an undo brought back is only taken when `held` says so.
     """
-    view, counter, calls = situation.view, situation.counter, situation.health.calls
-    items, uses, sizes, written, factor = view.items, situation.uses, counter.sizes(view), counter.coverings, counter.factor
-    ages = ages_for(patience)
+    view, tokens, calls = situation.view, situation.tokens, situation.health.calls
+    items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
+    usual, ages = patience == 1.0, ages_for(patience)
     stay = pinned(view) if held else pinned(view) | view.held
     found: list[Dead] = []
-    for place in range(len(items) - 1, -1, -1):
-        item = items[place]
-        use = uses.get(item.id)
-        if use is None or item.mask is not None:
+    for name, use in situation.uses.items():
+        death = use.died if usual else dies_at(use, ages)
+        if death is None or (death > calls and not usual) or name in stay or (which is not None and not which(use)):
             continue
-        death = use.died if patience == 1.0 else dies_at(use, ages)
-        if death is None or (death > calls and patience != 1.0) or item.id in stay or (which is not None and not which(use)):
-            continue
-        # The coming call pays rent as well.
-        paid = calls - death + 1 if calls > death else 1
-        known = written.get(item.id)
-        if known is None or known.item is not item or known.factor != factor:
-            found.append(Dead(place, counter.scaled(sizes[place]), paid))
-        elif known.gain > 0:
-            found.append(Dead(place, known.gain, paid, known.mask))
+        place = places.get(name)
+        if place is not None and items[place].mask is None:
+            # The coming call pays rent as well.
+            found.append(Dead(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
+    found.sort(key=_place, reverse=True)
     return found
 
 
 def with_masks(dead: list[Dead], situation: Situation) -> list[Dead]:
     """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
-    if all(each.mask is not None for each in dead):
-        return dead
-    items, counter = situation.view.items, situation.counter
-    found: list[Dead] = []
-    for each in dead:
-        mask, gain = covered(items, each.place, counter)
-        if gain > 0:
-            found.append(Dead(each.place, gain, each.calls, mask))
-    return found
+    masks = covered(situation.view, [each.place for each in dead], situation.tokens)
+    return [Dead(each.place, gain, each.calls, mask) for each, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
 
 
 def masks_of(dead: Sequence[Dead]) -> tuple[Mask, ...]:

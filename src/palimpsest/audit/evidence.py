@@ -44,6 +44,7 @@ class EvidenceProjection:
     """
 
     name: ClassVar = "evidence"
+    watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 

@@ -43,7 +43,7 @@ def last_request(view: View) -> tuple[Item, ...]:
 
 def floor_of(situation: Situation) -> Floor:
     """The irreducible floor of the view as it is now."""
-    view, counter = situation.view, situation.counter
+    view, counter = situation.view, situation.tokens
     pins, request, open_calls = pinned(view), last_request(view), waiting(view.items)
     asked = frozenset(item.id for item in request)
     stated = frozenset(fact.id for source, fact in view.facts.items() if source in NEEDED) - asked
@@ -85,13 +85,13 @@ def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
 
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
-    return sum(situation.counter.item(item) for item in items)
+    return sum(situation.tokens.item(item) for item in items)
 
 
 def _tasks(situation: Situation) -> int:
     """Open tasks are listed by their opening words whatever else goes."""
     lines = "\n".join(f"- {task[:60]}" for task in situation.evidence.tasks)
-    return situation.counter.scaled(situation.counter.rule(Text(lines))) if lines else 0
+    return situation.tokens.content(Text(lines)) if lines else 0
 
 
 def _event(item: Item) -> str:

@@ -22,7 +22,7 @@ def counted(paths: Sequence[str]) -> list[str]:
 
 
 def fitting(paths: Sequence[str], room: int, size: Callable[[str], int]) -> list[str]:
-    """LogFile within a room: all paths, or the newest that fit and the others by folder with counts, or by number alone."""
+    """Lines within a room: all paths, or the newest that fit and the others by folder with counts, or by number alone."""
     whole = grouped(paths)
     if size("\n".join(whole)) <= room:
         return whole

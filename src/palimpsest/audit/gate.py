@@ -6,11 +6,10 @@ from palimpsest.audit.amend import keep_pins, supported, without_lines
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.fitting import keeps_pairs
-from palimpsest.core.items import Value, text_of
+from palimpsest.core.items import Value, shown, text_of
 from palimpsest.core.pairs import parted
 from palimpsest.core.policy import Edits
 from palimpsest.core.situation import Situation
-from palimpsest.core.token_counter import shown
 from palimpsest.core.view import View
 
 Strictness: TypeAlias = Literal["full", "alive"]
@@ -51,7 +50,7 @@ def judge(
     torn = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
     if torn:
         return Verdict(refused=f"item {torn[0]} would show without its other half")
-    before, left = situation.counter.total(situation.view), situation.counter.total(after)
+    before, left = situation.tokens.total(situation.view), situation.tokens.total(after)
     if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":

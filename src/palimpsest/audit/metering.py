@@ -18,6 +18,7 @@ class Metering:
     """The card of the model in use, and a counter whose factor follows the usage that was reported along the path."""
 
     version: ClassVar = 1
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
     def __init__(self, views: Views, card_of: Callable[[str], Card], size: str) -> None:

@@ -25,7 +25,7 @@ def patched(text: str) -> tuple[Touched, ...]:
     found: dict[str, Touched] = {}
     own = "*** Begin Patch" in text or "*** Update File: " in text or "*** Add File: " in text
     for match in _FILES.finditer(text):
-        # LogFile of a changed file may look like the header of a diff; in a patch of the other form they are no headers.
+        # Lines of a changed file may look like the header of a diff; in a patch of the other form they are no headers.
         path = match["path"] or match["moved"] or ("" if own else match["new"] or match["old"])
         if not path or path == "/dev/null":
             continue

@@ -10,7 +10,7 @@ from palimpsest.audit.bill import FIVE_MINUTES, HOUR, STEP
 from palimpsest.core.events import CallStarted, Usage
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import CachedPrefix
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 
 # How many prefixes are remembered; of the older ones every second is forgotten when there are more.
@@ -84,7 +84,7 @@ def in_head(prefix: CachedPrefix, blocks: int) -> bool:
     return prefix.last.startswith(_HEAD) and int(prefix.last[len(_HEAD) :]) < blocks
 
 
-def sums_of(head: Sequence[Item], items: Sequence[Item], counter: TokenCounter) -> dict[str, int]:
+def sums_of(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
     names = [f"{_HEAD}{number}" for number in range(len(head))] + [item.id for item in items]
     return dict(zip(names, accumulate([counter.item(item) for part in (head, items) for item in part]), strict=True))
@@ -117,7 +117,7 @@ def whole_steps(tokens: int) -> int:
     return tokens // STEP * STEP
 
 
-def shortened(prefixes: Sequence[CachedPrefix], place: int, view: View, counter: TokenCounter) -> list[CachedPrefix]:
+def shortened(prefixes: Sequence[CachedPrefix], place: int, view: View, counter: CountsTokens) -> list[CachedPrefix]:
     """What an automatic cache can still read of the longest prefix when everything from a place on has changed."""
     if not prefixes or not place:
         return []

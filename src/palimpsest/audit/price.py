@@ -22,7 +22,7 @@ class Price(Value, frozen=True):
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
     """The difference of two bills for the next request, with and without an edit."""
-    card, counter = situation.card, situation.counter
+    card, counter = situation.card, situation.tokens
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
     prices = prices_of(card.prices)

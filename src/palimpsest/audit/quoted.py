@@ -1,4 +1,4 @@
-"""LogFile and addresses that still show: looked for as they are in what was there before, and letter by letter in what an edit brought."""
+"""Lines and addresses that still show: looked for as they are in what was there before, and letter by letter in what an edit brought."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache

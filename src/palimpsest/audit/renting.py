@@ -20,6 +20,7 @@ class RentProjection:
     """Rent in input tokens, summed over the calls since the last fold; `tools_tokens` and `parts` are those of the session now."""
 
     version: ClassVar = 1
+    watches: ClassVar = frozenset({CallStarted, ViewEdited})
     scope: ClassVar[Scope] = "path"
 
     def __init__(

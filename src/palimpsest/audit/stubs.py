@@ -1,16 +1,23 @@
 """The short line that stands for a cleared tool result: which tool, on what, how large, and the id that brings it back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.token_counter import Covering, TokenCounter
+from palimpsest.core.sizes import SizeRule
+from palimpsest.core.token_sizes import TokenSizes, scaled
 from palimpsest.core.tokens import estimate
+from palimpsest.core.view import View
 
 MOST_TOKENS = 25
 _LONGEST = 80
 _STEP = 4
+# Characters of a call's arguments: more than this is remembered for a few calls only, and more than that for none.
+_LONG_CALL: Final = 1_000
+_LONGEST_CALL: Final = 100_000
 
 
 def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0) -> str:
@@ -23,9 +30,9 @@ def _coarse(factor: float) -> float:
     return round(factor, 2)
 
 
-def _stub(call: ToolCall | None, tokens: int, item_id: str, factor: float) -> str:
-    tool = call.tool if call is not None else "tool"
-    argument, is_path = _argument(call) if call is not None else ("", False)
+def _stub(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
+    tool = call.tool
+    argument, is_path = _argument(call)
     # Nothing is cut off before the length comes below that of tool and argument.
     whole = max(len(tool), len(argument))
     length = _LONGEST
@@ -54,35 +61,49 @@ def _argument(call: ToolCall) -> tuple[str, bool]:
     return " ".join(said[: 4 * _LONGEST].split()), False
 
 
-def _call_of(items: Sequence[Item], place: int) -> ToolCall | None:
-    """The call that a result answers: the nearest before it of that id."""
+def _call_of(items: Sequence[Item], place: int) -> ToolCall:
+    """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none."""
     content = items[place].content
-    if not isinstance(content, ToolResult):
-        return None
-    for before in range(place - 1, -1, -1):
-        call = items[before].content
-        if isinstance(call, ToolCall) and call.call_id == content.call_id:
+    call_id = content.call_id if isinstance(content, ToolResult) else ""
+    while place and call_id:
+        place -= 1
+        call = items[place].content
+        if isinstance(call, ToolCall) and call.call_id == call_id:
             return call
-    return None
+    return ToolCall(call_id, "tool", "{}")
 
 
-def covered(items: Sequence[Item], place: int, counter: TokenCounter) -> tuple[Mask, int]:
-    """The mask that clears a result, and the tokens that this frees."""
-    item = items[place]
-    known = counter.coverings.get(item.id)
-    if known is None or known.item is not item or known.factor != counter.factor:
-        known = counter.coverings[item.id] = _covering(items, place, counter, known)
-    return known.mask, known.gain
+def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
+    """The mask that clears the result at each of some places of the view, and the tokens that it frees."""
+    items, sizes = view.items, tokens.in_order(view)
+    rule, factor = tokens.rule, tokens.factor
+    found: list[tuple[Mask, int]] = []
+    for place in places:
+        item, call = items[place], items[place - 1].content
+        # Mostly the call stands right before its result, and looking there costs half as much as a function that does.
+        if not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place):
+            call = _call_of(items, place)
+        cover = _known_covering if len(call.args) <= _LONG_CALL else _covering
+        found.append(cover(call, sizes[place], item.id, factor, rule))
+    return found
 
 
-def _covering(items: Sequence[Item], place: int, counter: TokenCounter, known: Covering | None) -> Covering:
-    """The mask of a result as things weigh now. A factor that moved only a little leaves the words of most as they were."""
-    item, factor = items[place], counter.factor
-    tokens = counter.item(item)
-    if known is not None and known.item is item and known.tokens == tokens and _coarse(known.factor) == _coarse(factor):
-        mask, weight = known.mask, known.weight
-    else:
-        mask = Mask((item.id,), stub_of(items, place, tokens, factor))
-        call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
-        weight = counter.rule(ToolResult(call_id, (Text(mask.text),)))
-    return Covering(item, factor, tokens, mask, weight, tokens - counter.scaled(weight))
+def _covering(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+    """The mask of a result whose unscaled size is `raw`, and the tokens that it frees."""
+    tokens, length = scaled(raw, factor), len(call.args)
+    write = _known_mask if length <= _LONG_CALL else _known_long_mask if length <= _LONGEST_CALL else _mask_of
+    mask, size = write(call, tokens, item_id, _coarse(factor), rule)
+    return mask, tokens - scaled(size, factor)
+
+
+def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+    """The mask of a result of so many tokens, and the unscaled size of what it shows."""
+    text = _stub(call, tokens, item_id, factor)
+    return Mask((item_id,), text), rule(ToolResult(call.call_id, (Text(text),)))
+
+
+# Before most calls the same results are dead as before the last one. Writing a stub takes 20 times as long as finding it; a factor that
+# moved a little, as it does with every reply, changes what a mask frees and mostly not its words.
+_known_covering = lru_cache(maxsize=4_096)(_covering)
+_known_mask = lru_cache(maxsize=4_096)(_mask_of)
+_known_long_mask = lru_cache(maxsize=128)(_mask_of)

@@ -11,6 +11,7 @@ from palimpsest.audit.entities import names_told
 from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.frozen import FrozenDict, frozen
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
@@ -84,6 +85,7 @@ class UsesProjection:
     """Uses that are being followed, event by event; `calls` counts the replies of the model."""
 
     name: ClassVar = "uses"
+    watches: ClassVar = frozenset({ToolReturned, ModelReplied, ViewEdited, EditUndone, ContextStated})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 
@@ -132,9 +134,9 @@ class UsesProjection:
             case _:
                 pass
 
-    def value(self) -> dict[str, Use]:
+    def value(self) -> FrozenDict[str, Use]:
         """The life of every result that shows."""
-        return dict(self._uses)
+        return frozen(self._uses)
 
     def _shown(self) -> Showing:
         if self._showing is None:

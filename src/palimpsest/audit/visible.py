@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
-from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
-from palimpsest.core.token_counter import shown
+from palimpsest.core.items import Content, Item, Text, ToolCall, shown, text_of
 
 COMMAND: Final = 60
 OPENING: Final = 40

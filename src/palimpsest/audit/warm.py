@@ -44,34 +44,17 @@ def places_of(view: View) -> dict[str, int]:
     return places
 
 
-def _places_of(view: View, wanted: set[str]) -> dict[str, int]:
-    """Where some items stand, looked for from the end, for there most of them are."""
-    places = {item.id: -1 for item in view.head}
-    wanted = wanted.difference(places)
-    items, missing = view.items, len(wanted)
-    if not missing:
-        return places
-    for place in range(len(items) - 1, -1, -1):
-        name = items[place].id
-        if name in wanted:
-            places[name] = place
-            missing -= 1
-            if not missing:
-                break
-    return places
-
-
 def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
     """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
     view, cache, now = situation.view, situation.cache, situation.now
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
         return Warm()
-    places = _places_of(view, {prefix.last for prefix in live if not prefix.last.startswith(HEAD)})
+    head, places = {item.id for item in view.head}, situation.tokens.places_in(view)
     total = situation.used
     found: dict[int, int] = {}
     for prefix in live:
-        place = -1 if prefix.last.startswith(HEAD) else places.get(prefix.last)
+        place = -1 if prefix.last.startswith(HEAD) or prefix.last in head else places.get(prefix.last)
         if place is not None:
             found[place] = max(found.get(place, 0), min(prefix.tokens, total))
     if cache.automatic and found:
@@ -89,10 +72,10 @@ def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
 
 def _up_to_any(situation: Situation, ends: Sequence[int], cached: int) -> Warm:
     """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
-    view, counter = situation.view, situation.counter
-    sizes = counter.sizes(view)
-    tools = round(situation.tools_tokens / counter.factor)
-    sums = list(accumulate(sizes[: ends[-1] + 1], initial=counter.raw(view) - sum(sizes) + tools))
+    view, tokens_of = situation.view, situation.tokens
+    sizes = tokens_of.in_order(view)
+    tools = round(situation.tools_tokens / tokens_of.factor)
+    sums = list(accumulate(sizes[: ends[-1] + 1], initial=tokens_of.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
     tokens = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
     first = bisect_left(tokens, situation.card.cache_minimum)

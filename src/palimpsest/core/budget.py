@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Thinking, Value
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 
 Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
@@ -46,7 +46,7 @@ def _reached(size: int, level: int | None) -> bool:
 
 def used(
     view: View,
-    counter: TokenCounter,
+    counter: CountsTokens,
     tools_tokens: int = 0,
     *,
     old_seals: bool = False,
@@ -65,7 +65,7 @@ def used(
     return total + old_seals_size(view, counter) if old_seals else total
 
 
-def old_seals_size(view: View, counter: TokenCounter) -> int:
+def old_seals_size(view: View, counter: CountsTokens) -> int:
     """Tokens of the sealed thinking that stands before the newest user message."""
     newest = max((index for index, item in enumerate(view.items) if item.kind in ("user", "steering")), default=0)
     before = view.items[:newest]

@@ -2,7 +2,7 @@
 
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.items import Item, Value
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 
 TOOLS = "tools"
@@ -30,7 +30,7 @@ class Census(Value, frozen=True, omit_defaults=False):
     items: tuple[CensusItem, ...]
 
 
-def census(view: View, counter: TokenCounter, budget: Budget, tools_tokens: int = 0) -> Census:
+def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int = 0) -> Census:
     """Everything that the next request would carry, with its weight."""
     items = tuple(_counted(item, counter) for part in (view.head, view.items) for item in part)
     by_kind: dict[str, int] = {}
@@ -46,5 +46,5 @@ def census(view: View, counter: TokenCounter, budget: Budget, tools_tokens: int 
     return Census(budget.window, total, free, budget.buffer, by_kind, by_source, items)
 
 
-def _counted(item: Item, counter: TokenCounter) -> CensusItem:
+def _counted(item: Item, counter: CountsTokens) -> CensusItem:
     return CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source)

@@ -1,4 +1,4 @@
-"""LogFile of a log: how an event is written, read back, chained, and brought up from older formats."""
+"""Lines of a log: how an event is written, read back, chained, and brought up from older formats."""
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256

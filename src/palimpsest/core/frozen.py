@@ -28,6 +28,9 @@ class FrozenDict(dict[K, V]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
+    def __hash__(self) -> int:  # type: ignore[override]  # a plain dictionary has none, because it can change
+        return hash(frozenset(self.items()))
+
     def __copy__(self) -> "FrozenDict[K, V]":
         return self
 

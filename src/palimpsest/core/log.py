@@ -107,10 +107,8 @@ class Log:
             lines.close()
             raise
         try:
-            if whole:
-                reader.check()
             projections = Projections(reader, derived)
-            tail = projections.open()
+            tail = projections.open(whole=whole)
         except BaseException:
             reader.close()
             raise

@@ -9,6 +9,7 @@ from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import Event, Failed, JobRan, ModelReplied, NoteForgotten, NoteSaved, NotesTaken, Recalled, TaskChanged, Titled
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.stops import stop_reason
 
 
 class Ask(Value, frozen=True, tag="ask"):
@@ -84,7 +85,6 @@ class Proposal(Value, frozen=True):
 
 
 # How providers end a reply that the model would not give; what it says then is no answer.
-REFUSED = frozenset({"refusal", "content_filter", "safety"})
 Outcome: TypeAlias = Edits | Proposal
 Steps: TypeAlias = Generator[Want, Answer, Outcome]
 Plan: TypeAlias = Outcome | Steps
@@ -119,7 +119,7 @@ def ask(want: Ask) -> Generator[Want, Answer, ModelReplied]:
     answer = yield want
     if not isinstance(answer, ModelReplied):
         raise _wrong(want, answer)
-    if answer.stop in REFUSED:
+    if stop_reason(answer.stop) == "refusal":
         raise CannotFold(f"the model refused to answer ({want.purpose})", kind="refused")
     return answer
 

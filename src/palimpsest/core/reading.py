@@ -101,11 +101,11 @@ class Reader:
             yield from decode_chunk(chunk, self.lines.name, offset)
         self._check_next(stop, link)
 
-    def check(self, last: int | None = None) -> None:
+    def check(self, last: int) -> None:
         """Read every line up to event `last` and those of the logs below, and check the chain. Raises `BadLog` where it breaks."""
         if self.base is not None:
             self.base.check(self.first - 1)
-        stop = self.lines.size if last is None else self.locate(last + 1)
+        stop = self.locate(last + 1) if last >= self.first else 0
         link: str | None = self.opened.prev if self.base is not None else GENESIS
         for offset, chunk in self.lines.chunks(0, stop):
             link = check_chain(chunk, self.lines.name, offset, link)

@@ -1,13 +1,15 @@
 """All that a policy may look at, as values that each follow from the log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from palimpsest.core.budget import Budget
+from palimpsest.core.frozen import EMPTY, frozen
 from palimpsest.core.items import Value
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 
 Moment: TypeAlias = Literal[
@@ -232,8 +234,9 @@ class Evidence(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One moment of a session. `used` counts what the next request would carry, `rent` what a fold has earned by waiting.
+    """One moment of a session, which nothing can change: each part is immutable, and so is what it is made of.
 
+    `tokens` are the sizes of the view's items, `used` counts what the next request would carry, `rent` what a fold has earned by waiting.
     `asked` is what the user wants a fold to look at, `incoming` the tokens of what was typed and is not said yet, `previous` the model
     before a switch; a `child` is the session of a sub-agent. Unless it `may_fold` this turn had its folds;
     `parts` is what a fold leaves beside head and messages, in a window of 200k.
@@ -243,13 +246,13 @@ class Situation:
     budget: Budget
     card: Card
     moment: Moment
-    counter: TokenCounter
+    tokens: TokenSizes
     used: int = 0
     now: int = 0
     health: Health = field(default_factory=Health)
     ledger: Ledger = field(default_factory=Ledger)
     cache: Cache = field(default_factory=Cache)
-    uses: dict[str, Use] = field(default_factory=dict)
+    uses: Mapping[str, Use] = EMPTY
     rent: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     asked: str = ""
@@ -260,3 +263,6 @@ class Situation:
     child: bool = False
     may_fold: bool = True
     parts: int = PARTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uses", frozen(self.uses))

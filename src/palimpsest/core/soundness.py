@@ -43,7 +43,9 @@ def _returned(body: Any) -> bool:
 
 def _replied(body: Any) -> bool:
     usage = body.usage
-    if not (type(body.stop) is type(body.model) is type(body.message) is type(body.error) is str) or type(usage) is not Usage:
+    if not (type(body.stop) is type(body.model) is type(body.message) is type(body.error) is type(body.provider_stop) is str):
+        return False
+    if type(usage) is not Usage:
         return False
     if not (type(usage.input) is type(usage.cache_read) is type(usage.cache_write) is type(usage.cache_write_long) is int):
         return False

@@ -1,65 +1,59 @@
-"""Weighs items and views by one size rule, each item once."""
+"""Counts the tokens of items and views by one size rule, each item once."""
 
 from typing import Final
 
-from palimpsest.core.edits import Mask
-from palimpsest.core.items import Content, Item, Text, ToolResult, Value, same_start
+from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
+from palimpsest.core.items import Content, Item, same_start
 from palimpsest.core.sizes import SizeRule
+from palimpsest.core.token_sizes import TokenSizes, is_same_shown, shown_size
 from palimpsest.core.view import View
 
-
-def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing.
-
-    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
-    """
-    mask = item.mask
-    if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
-        return item.content
-    if not mask.text:
-        return None
-    if isinstance(item.content, ToolResult):
-        return ToolResult(item.content.call_id, (Text(mask.text),), error=item.content.error, form=item.content.form)
-    return Text(mask.text, role=item.content.role if isinstance(item.content, Text) else "user")
-
-
-class Covering(Value, frozen=True):
-    """A mask that was written for an item of so many tokens at that factor, what its text weighs unscaled, and the tokens that it frees."""
-
-    item: Item
-    factor: float
-    tokens: int
-    mask: Mask
-    weight: int
-    gain: int
+# How many places are copied for each new value before they are put with all the others.
+_NEWER: Final = 64
 
 
 class TokenCounter:
-    """A memo round a rule. `factor` may be changed at any time: what is remembered is unscaled.
+    """A cache of sizes, owned by a session. `factor` may be changed at any time: what is remembered is unscaled.
 
     `drops_cached` says of the model's card that it has cache edits: then results under a `cached` cover weigh that cover.
-    `coverings` are masks by the item they were written for, so that looking again does not write them again; like sizes they are
-    forgotten with the items.
+    A policy gets `sizes_of` a view, which nothing can change, and never the counter.
     """
 
-    __slots__ = ("_head", "_head_size", "_items", "_items_size", "_memo", "_sizes", "coverings", "drops_cached", "factor", "rule")
+    __slots__ = (
+        "_head",
+        "_head_size",
+        "_items",
+        "_items_size",
+        "_memo",
+        "_newest",
+        "_sizes",
+        "_unchanged",
+        "drops_cached",
+        "factor",
+        "rule",
+    )
 
     def __init__(self, rule: SizeRule, factor: float = 1.0, *, drops_cached: bool = False) -> None:
-        self.rule = rule
+        self.rule: Final = rule
         self.factor = factor
         self.drops_cached: Final = drops_cached
-        self.coverings: dict[str, Covering] = {}
         self._memo: dict[str, tuple[Item, int]] = {}
         self._head: tuple[Item, ...] = ()
         self._head_size = 0
         self._items: tuple[Item, ...] = ()
         self._items_size = 0
         self._sizes: list[int] = []
+        self._unchanged = 0
+        self._newest = TokenSizes(rule, factor, drops_cached)
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
         known = self._memo.get(item.id)
         return self.scaled(known[1] if known is not None and known[0] is item else self._weigh(item))
+
+    def content(self, content: Content) -> int:
+        """Tokens of a content that is not in a view yet; it is not remembered."""
+        return self.scaled(self.rule(content))
 
     def total(self, view: View) -> int:
         """Tokens of the head and all items."""
@@ -87,14 +81,22 @@ class TokenCounter:
             self._sizes += new
             self._items_size += sum(new)
             self._items = items
+            self._unchanged = min(self._unchanged, known)
             if edited:
                 self._forget_others(view)
         return self._head_size + self._items_size
 
-    def sizes(self, view: View) -> tuple[int, ...]:
-        """The unscaled size of each item, in order."""
-        self.raw(view)
-        return tuple(self._sizes)
+    def sizes_of(self, view: View) -> TokenSizes:
+        """The sizes of a view as a value; the same object while neither the view nor the factor changes."""
+        raw, newest = self.raw(view), self._newest
+        head, items, factor = view.head, view.items, self.factor
+        if newest.items is not items or newest.head is not head or newest.factor != factor:
+            head_sizes = newest.head_sizes if newest.head is head else tuple([self._weigh(item) for item in head])
+            older, newer = self._places_of(items)
+            newest = TokenSizes(self.rule, factor, self.drops_cached, head, items, head_sizes, tuple(self._sizes), raw, older, newer)
+            self._newest = newest
+        self._unchanged = len(items)
+        return newest
 
     @property
     def remembered(self) -> int:
@@ -103,10 +105,9 @@ class TokenCounter:
 
     def _weigh(self, item: Item) -> int:
         known = self._memo.get(item.id)
-        if known is not None and (known[0] is item or (known[0].content is item.content and known[0].mask == item.mask)):
+        if known is not None and is_same_shown(known[0], item):
             return known[1]
-        content = item.content if item.mask is None else shown(item, drops_cached=self.drops_cached)
-        size = 0 if content is None else self.rule(content)
+        size = shown_size(item, self.rule, drops_cached=self.drops_cached)
         self._memo[item.id] = (item, size)
         return size
 
@@ -114,4 +115,14 @@ class TokenCounter:
         memo = self._memo
         if len(memo) > len(view.items) + len(view.head):
             self._memo = {item.id: memo[item.id] for part in (view.head, view.items) for item in part if item.id in memo}
-            self.coverings = {name: known for name, known in self.coverings.items() if name in self._memo}
+
+    def _places_of(self, items: tuple[Item, ...]) -> tuple[FrozenDict[str, int], FrozenDict[str, int]]:
+        """Where each item stands, by its id, in two parts: the first is that of the newest value until the second has many entries."""
+        newest = self._newest
+        start = len(newest.items)
+        if self._unchanged != start:
+            return frozen({item.id: place for place, item in enumerate(items)}), EMPTY
+        newer = newest.newer.copy()
+        for place in range(start, len(items)):
+            newer[items[place].id] = place
+        return (newest.older, FrozenDict(newer)) if len(newer) <= _NEWER else (FrozenDict(newest.older, **newer), EMPTY)

@@ -82,8 +82,8 @@ async def inline(work: Callable[[], Result], /) -> Result:
 class Environment:
     """Everything outside that a session uses.
 
-    `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that other programs can read, and
-    returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
+    `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that
+    other programs can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
     """
 
     store: SessionStore

@@ -49,7 +49,7 @@ class Session:
         if derived is None:
             derived = _derived(profile, model, environment, tools)
             log.register(derived)
-        self.derived = derived
+        self._derived = derived
         self.tools = tools
 
     @classmethod
@@ -83,9 +83,14 @@ class Session:
         return self._model
 
     @property
+    def derived(self) -> AuditProjections:
+        """The projections of audit, up to date."""
+        self.log.catch_up()
+        return self._derived
+
+    @property
     def counter(self) -> TokenCounter:
         """Counts tokens by the profile's rule, with the factor that the replies so far have taught."""
-        self.log.catch_up()
         return self.derived.metering.counter
 
     @property
@@ -106,7 +111,6 @@ class Session:
     @property
     def tools_tokens(self) -> int:
         """Tokens of the list of tools in a request."""
-        self.log.catch_up()
         return self.derived.tools_tokens
 
     @property
@@ -136,7 +140,6 @@ class Session:
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
-        self.log.catch_up()
         log, derived, budget = self.log, self.derived, self.budget
         known = (self.used if used is None else used) + incoming
         room = budget.block_at or budget.window
@@ -146,7 +149,7 @@ class Session:
             budget=budget,
             card=self.card,
             moment=moment,
-            counter=self.counter,
+            tokens=self.counter.sizes_of(log.view),
             used=known,
             now=self.environment.clock.now(),
             health=log.health,
@@ -198,8 +201,8 @@ class Session:
         event = self.log.append(ProfileChanged(profile.name, self.profile.name))
         self.profile = profile
         self.params = replace(profile.params, cache_key=self.log.session)
-        self.derived = _derived(profile, self.card, self.environment, self.tools)
-        self.log.register(self.derived)
+        self._derived = _derived(profile, self.card, self.environment, self.tools)
+        self.log.register(self._derived)
         return event
 
     def close(self) -> None:

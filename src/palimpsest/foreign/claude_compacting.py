@@ -7,10 +7,9 @@ from typing import Literal
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import Content, Item, ToolResult
+from palimpsest.core.items import Content, Item, ToolResult, shown
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.token_counter import shown
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, user_content

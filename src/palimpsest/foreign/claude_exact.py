@@ -1,4 +1,4 @@
-"""LogFile of Claude Code that were imported, put together again exactly as they were."""
+"""Lines of Claude Code that were imported, put together again exactly as they were."""
 
 import re
 from collections import deque

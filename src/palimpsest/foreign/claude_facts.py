@@ -44,7 +44,7 @@ _STATUS = re.compile(r"<status>([\w-]+)</status>")
 
 
 def kept(*held: Held) -> Raw:
-    """LogFile with their numbers, as they are kept beside a body; contents that the body has are holes by now."""
+    """Lines with their numbers, as they are kept beside a body; contents that the body has are holes by now."""
     return raw_of([[each.number, each.line] for each in held])
 
 

@@ -67,7 +67,7 @@ def stamp(at: int) -> str:
 
 
 class Fresh:
-    """LogFile in the making. `ordinal` is the number of the next line where lines are numbered."""
+    """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
 
     def __init__(
         self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None, cwd: str = ""
@@ -149,7 +149,7 @@ class Fresh:
             case EditUndone():
                 self._dirty = True
             case Rewound():
-                # LogFile that stand already cannot be left out; of a rollout that is written anew only the path is.
+                # Lines that stand already cannot be left out; of a rollout that is written anew only the path is.
                 self._dirty = self._dirty or self._continues
             case ModelSwitched() | CallStarted(purpose="turn"):
                 self._model = body.model

@@ -1,4 +1,4 @@
-"""LogFile of a rollout kept beside a body: what the body says already is a hole in the line, filled again on the way back."""
+"""Lines of a rollout kept beside a body: what the body says already is a hole in the line, filled again on the way back."""
 
 import base64
 import re

@@ -13,7 +13,7 @@ class Telling:
 
     def __init__(self, blobs: Blobs) -> None:
         self.blobs = blobs
-        # LogFile of a rollout that this one goes on from are read, not kept; their keys begin with its name.
+        # Lines of a rollout that this one goes on from are read, not kept; their keys begin with its name.
         self.base = ""
         self.line = (0, b"")
         self.at = 0

@@ -62,7 +62,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
         elif isinstance(event.body, ModelReplied):
             paid.append(event.body.usage)
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
-        # LogFile that mean nothing to a model repeat the newest words of the user.
+        # Lines that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
         kept.update(lines_back(found.line, partial(contents_of, body, partial(_content, log)), blobs))
     for number in sorted(kept):

@@ -1,13 +1,9 @@
 """What earlier imports saw of each source, so that the next one reads only what is new; it can be deleted without loss."""
 
-import os
-import tempfile
-from contextlib import suppress
-from pathlib import Path
-
 import msgspec
 
 from palimpsest.core.items import Value
+from palimpsest.core.ports import StateSlot
 from palimpsest.foreign.transcript import Mark, Source
 
 VERSION = 1
@@ -36,21 +32,22 @@ class _File(Value, frozen=True):
 
 
 class Cursors:
-    """All that was seen, kept in one file that is replaced as a whole."""
+    """All that was seen, kept in one slot that is replaced as a whole."""
 
-    def __init__(self, path: Path, seen: tuple[Seen, ...] = ()) -> None:
-        self._path = path
+    def __init__(self, slot: StateSlot, seen: tuple[Seen, ...] = ()) -> None:
+        self._slot = slot
         self._seen = {(each.format, each.path, each.session): each for each in seen}
         self._changed = False
 
     @classmethod
-    def load(cls, path: Path) -> "Cursors":
-        """What the file says; one that is missing, damaged or of another version says nothing."""
+    def load(cls, slot: StateSlot) -> "Cursors":
+        """What the slot says; one that is empty, damaged or of another version says nothing."""
+        data = slot.load()
         try:
-            kept = msgspec.json.decode(path.read_bytes(), type=_File)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return cls(path)
-        return cls(path, kept.seen if kept.v == VERSION else ())
+            kept = _File() if data is None else msgspec.json.decode(data, type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return cls(slot)
+        return cls(slot, kept.seen if kept.v == VERSION else ())
 
     def of(self, source: Source) -> Seen | None:
         """What was seen of a source."""
@@ -67,23 +64,6 @@ class Cursors:
         return tuple(self._seen[key] for key in sorted(self._seen))
 
     def save(self) -> None:
-        """Replace the file at once and as a whole; a disk that refuses is no reason to stop, for the logs are enough."""
-        if not self._changed:
-            return
-        with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self._path, msgspec.json.encode(_File(seen=self.all())))
+        """Replace the slot at once and as a whole; a disk that refuses is no reason to stop, for the logs are enough."""
+        if self._changed and self._slot.save(msgspec.json.encode(_File(seen=self.all()))):
             self._changed = False
-
-
-def _replace(path: Path, data: bytes) -> None:
-    # mkstemp makes the file with mode 0600, in the same folder so that the rename cannot cross a file system.
-    handle, name = tempfile.mkstemp(prefix=".imports-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise

@@ -97,6 +97,12 @@ class _GatheredLines:
         self._lines.refresh()
         self._size = self._lines.size + held
 
+    def rewrite(self, data: bytes) -> str:
+        self._write()
+        where = self._lines.rewrite(data)
+        self._size = self._lines.size
+        return where
+
     def load_checkpoint(self) -> bytes | None:
         return self._lines.load_checkpoint()
 

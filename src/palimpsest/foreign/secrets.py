@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from palimpsest.core.events import Body
-from palimpsest.core.ports import Blobs
+from palimpsest.core.ports import Blobs, LogFile
 from palimpsest.core.redact import find_secrets, redact
 from palimpsest.foreign.cleaning import clean_value
 from palimpsest.foreign.transcript import BadLine, Desk, Format, Mark, Source, Told
@@ -31,18 +31,14 @@ def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def lines_of(path: str, start: int, stop: int) -> Iterator[bytes]:
-    """The lines of a log file from one byte to another, some at a time: little enough to stay close to the processor."""
-    with Path(path).open("rb") as file:
-        file.seek(start)
-        while start < stop:
-            lines = file.read(min(_ENOUGH, stop - start))
-            if not lines:
-                return
-            if not lines.endswith(b"\n"):
-                lines += file.readline()
-            start += len(lines)
-            yield lines
+def pieces_of(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
+    """The lines of a log from one byte to another, some at a time: little enough to stay close to the processor."""
+    for _, run in lines.chunks(start, stop):
+        begin = 0
+        while begin < len(run):
+            end = run.find(b"\n", begin + _ENOUGH) + 1 or len(run)
+            yield run[begin:end]
+            begin = end
 
 
 @dataclass(frozen=True)

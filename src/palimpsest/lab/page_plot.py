@@ -1,4 +1,4 @@
-"""LogFile on axes, drawn so that letters keep their size on any screen: shapes stretch, words and dots do not."""
+"""Lines on axes, drawn so that letters keep their size on any screen: shapes stretch, words and dots do not."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import floor, log10

@@ -34,7 +34,7 @@ class Printing:
         return "\n".join(lines)
 
     def numbered(self, source: SourceFile, first: int, last: int) -> str:
-        """LogFile of a file as the reading tool shows them."""
+        """Lines of a file as the reading tool shows them."""
         return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(source.lines[first - 1 : last], first))
 
     def lines_for(self, source: SourceFile, tokens: int) -> int:

@@ -105,7 +105,7 @@ class World:
         return "\n".join(old), "\n".join(new)
 
     def _code(self, area: str, path: str) -> list[str]:
-        """LogFile of about as many tokens as files have that agents read."""
+        """Lines of about as many tokens as files have that agents read."""
         random = self._random
         room = 2.5 * max(whole(random, RESULT_TOKENS["read"]) for _ in range(2)) * _CHARACTERS
         lines = [f'"""The {area} part: {path.rpartition("/")[2]}."""', f"from shop import {self.name(area)}", ""]
@@ -120,7 +120,7 @@ class World:
         return lines
 
     def _body(self, path: str, blocks: int) -> list[str]:
-        """LogFile that call functions of the same file."""
+        """Lines that call functions of the same file."""
         random, names = self._random, self.names(path)
         lines = []
         for _ in range(blocks):

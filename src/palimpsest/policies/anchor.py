@@ -47,7 +47,7 @@ class Anchor:
         replay = _rejected(items) if situation.moment == "overflow" else ()
         told = tuple(item for item in items if item not in replay) if replay else items
         if self.told == "text" and not replay:
-            told = items[: tail_start(items, self.tail_budget(situation), situation.counter, self.tail_turns)]
+            told = items[: tail_start(items, self.tail_budget(situation), situation.tokens, self.tail_turns)]
         if not any(item.kind != "context" for item in told):
             return ()
         return self._steps(situation, told, replay, items[-1] if replay else told[-1])
@@ -84,7 +84,8 @@ class Anchor:
 def _checked(reply: ModelReplied, *, strict: bool) -> str:
     """The text of a summary that counts: finished, and where it matters without an error."""
     text = summary_in(reply)
-    if not reply.stop or (strict and reply.error):
+    # A word that the vocabulary does not have is an end too.
+    if not (reply.stop or reply.provider_stop) or (strict and reply.error):
         raise WireError(f"the summary did not finish{f' ({reply.error})' if reply.error else ''}")
     return text
 

@@ -1,7 +1,8 @@
 """Clears dead tool results when the rent they paid covers twice the price of breaking the cached prefix, or at once when it is cold."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from palimpsest.audit.dead import Dead, dead_of, masks_of, with_masks
 from palimpsest.audit.rates import Rates, rates_of
@@ -58,11 +59,12 @@ class ClearDead:
             return ()
         warm = warm_of(situation, [each.place for each in reversed(dead)])
         rates = rates_of(situation.card, situation.cache)
+        # Mostly it would not be worth it even if nothing stood in their place, and then no stub need be written; while nothing is cached
+        # it always is.
+        if warm.all and next(_worth_clearing(dead, warm, rates, self.cover, self.gain), None) is None:
+            return ()
+        dead = with_masks(dead, situation)
         best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
-        # Mostly it would not be worth it even if nothing stood in their place, and then no stub need be written.
-        if best is not None and (masked := with_masks(dead, situation)) is not dead:
-            dead = masked
-            best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
         return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
 
@@ -79,18 +81,26 @@ def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Ou
 
 
 def best_clearing(dead: Sequence[Dead], warm: Warm, rates: Rates, *, cover: float = 2.0, least: int = 2_000) -> Clearing | None:
-    """The suffix of the dead results that is worth most of those that are worth it; one that is free is always worth it.
+    """The suffix of the dead results that is worth most of those that are worth it."""
+    best = max(_worth_clearing(dead, warm, rates, cover, least), key=itemgetter(0), default=None)
+    return Clearing(*best[1:]) if best is not None else None
+
+
+def _worth_clearing(
+    dead: Sequence[Dead], warm: Warm, rates: Rates, cover: float, least: int
+) -> Iterator[tuple[float, int, int, float, float]]:
+    """The suffixes that are worth it, shortest first: what each is worth, and its `Clearing`; one that is free is always worth it.
 
     Between two cached ends one more result frees more for the same part of the cache: only the longest suffix of each stretch counts.
     """
     read, write = rates.read, rates.write
     ends, tokens, hot = warm.ends, warm.tokens, warm.all
     end, last = len(ends), len(dead)
-    best: tuple[int, int, float, float] | None = None
-    gain, rent, most = 0, 0.0, 0.0
+    gain, rent = 0, 0.0
     for count, each in enumerate(dead, 1):
-        gain += each.gain
-        rent += read * each.gain * each.calls
+        freed = each.gain
+        gain += freed
+        rent += read * freed * each.calls
         while end and ends[end - 1] >= each.place:
             end -= 1
         if count < last and (not end or dead[count].place > ends[end - 1]):
@@ -99,10 +109,7 @@ def best_clearing(dead: Sequence[Dead], warm: Warm, rates: Rates, *, cover: floa
         lost = hot - tokens[end - 1] if end else hot
         price = write * (lost - gain) - read * lost
         if price <= 0 or (rent >= cover * price and gain >= least):
-            worth = rent - cover * price
-            if best is None or worth > most:
-                best, most = (count, gain, rent, price), worth
-    return Clearing(*best) if best is not None else None
+            yield rent - cover * price, count, gain, rent, price
 
 
 def _why(best: Clearing) -> str:

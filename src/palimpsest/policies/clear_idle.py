@@ -42,8 +42,8 @@ class ClearIdle:
         old = results[: max(0, len(results) - self.keep)]
         safe = spared(situation.view)
         marked = [item for item in old if item.mask is None and item.id not in safe and not is_placeholder(item)]
-        counter = situation.counter
-        saved = sum(counter.item(item) for item in marked) - len(marked) * counter.scaled(counter.rule(ToolResult("", (Text(CLEARED),))))
+        counter = situation.tokens
+        saved = sum(counter.item(item) for item in marked) - len(marked) * counter.content(ToolResult("", (Text(CLEARED),)))
         if saved <= 0:
             return ()
         why = f"auto: no reply for {self.minutes} minutes, so the cache is cold and {len(marked)} old results go for free"

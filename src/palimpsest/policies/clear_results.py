@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
 
 def choose(situation: Situation, target: int = TARGET, keep: int = KEEP, tools: AbstractSet[str] = TOOLS) -> Chosen:
     """The oldest results whose masking brings the sum down to the target; the newest ones are skipped, not stopped at."""
-    view, weigh = situation.view, situation.counter.item
+    view, weigh = situation.view, situation.tokens.item
     open_results = [item for item in maskable(view, tools) if item.mask is None]
     safe = spared(view).union(item.id for item in open_results[len(open_results) - keep :] if keep)
     total = sum(weigh(item) for item in open_results)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.token_counter import shown
+from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, shown
 
 LONGEST_RESULT = 2_000
 

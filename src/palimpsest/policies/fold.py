@@ -48,7 +48,7 @@ class FoldFromLog:
         if not why:
             return ()
         floor = check_floor(situation)
-        now = situation.counter.total(situation.view) + situation.tools_tokens
+        now = situation.tokens.total(situation.view) + situation.tools_tokens
         limit, most = self._limits(situation, floor.tokens, now)
         pressed, last = self._pressed(situation), None
         least = now if pressed else now * self._worth(situation)
@@ -94,7 +94,7 @@ class FoldFromLog:
         return ""
 
     def _shrinks_much(self, situation: Situation) -> bool:
-        after = after_fold(situation.view, situation.evidence, situation.counter, situation.card, situation.parts) + situation.tools_tokens
+        after = after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts) + situation.tools_tokens
         return not is_held(situation) and situation.used > self.shrink * after
 
     def _worth(self, situation: Situation) -> float:
@@ -138,14 +138,13 @@ class FoldFromLog:
         if notes is None or self.narrative == "off":
             return None
         content = Text(notes.text)
-        counter = situation.counter
-        return Put("summary", content, NARRATIVE) if counter.scaled(counter.rule(content)) <= bounds.narrative else None
+        return Put("summary", content, NARRATIVE) if situation.tokens.content(content) <= bounds.narrative else None
 
 
 def _real_share(situation: Situation, now: int) -> float:
     """What was too long has at least the window's tokens, whatever we thought it had: how much of the window our count really is."""
     call, window = situation.view.call, situation.budget.window
-    thought = situation.counter.scaled(call.estimate) + situation.tools_tokens if call is not None and call.estimate else now
+    thought = situation.tokens.scaled(call.estimate) + situation.tools_tokens if call is not None and call.estimate else now
     return min(1.0, thought / window) if window else 1.0
 
 
@@ -154,7 +153,7 @@ def _made_room(situation: Situation) -> bool:
     level = situation.budget.compact_at or room_of(situation)
     if level is None or not situation.cache.edited:
         return False
-    now = situation.counter.total(situation.view) + situation.tools_tokens
+    now = situation.tokens.total(situation.view) + situation.tools_tokens
     return now <= level * _real_share(situation, now) * (1 - FREE)
 
 

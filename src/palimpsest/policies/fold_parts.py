@@ -68,7 +68,7 @@ def _commands_in(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
 
 def tail_start(situation: Situation, bound: int) -> int:
     """Where the tail begins: as far back as the bound reaches at a safe place, behind an earlier fold, the last round always."""
-    items, counter = situation.view.items, situation.counter
+    items, counter = situation.view.items, situation.tokens
     cuts = safe_cuts(items)
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
@@ -119,7 +119,7 @@ def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
         _Message(
             name.removeprefix(STAND_IN) if name.startswith(STAND_IN) else parts[0].id,
             tuple(parts),
-            sum(situation.counter.item(item) for item in parts),
+            sum(situation.tokens.item(item) for item in parts),
             not name.startswith(STAND_IN),
         )
         for name, parts in messages.items()
@@ -130,7 +130,7 @@ def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
     """The head and the tail of a message, within what is left of the bound."""
     if room < _SHORTEST_CUT:
         return None
-    counter = situation.counter
+    counter = situation.tokens
     text = "\n".join(text_of(item.content) for item in message.items)
     room -= _SHORTEST_CUT // 2
     bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
@@ -161,7 +161,7 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
 
     Of two results that are as likely to be needed again the smaller one takes less room, so that more of them stay.
     """
-    counter, calls = situation.counter, situation.health.calls
+    counter, calls = situation.tokens, situation.health.calls
     kept = {item.id for item in run if item.id in floor.ids}
     if not bounds.results:
         return kept
@@ -188,8 +188,8 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
 
 
 def _tokens(situation: Situation, into: Into, run: Sequence[Item], tail: Sequence[Item]) -> int:
-    counter = situation.counter
+    counter = situation.tokens
     sizes = {item.id: counter.item(item) for item in run}
-    made = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.scaled(counter.rule(piece.content)) for piece in into)
+    made = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.content(piece.content) for piece in into)
     rest = sum(counter.item(item) for item in (*situation.view.head, *tail))
     return made + rest + situation.tools_tokens

@@ -33,7 +33,7 @@ def older_put(situation: Situation, shown: AbstractSet[str], room: int | None = 
     """Messages of the user that do not show any more: id, time and opening words of each, or of the newest that fit a room."""
     told = [older_messages_block((said,)) for said in situation.evidence.said if said.id not in shown]
     if room is not None:
-        told = _newest(told, room - estimate(_OLDER, situation.counter.factor) - 16, situation.counter.factor)
+        told = _newest(told, room - estimate(_OLDER, situation.tokens.factor) - 16, situation.tokens.factor)
     return (_put(MESSAGES, "\n".join((_OLDER, *told))),) if told else ()
 
 
@@ -54,7 +54,7 @@ def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds, 
 
     Results of the events `kept` show as they are, so that their commands need no room where it is short.
     """
-    evidence, factor = situation.evidence, situation.counter.factor
+    evidence, factor = situation.evidence, situation.tokens.factor
     room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
     text = evidence_block(evidence, room, whole=whole, elsewhere=kept, factor=factor) if room > 0 else ""
     missing = [f"- {cut_to(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
@@ -65,7 +65,7 @@ def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds, 
 
 def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put], kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
     """The names that the model used itself, the most recent first; commands for which the evidence had no room take up to half of it."""
-    factor = situation.counter.factor
+    factor = situation.tokens.factor
     room = bounds.names - estimate(_NAMES, factor) - 8
     more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in told), kept, room // 2)
     text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
@@ -75,7 +75,7 @@ def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put], kept: A
 
 def seen_put(situation: Situation, bounds: Bounds, gone: Sequence[Item]) -> tuple[Put, ...]:
     """Names in results that go, the newest first, which the model has not used itself: it can name them without reading again."""
-    factor = situation.counter.factor
+    factor = situation.tokens.factor
     room = float(bounds.seen - estimate(_SEEN, factor) - 8)
     known = set(situation.evidence.names)
     found: list[str] = []
@@ -103,7 +103,7 @@ def is_telling(name: str) -> bool:
 
 def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:
     """Commands of the last turns that are not told yet, newest first, as many as fit."""
-    evidence, factor = situation.evidence, situation.counter.factor
+    evidence, factor = situation.evidence, situation.tokens.factor
     begins = turns_begin(evidence, elsewhere=kept)
     lines: list[str] = []
     for ran in reversed(evidence.commands):

@@ -68,7 +68,7 @@ class Handoff:
         fold, size = self._fold(situation, ground, summary, self.kept_tokens, PROOF_TOKENS)
         # A summary may be longer than what it sums up: then less and less is kept until it fits.
         for kept, bound, proof in ((self.kept_tokens // 4, level // 4, PROOF_TOKENS // 4), (_LEAST, level // 16, 0)):
-            if size + situation.incoming < level and size < situation.counter.total(situation.view) + situation.tools_tokens:
+            if size + situation.incoming < level and size < situation.tokens.total(situation.view) + situation.tools_tokens:
                 break
             told = middle_cut(summary, bound).text
             fold, size = self._fold(situation, ground, told, kept, proof)

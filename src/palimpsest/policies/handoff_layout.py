@@ -149,9 +149,9 @@ def _ids(pieces: Into) -> tuple[str, ...]:
 
 def size_after(situation: Situation, ground: Ground, fold: Fold) -> int:
     """Tokens of the view that a fold leaves, with the tools."""
-    counter, view = situation.counter, situation.view
+    counter, view = situation.tokens, situation.view
     known = {item.id: item for item in ground.run}
     size = sum(counter.item(item) for item in (*view.head, *view.items[len(ground.run) :]))
     for piece in fold.into:
-        size += counter.item(known[piece.id]) if isinstance(piece, Keep) else counter.scaled(counter.rule(piece.content))
+        size += counter.item(known[piece.id]) if isinstance(piece, Keep) else counter.content(piece.content)
     return size + situation.tools_tokens

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from palimpsest.core.bound import middle_cut
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.fragments import is_turn_boundary
-from palimpsest.core.items import Item, Text
-from palimpsest.core.token_counter import shown
+from palimpsest.core.items import Item, Text, shown
 
 _FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 

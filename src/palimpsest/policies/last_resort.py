@@ -37,13 +37,7 @@ def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
     """A line in place of each result before the last round, and the tokens that this saves."""
     items, pins = situation.view.items, pinned(situation.view)
     starts = rounds(items)
-    masks: list[Mask] = []
-    saved = 0
-    for place, item in enumerate(items[: starts[-1]] if starts else ()):
-        if not isinstance(item.content, ToolResult) or item.mask is not None or item.id in pins:
-            continue
-        mask, gain = covered(items, place, situation.counter)
-        if gain > 0:
-            masks.append(mask)
-            saved += gain
-    return tuple(masks), saved
+    older = enumerate(items[: starts[-1]] if starts else ())
+    places = [place for place, item in older if isinstance(item.content, ToolResult) and item.mask is None and item.id not in pins]
+    worth = [(mask, gain) for mask, gain in covered(situation.view, places, situation.tokens) if gain > 0]
+    return tuple(mask for mask, _ in worth), sum(gain for _, gain in worth)

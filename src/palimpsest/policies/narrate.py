@@ -12,11 +12,12 @@ from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask, proposal_of
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.stops import StopReason, stop_reason
 from palimpsest.policies.fold import FoldFromLog
 from palimpsest.policies.prompt import prompt
 
 HEADINGS = ("## Goal", "## Approach", "## State", "## Next step")
-_CUT_SHORT = frozenset({"max_tokens", "length", "max_output_tokens", "incomplete"})
+_CUT_SHORT: frozenset[StopReason] = frozenset({"max_tokens", "context_window"})
 
 
 class _Unusable(PalimpsestError):
@@ -67,7 +68,7 @@ def _text(reply: ModelReplied) -> str:
     text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
     if reply.error:
         raise _Unusable("refused", "the model refused to tell what happened")
-    if reply.stop in _CUT_SHORT:
+    if stop_reason(reply.stop) in _CUT_SHORT:
         raise _Unusable("longer", "the model did not come to an end")
     if not text:
         raise _Unusable("empty", "the model told nothing")
@@ -80,8 +81,7 @@ def _checked(text: str, bound: int, situation: Situation) -> str:
     """The text, if something is left of it and it is short enough."""
     if not any(line.strip() and not line.startswith("#") for line in text.split("\n")):
         raise _Unusable("empty", "nothing of what the model told is supported by the log")
-    counter = situation.counter
-    tokens = counter.scaled(counter.rule(Text(text)))
+    tokens = situation.tokens.content(Text(text))
     if tokens > bound or tokens >= situation.used:
         raise _Unusable("longer", f"what the model told has {tokens:,} tokens, and {bound:,} are allowed")
     return text

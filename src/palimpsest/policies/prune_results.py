@@ -24,7 +24,7 @@ class PruneResults:
 
     def plan(self, situation: Situation) -> Plan:
         """One mask over all candidates, or nothing."""
-        counter, view = situation.counter, situation.view
+        counter, view = situation.tokens, situation.view
         passed = saved = 0
         ids: list[str] = []
         safe = spared(view)

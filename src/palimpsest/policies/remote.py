@@ -85,14 +85,14 @@ def _able(card: Card) -> bool:
 def trimmed(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
     """Without outputs and developer messages at the end, each with its call, until the rest fits; anything else at the end stops it."""
     left = list(items)
-    size = sum(situation.counter.item(item) for item in (*situation.view.head, *left))
+    size = sum(situation.tokens.item(item) for item in (*situation.view.head, *left))
     while left and size > room and _droppable(left[-1]):
         last = left.pop()
-        size -= situation.counter.item(last)
+        size -= situation.tokens.item(last)
         call = last.content.call_id if isinstance(last.content, ToolResult) else ""
         place = next((at for at in reversed(range(len(left))) if call and getattr(left[at].content, "call_id", "") == call), None)
         if place is not None:
-            size -= situation.counter.item(left.pop(place))
+            size -= situation.tokens.item(left.pop(place))
     return tuple(left)
 
 
@@ -103,13 +103,13 @@ def _droppable(item: Item) -> bool:
 def rewritten(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
     """With short words in place of the outputs at the end until the rest fits; every call keeps its result."""
     shown = list(items)
-    size = sum(situation.counter.item(item) for item in (*situation.view.head, *shown))
+    size = sum(situation.tokens.item(item) for item in (*situation.view.head, *shown))
     for place in reversed(range(len(shown))):
         item = shown[place]
         if size <= room or not isinstance(item.content, ToolResult):
             break
         words = "[]" if item.content.form == "search" else _LEFT_OUT
         short = replace(item.content, parts=(Text(words),), blob="")
-        size -= situation.counter.item(item) - situation.counter.scaled(situation.counter.rule(short))
+        size -= situation.tokens.item(item) - situation.tokens.content(short)
         shown[place] = replace(item, content=short, mask=None)
     return tuple(shown)

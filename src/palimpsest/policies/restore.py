@@ -150,11 +150,11 @@ def _room(situation: Situation, past: Past) -> int:
 
 
 def _tokens(put: Put, situation: Situation) -> int:
-    return situation.counter.scaled(situation.counter.rule(put.content))
+    return situation.tokens.content(put.content)
 
 
 def _size(text: str, situation: Situation) -> int:
-    return situation.counter.scaled(situation.counter.rule(Text(text)))
+    return situation.tokens.content(Text(text))
 
 
 def _head(text: str, tokens: int, situation: Situation) -> str:

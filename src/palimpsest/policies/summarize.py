@@ -60,7 +60,7 @@ class Summarize:
 
     def _whole(self, situation: Situation) -> Steps:
         items = situation.view.items
-        reply = yield from ask_dropping(self._shown(items), request_text(situation), situation.counter, self.retries)
+        reply = yield from ask_dropping(self._shown(items), request_text(situation), situation.tokens, self.retries)
         return self._fold(situation, reply, len(items))
 
     def _half(self, situation: Situation) -> Steps:

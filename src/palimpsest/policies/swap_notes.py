@@ -65,7 +65,7 @@ class SwapNotes:
 
     def window(self, situation: Situation, notes: RunningNotes) -> int | None:
         """Where the messages begin that stay; `None` if nothing shows where the notes end."""
-        items, counter = situation.view.items, situation.counter
+        items, counter = situation.view.items, situation.tokens
         covered = _covered(situation.view, notes)
         if covered is None:
             return None
@@ -83,9 +83,9 @@ class SwapNotes:
 
     def _still_full(self, situation: Situation, put: Put, left: list[Item]) -> bool:
         level = situation.budget.compact_at
-        counter = situation.counter
+        counter = situation.tokens
         rest = sum(counter.item(item) for item in (*situation.view.head, *left)) + situation.tools_tokens
-        return level is not None and rest + counter.scaled(counter.rule(put.content)) >= level
+        return level is not None and rest + counter.content(put.content) >= level
 
 
 def is_empty(notes: str, template: str = "") -> bool:

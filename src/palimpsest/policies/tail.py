@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from palimpsest.core.items import Item
 from palimpsest.core.pairs import safe_cuts
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 
 
-def tail_start(items: Sequence[Item], budget: int, counter: TokenCounter, turns: int | None = None) -> int:
+def tail_start(items: Sequence[Item], budget: int, counter: CountsTokens, turns: int | None = None) -> int:
     """The index of the first item of the tail; all of them are summarised when it would reach back to the beginning."""
     end = len(items)
     starts = [index for index, item in enumerate(items) if item.kind == "user" and (index == 0 or items[index - 1].kind != "user")]
@@ -23,7 +23,7 @@ def tail_start(items: Sequence[Item], budget: int, counter: TokenCounter, turns:
     return end if begun == 0 else begun
 
 
-def _split(items: Sequence[Item], start: int, stop: int, rest: int, counter: TokenCounter) -> int:
+def _split(items: Sequence[Item], start: int, stop: int, rest: int, counter: CountsTokens) -> int:
     """The earliest place inside a turn from which the rest of it fits, with every call on the side of its result."""
     safe = frozenset(safe_cuts(items))
     best, size = stop, 0

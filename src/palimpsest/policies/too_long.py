@@ -7,14 +7,14 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text
 from palimpsest.core.pairs import rounds
 from palimpsest.core.policy import Answer, Ask, Want, ask
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 
 RETRIES = 3
 _GAP = "[The oldest part of this conversation does not fit here and was left out.]"
 
 
 def ask_dropping(
-    items: tuple[Item, ...], prompt: str, counter: TokenCounter, retries: int = RETRIES
+    items: tuple[Item, ...], prompt: str, counter: CountsTokens, retries: int = RETRIES
 ) -> Generator[Want, Answer, ModelReplied]:
     """The reply to all rounds, or to those that are left after whole rounds were dropped from the start, again and again."""
     for left in range(retries, -1, -1):
@@ -28,7 +28,7 @@ def ask_dropping(
     raise CannotFold("too long to compact", kind="too_long_to_compact")
 
 
-def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: TokenCounter) -> int:
+def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: CountsTokens) -> int:
     """How many of the oldest rounds go: the fewest that cover a known gap, else a fifth of them; one round always stays."""
     most = len(starts) - 1
     if gap is None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from palimpsest.core.budget import Budget
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.compress import Compress
 from palimpsest.policies.fold import rung
@@ -34,6 +34,6 @@ def _budget(card: ModelCard) -> Budget:
     return Budget(card.window, card.reply, compact_at=min(_ABOVE + 1, card.window), block_at=card.window)
 
 
-def _count(view: View, counter: TokenCounter, tools_tokens: int) -> int:
+def _count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """The estimate of all messages, whatever a provider reported; the head is none, and stays however long it is."""
     return counter.total(view) - sum(counter.item(item) for item in view.head)

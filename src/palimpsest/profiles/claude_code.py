@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.budget_rules import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.core.sizes import claude_list_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.clear_cached import ClearCached
 from palimpsest.policies.clear_idle import ClearIdle
@@ -114,6 +114,6 @@ def clear_now(target: int) -> ClearResults:
     return ClearResults(target=target, manual=True)
 
 
-def count(view: View, counter: TokenCounter, tools_tokens: int) -> int:
+def count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """The last total that the provider reported and an estimate of what came since; a third more where nothing was reported."""
     return used(view, counter, tools_tokens, unreported=lambda total: claude_list_size((total,)))

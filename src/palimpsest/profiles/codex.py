@@ -7,7 +7,7 @@ from palimpsest.core.budget import Budget, used
 from palimpsest.core.budget_rules import codex_budget
 from palimpsest.core.command_output import OUTPUT_LIMIT
 from palimpsest.core.situation import Moment
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.fold import rung
 from palimpsest.policies.handoff import Handoff
@@ -72,7 +72,7 @@ def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = Fal
     return codex_budget(min(window, card.window) if clamped else window, limit=number(settings, "model_auto_compact_token_limit"))
 
 
-def _count(view: View, counter: TokenCounter, _: int) -> int:
+def _count(view: View, counter: CountsTokens, _: int) -> int:
     """The list of tools is no part of an estimate here; what a provider reports counts it anyway."""
     return used(view, counter)
 

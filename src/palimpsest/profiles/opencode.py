@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from palimpsest.core.bound import OPENCODE_BYTES, OPENCODE_LINES
 from palimpsest.core.budget_rules import opencode_budget, opencode_measured_budget
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.anchor import Anchor
 from palimpsest.policies.fold import rung
@@ -79,11 +79,11 @@ def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bo
     return environment.get(name, default).strip().lower() not in _FALSE
 
 
-def _count_without_writes(view: View, counter: TokenCounter, tools_tokens: int) -> int:
+def _count_without_writes(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """What the provider reported last, without what it wrote into its cache; an estimate where it reported nothing."""
     return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens - view.reported.written
 
 
-def _count_reported(view: View, counter: TokenCounter, tools_tokens: int) -> int:
+def _count_reported(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """What the provider reported last; an estimate where it reported nothing."""
     return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens

@@ -10,13 +10,13 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.policy import Answer, Policy, Want
 from palimpsest.core.projections.health import CIRCUIT
 from palimpsest.core.situation import PARTS
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
 Arrival: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]
-Count: TypeAlias = Callable[[View, TokenCounter, int], int]
+Count: TypeAlias = Callable[[View, CountsTokens, int], int]
 
 
 def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:

@@ -15,6 +15,7 @@ from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.failures import refused
 from palimpsest.wire.stream import decode_response, decoder
+from palimpsest.wire.tool_names import Names, offered_names
 
 if TYPE_CHECKING:
     import httpx
@@ -85,7 +86,7 @@ class HttpProvider:
         client = self._client or self._open()
         try:
             async with client.stream("POST", url, content=request.body, headers=self._head(wire)) as response:
-                async for piece in self._read(wire, response):
+                async for piece in self._read(wire, response, offered_names(request)):
                     yield piece
         except Exception as error:
             # The one way out for errors: whatever it is, it may repeat what was sent, and the key was sent.
@@ -102,17 +103,17 @@ class HttpProvider:
     def _failed(self, what: str) -> ProviderError:
         return ProviderError(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
 
-    async def _read(self, wire: WireName, response: "httpx.Response") -> AsyncIterator[Delta | ModelReplied]:
+    async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncIterator[Delta | ModelReplied]:
         if not response.is_success:
             body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
             raise refused(response.status_code, body, self._card.provider, retry_after=_seconds(response.headers.get("retry-after", "")))
         if "event-stream" not in response.headers.get("content-type", ""):
-            reply = decode_response(wire, await response.aread(), self._card)
+            reply = decode_response(wire, await response.aread(), self._card, names)
             for delta in deltas_of(reply.parts):
                 yield delta
             yield reply
             return
-        decoding = decoder(wire, self._card)
+        decoding = decoder(wire, self._card, names)
         async for chunk in response.aiter_bytes():
             for delta in decoding.deltas(chunk):
                 yield delta

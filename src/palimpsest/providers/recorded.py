@@ -9,6 +9,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.ports import Sendable
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.stream import decode_response, decoder
+from palimpsest.wire.tool_names import offered_names
 
 _CHUNK = 4096
 
@@ -32,13 +33,14 @@ class Recorded:
                 f"there are {len(self._recordings)} recordings and this is request {asked + 1}; record one more", where=self._card.name
             )
         data = _read(self._recordings[asked])
+        names = offered_names(request)
         if data.lstrip().startswith(b"{"):
-            reply = decode_response(self._card.wire, data, self._card)
+            reply = decode_response(self._card.wire, data, self._card, names)
             for delta in deltas_of(reply.parts):
                 yield delta
             yield reply
             return
-        decoding = decoder(self._card.wire, self._card)
+        decoding = decoder(self._card.wire, self._card, names)
         for start in range(0, len(data), _CHUNK):
             for delta in decoding.deltas(data[start : start + _CHUNK]):
                 yield delta

@@ -1,16 +1,14 @@
 """Contents by their SHA-256, one file each, written whole or not at all."""
 
 import os
-import re
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.stores.disk import refusal, sync_folder, write_draft
-
-_ADDRESS = re.compile(r"[0-9a-f]{64}")
+from palimpsest.core.errors import MissingBlob
+from palimpsest.stores.disk import refusal, sync_folder
+from palimpsest.stores.keys import demand_address, is_address
+from palimpsest.stores.whole import write_private
 
 
 class BlobFolder:
@@ -21,8 +19,7 @@ class BlobFolder:
 
     def path(self, address: str) -> Path:
         """Where a blob lies, or would lie."""
-        if not _ADDRESS.fullmatch(address):
-            raise BadInput(f"{address[:80]!r} is no blob address: it has to be 64 lower-case hex digits")
+        demand_address(address)
         return self.folder / address[:2] / address[2:]
 
     def put(self, data: bytes) -> str:
@@ -32,7 +29,7 @@ class BlobFolder:
         try:
             if not _has_size(path, len(data)):
                 self._make_room(path.parent)
-                _write(path, data)
+                write_private(path, data)
         except OSError as error:
             raise refusal(error, path, "write") from error
         return address
@@ -65,11 +62,11 @@ class BlobFolder:
         """The addresses of all blobs, in order; what a crash left half written is not among them."""
         for first in _names(self.folder):
             for rest in _names(self.folder / first):
-                if _ADDRESS.fullmatch(first + rest):
+                if is_address(first + rest):
                     yield first + rest
 
     def __contains__(self, address: str) -> bool:
-        return _ADDRESS.fullmatch(address) is not None and self.path(address).is_file()
+        return is_address(address) and self.path(address).is_file()
 
     def _missing(self, address: str) -> MissingBlob:
         return MissingBlob(f"no blob {address}; the session that names it was copied without it", where=str(self.folder))
@@ -79,17 +76,6 @@ class BlobFolder:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self.folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = write_draft(path.parent, data)
-    try:
-        draft.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-    sync_folder(path.parent)
 
 
 def _has_size(path: Path, size: int) -> bool:

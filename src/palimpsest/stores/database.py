@@ -31,6 +31,13 @@ class Database:
                 raise self.refused(error) from error
             self.connection = self._in_memory(str(error))
 
+    @property
+    def size(self) -> int:
+        """Bytes of all pages."""
+        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
+        (page_bytes,) = self.connection.execute("PRAGMA page_size").fetchone()
+        return int(pages) * int(page_bytes)
+
     def _open_or_renew(self) -> sqlite3.Connection:
         try:
             return self._open()

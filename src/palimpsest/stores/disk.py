@@ -1,9 +1,7 @@
-"""What the file system is asked for and refuses: syncing, and refusals as one line."""
+"""System calls of the stores: opening and syncing, and the errors of the system as one line."""
 
 import errno
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from palimpsest.core.errors import StoreError
@@ -36,32 +34,6 @@ def open_in_folder(path: Path, flags: int) -> int:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-
-
-def write_draft(folder: Path, data: bytes) -> Path:
-    """A synced file under a name of its own, readable by its owner alone, to be put in its place; nothing is left if the disk refuses."""
-    # In the same folder, so that putting it in its place cannot cross a file system.
-    handle, name = tempfile.mkstemp(prefix=".new-", dir=folder)
-    try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            sync_file(handle)
-        finally:
-            os.close(handle)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-    return Path(name)
 
 
 def sync_folder(folder: Path) -> None:

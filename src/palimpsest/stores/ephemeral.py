@@ -1,10 +1,13 @@
 """Every store in memory, with the power cuts and failing disks that a test needs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
+from palimpsest.core.ports import LogStat
+from palimpsest.stores.keys import demand_address, demand_id
+from palimpsest.stores.result_files import MemoryResultFiles
 
 RUN = 1024 * 1024
 _COMPARED = 64
@@ -34,6 +37,7 @@ class _File:
     synced: int = 0
     checkpoint: bytes | None = None
     cut: bytes = b""
+    kept: list[bytes] = field(default_factory=list)
     writer: "MemoryFile | None" = None
 
     @property
@@ -43,8 +47,14 @@ class _File:
 
     @property
     def whole(self) -> int:
-        """Bytes of whole lines."""
-        return self.data.rfind(b"\n") + 1
+        """Bytes of whole lines: up to a line without its newline, and up to what a crash left as zeros."""
+        whole = self.data.rfind(b"\n") + 1
+        while whole:
+            start = self.data.rfind(b"\n", 0, whole - 1) + 1
+            if self.data.find(b"\0", start, whole) < 0:
+                break
+            whole = start
+        return whole
 
 
 class MemoryFile:
@@ -53,13 +63,16 @@ class MemoryFile:
     def __init__(self, store: "MemorySessions", file: _File, *, write: bool) -> None:
         self._store = store
         self._file = file
-        self._size = file.whole
-        self._end = self._bytes_before(self._size)
-        self._torn = 0 if write else len(file.data) - self._size
-        self._why_not = "" if write else "the session was opened for reading"
         self._writes = write
         self._closed = False
+        self._broken = ""
         self._disk_error = ""
+        self._measure(file.whole)
+
+    def _measure(self, size: int) -> None:
+        self._size = size
+        self._end = self._bytes_before(size)
+        self._torn = 0 if self._writes else len(self._file.data) - size
 
     @property
     def name(self) -> str:
@@ -68,7 +81,7 @@ class MemoryFile:
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines; a reader sees what was there when it was opened."""
+        """Bytes of whole lines; a reader sees what was there when it was opened or last refreshed."""
         return self._size
 
     @property
@@ -82,39 +95,49 @@ class MemoryFile:
         return self._file.cut
 
     def append(self, line: bytes) -> int:
-        """Write one line with its newline, and say at which byte it begins."""
-        if self._why_not:
-            raise ReadOnly(self._why_not, where=self.name)
-        if self._disk_error:
-            raise StoreError(self._disk_error, where=self.name)
+        """Write one or more lines, and return the byte where they begin."""
+        self._demand_writer()
         start = len(self._file.data)
         self._file.data += line
         self._file.changed = self._store.tick()
         self._size = len(self._file.data)
         return start
 
+    def _demand_writer(self) -> None:
+        if not self._writes:
+            raise ReadOnly("the session was opened for reading", where=self.name)
+        if self._closed:
+            raise ReadOnly("the session was closed", where=self.name)
+        if self._broken:
+            raise ReadOnly(f"an earlier sync failed ({self._broken})", where=self.name)
+        if self._disk_error:
+            raise StoreError(self._disk_error, where=self.name)
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise StoreError("the session was closed", where=self.name)
+
     def sync(self) -> None:
         """Make everything appended survive a crash; after a failure nothing more is taken."""
         if self._file.writer is not self:
             return
         if self._disk_error:
-            self._why_not = f"an earlier sync failed ({self._disk_error})"
+            self._broken = self._disk_error
             raise StoreError(self._disk_error, where=self.name)
         self._file.synced = len(self._file.data)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Runs of whole lines with the byte where each run begins."""
-        data = self._file.data
         end = self.size if stop is None else min(stop, self.size)
         while start < end:
-            cut = data.find(b"\n", min(start + self._store.run, end) - 1) + 1
-            if cut <= start:
-                raise self._shorter()
-            yield start, bytes(data[start:cut])
-            start = cut
+            run = self._file.data.find(b"\n", min(start + self._store.run, end) - 1, end) + 1
+            data = self.read(start, (run or end) - start)
+            yield start, data
+            start += len(data)
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes; fewer at the end, but never fewer than were there when the log was opened."""
+        self._demand_open()
         stop = min(start + length, self._size)
         if len(self._file.data) < stop:
             raise self._shorter()
@@ -122,8 +145,7 @@ class MemoryFile:
 
     def refresh(self) -> None:
         """Take notice of the lines that a writer has appended since; `BadLog` if the log was replaced or became shorter."""
-        if self._closed:
-            raise StoreError("this session was closed", where=self.name)
+        self._demand_open()
         if self._writes:
             return
         present = self._store.file_of(self._file.session)
@@ -135,9 +157,17 @@ class MemoryFile:
             raise self._shorter()
         if self._bytes_before(self._size) != self._end:
             raise BadLog("the log was written over while it was read; open the session again", where=self.name)
-        self._size = max(self._size, self._file.whole)
-        self._end = self._bytes_before(self._size)
-        self._torn = len(self._file.data) - self._size
+        self._measure(max(self._size, self._file.whole))
+
+    def rewrite(self, data: bytes) -> str:
+        """Put other lines in the place of all of them; the earlier ones are kept."""
+        self._demand_writer()
+        old = self._file
+        kept = [*old.kept, bytes(old.data)]
+        self._file = self._store.put_file(_File(old.session, bytearray(data), self._store.tick(), synced=len(data), kept=kept, writer=self))
+        old.writer = None
+        self._measure(len(data))
+        return f"{self.name}.damaged-{len(kept)}"
 
     def _bytes_before(self, end: int) -> bytes:
         return bytes(self._file.data[max(0, end - _COMPARED) : end])
@@ -147,8 +177,9 @@ class MemoryFile:
         return BadLog("the log became shorter while it was read; open the session again", where=place)
 
     def load_checkpoint(self) -> bytes | None:
-        """The newest checkpoint, if there is one."""
-        return self._file.checkpoint
+        """The newest checkpoint of the session, if there is one; also for a reader of lines that were replaced meanwhile."""
+        present = self._store.file_of(self._file.session)
+        return None if present is None else present.checkpoint
 
     def save_checkpoint(self, data: bytes) -> None:
         """Replace the checkpoint; a reader and a failing disk just do not."""
@@ -160,7 +191,6 @@ class MemoryFile:
         self._closed = True
         if self._file.writer is self:
             self._file.writer = None
-        self._why_not = self._why_not or "the session was closed"
 
     def crash(self, keep: int = 0, *, checkpoint: bool = True) -> None:
         """Cut the power: of what was not synced only the first `keep` bytes stay, and the checkpoint only if told."""
@@ -180,16 +210,20 @@ class MemoryFile:
 class MemorySessions:
     """All the sessions of one home in memory; `run` is how many bytes a chunk has, about."""
 
+    name = "memory"
+
     def __init__(self, *, run: int = RUN) -> None:
         self.run = run
         self._files: dict[str, _File] = {}
+        self._results: dict[str, MemoryResultFiles] = {}
         self._time = 0
 
     def create(self, session: str, first: bytes = b"") -> MemoryFile:
         """A log under a new id with its first line, held for writing."""
+        demand_id(session)
         if session in self._files:
-            raise BadInput("a session of this id exists already", where=session)
-        self._files[session] = _File(session, bytearray(), self.tick())
+            raise BadInput(f"session {session} exists already", where=f"memory:{session}")
+        self.put_file(_File(session, bytearray(), self.tick()))
         lines = self.open(session, write=True)
         if first:
             lines.append(first)
@@ -197,38 +231,63 @@ class MemorySessions:
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
         """The log of a session; at most one writer holds it at a time."""
-        file = self._files.get(session)
-        if file is None:
-            raise BadInput("there is no session of this id", where=session)
+        file = self._known(session)
         if write and file.writer is not None:
             raise Locked("another writer holds this session", where=file.name)
+        if write and file.whole < len(file.data):
+            file.cut = bytes(file.data[file.whole :])
+            del file.data[file.whole :]
+            file.synced = min(file.synced, len(file.data))
+            file.changed = self.tick()
         lines = MemoryFile(self, file, write=write)
         if write:
             file.writer = lines
-            file.cut = bytes(file.data[file.whole :]) or file.cut
-            del file.data[file.whole :]
         return lines
 
-    def sessions(self) -> Sequence[str]:
-        """The ids of all sessions."""
-        return tuple(self._files)
+    def _known(self, session: str) -> _File:
+        demand_id(session)
+        file = self._files.get(session)
+        if file is None:
+            raise BadInput(f"there is no session {session}; `pal sessions` lists them", where=f"memory:{session}")
+        return file
 
-    def stats(self) -> Iterator[tuple[str, str, int, int]]:
-        """Of each session its id, its path, its size in bytes and when it last changed, in nanoseconds."""
-        for session, file in self._files.items():
-            yield session, file.name, len(file.data), file.changed
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions, sorted."""
+        return sorted(self._files)
+
+    def stat(self, session: str) -> LogStat:
+        """Size and last change of one log."""
+        file = self._known(session)
+        return LogStat(session, file.name, len(file.data), file.changed)
+
+    def stats(self) -> Iterator[LogStat]:
+        """Size and last change of every log."""
+        return map(self.stat, tuple(self._files))
+
+    def remove(self, session: str) -> None:
+        """Delete a session with all that is kept beside it."""
+        file = self._known(session)
+        if file.writer is not None:
+            raise Locked("another writer holds this session", where=file.name)
+        del self._files[session]
+        self._results.pop(session, None)
+
+    def result_files(self, session: str) -> MemoryResultFiles:
+        """Where the tool results of a session are kept."""
+        return self._results.setdefault(session, MemoryResultFiles(f"memory:{session}.results"))
 
     def replace(self, session: str, data: bytes) -> None:
         """Put other bytes in the place of a session, as a person with an editor would."""
-        self._files[session] = _File(session, bytearray(data), self.tick(), synced=len(data))
-
-    def remove(self, session: str) -> None:
-        """Delete a session."""
-        del self._files[session]
+        self.put_file(_File(session, bytearray(data), self.tick(), synced=len(data)))
 
     def file_of(self, session: str) -> _File | None:
         """What the disk holds under an id now; a log that is open may be of a file that was replaced or deleted."""
         return self._files.get(session)
+
+    def put_file(self, file: _File) -> _File:
+        """Give a file the place of its session."""
+        self._files[file.session] = file
+        return file
 
     def tick(self) -> int:
         """The next moment: time goes on with each change."""
@@ -250,6 +309,7 @@ class MemoryBlobs:
 
     def get(self, address: str) -> bytes:
         """The bytes at an address; `MissingBlob` if they are not here."""
+        demand_address(address)
         if address not in self._contents:
             raise MissingBlob(f"no blob {address}; the session that names it was copied without it", where="memory")
         return self._contents[address]

@@ -3,22 +3,20 @@
 import os
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.log import Log
-from palimpsest.core.ports import Clock, SessionStore
+from palimpsest.core.ports import BlobStore, Clock, Index, SessionArchive, SessionStore, StateSlot
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.keys import new_session_id
+from palimpsest.stores.slots import FileSlot, MemorySlot
 from palimpsest.wire.cards import CARDS, ModelCard
-
-if TYPE_CHECKING:
-    from palimpsest.stores.sqlite import Index
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 class SystemClock:
@@ -29,9 +27,72 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class AnyHome(Protocol):
+    """What every home offers, wherever it keeps things."""
+
+    @property
+    def name(self) -> str:
+        """What an error calls this home: a path, as a rule."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of a home on disk, by which another process finds it; none for a home that has no folder."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time, as its sessions take it."""
+        ...
+
+    @property
+    def store(self) -> SessionArchive:
+        """All sessions."""
+        ...
+
+    @property
+    def blobs(self) -> BlobStore:
+        """Contents too large for a line."""
+        ...
+
+    @property
+    def imports(self) -> StateSlot:
+        """How far imports have read the sessions of other programs."""
+        ...
+
+    @property
+    def has_index(self) -> bool:
+        """Whether an index is kept already."""
+        ...
+
+    def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
+        """A new session, held for writing."""
+        ...
+
+    def open(self, session: str, *, write: bool = True) -> Log:
+        """A session as it was left, held for writing unless told not to."""
+        ...
+
+    def fork(self, log: Log, seq: int | None = None) -> Log:
+        """A new session that goes on from an event of another, or from its tip."""
+        ...
+
+    def index(self) -> Index:
+        """The search over all sessions; close it after use."""
+        ...
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All known model cards; the user's own win over the built-in ones of the same name."""
+        ...
+
+    def own_cards(self) -> tuple[ModelCard, ...]:
+        """The cards that the user wrote; `BadInput` or `StoreError` if they cannot be read."""
+        ...
+
+
 @dataclass(frozen=True)
 class Home:
-    """The folder that holds everything: `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`."""
+    """The folder that holds everything: `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`, `imports.json`."""
 
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
@@ -47,19 +108,34 @@ class Home:
         return MemoryHome() if clock is None else MemoryHome(clock)
 
     @property
+    def name(self) -> str:
+        """The path of the folder."""
+        return str(self.folder)
+
+    @cached_property
     def store(self) -> JsonlSessions:
         """All sessions."""
         return JsonlSessions(self.folder / "sessions")
 
-    @property
+    @cached_property
     def blobs(self) -> BlobFolder:
         """Contents too large for a line."""
         return BlobFolder(self.folder / "blobs")
 
     @property
+    def imports(self) -> FileSlot:
+        """How far imports have read the sessions of other programs; it can be deleted without loss."""
+        return FileSlot(self.folder / "imports.json")
+
+    @property
     def index_path(self) -> Path:
         """The search index; it can be deleted without loss."""
         return self.folder / "index.sqlite"
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the file of the index is there."""
+        return self.index_path.exists()
 
     @property
     def cards_path(self) -> Path:
@@ -78,17 +154,15 @@ class Home:
         """A new session that goes on from an event of another, or from its tip."""
         return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
-    def index(self) -> "Index":
+    def index(self) -> Index:
         """The search over all sessions; close it after use."""
-        from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.sqlite import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
 
-        return Index(self.index_path, self.store)
+        return SqliteIndex(self.index_path, self.store)
 
     def cards(self) -> tuple[ModelCard, ...]:
         """All known model cards; the user's own win over the built-in ones of the same name."""
-        own = self.own_cards()
-        names = {each.name for each in own}
-        return (*own, *(each for each in CARDS if each.name not in names))
+        return _with_built_in(self.own_cards())
 
     def own_cards(self) -> tuple[ModelCard, ...]:
         """The cards of the user's file, if there is one."""
@@ -107,11 +181,17 @@ class Home:
 
 @dataclass(frozen=True)
 class MemoryHome:
-    """A home without a folder, for tests, examples and work that nobody wants to keep."""
+    """A home without a folder, for tests, examples and work that need not be kept."""
 
     clock: Clock = field(default_factory=SystemClock)
     store: MemorySessions = field(default_factory=MemorySessions)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
+    imports: MemorySlot = field(default_factory=MemorySlot)
+    own: tuple[ModelCard, ...] = ()
+    name: str = "memory"
+    folder: None = None
+    # The index is made again each time, so that nothing of a deleted session can stay in one.
+    has_index: bool = False
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
         """A new session, held for writing."""
@@ -125,12 +205,20 @@ class MemoryHome:
         """A new session that goes on from an event of another, or from its tip."""
         return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
-    def index(self) -> "Index":
-        """The search over all sessions, made anew each time."""
+    def index(self) -> Index:
+        """The search over all sessions, made again each time."""
         from palimpsest.stores.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
-        from palimpsest.stores.sqlite import Index  # noqa: PLC0415 - the same
+        from palimpsest.stores.sqlite import SqliteIndex  # noqa: PLC0415 - the same
 
-        return Index(MEMORY, self.store)
+        return SqliteIndex(MEMORY, self.store)
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All known model cards; the user's own win over the built-in ones of the same name."""
+        return _with_built_in(self.own)
+
+    def own_cards(self) -> tuple[ModelCard, ...]:
+        """The cards that it was given."""
+        return self.own
 
 
 def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) -> Log:
@@ -140,7 +228,6 @@ def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) ->
     return log
 
 
-def new_session_id(now: int) -> str:
-    """An id that sorts by time: date, time and four random letters."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now / 1000))
-    return f"{stamp}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(4))}"
+def _with_built_in(own: tuple[ModelCard, ...]) -> tuple[ModelCard, ...]:
+    names = {each.name for each in own}
+    return (*own, *(each for each in CARDS if each.name not in names))

@@ -1,22 +1,22 @@
 """Bringing the index up to what the logs say: only new bytes of logs that grew, whole logs that were replaced."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Place, Usage
-from palimpsest.core.ports import LogFile, SessionStore
+from palimpsest.core.index import Progress, RefreshReport, SessionRow
+from palimpsest.core.ports import LogFile, LogStat, SessionArchive
 from palimpsest.stores.database import Database
 from palimpsest.stores.gather import Gathered, gather, print_of
-from palimpsest.stores.units import SessionRow, Tally, units_of
+from palimpsest.stores.units import Tally, units_of
 from palimpsest.stores.words import spaced
 
-Progress: TypeAlias = Callable[[int, int], None]
 # Whoever else wants to write waits for a commit, about half a second.
 _COMMIT_EVERY = 16 * 1024 * 1024
 _usages = msgspec.json.Decoder(dict[str, Usage])
@@ -41,24 +41,6 @@ INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 ROW_COLUMNS = "id, path, title, origin, cwd, model, profile, created, updated, events, turns, tokens, usage, base, opener"
 SEEN_COLUMNS = "size, mtime, done, last, seq, print, first_unit, last_unit, bad, first_bad, fault, shut"
-
-
-class Stated(SessionStore, Protocol):
-    """A store that can say how its files are without opening them."""
-
-    def stats(self) -> Iterable[tuple[str, str, int, int]]:
-        """Of each session its id, path, size in bytes and time of the last change in nanoseconds."""
-        ...
-
-
-class RefreshReport(Struct, frozen=True):
-    """What a refresh did: logs and bytes read, logs with something unreadable and why, and how many vanished."""
-
-    read: int = 0
-    bytes: int = 0
-    skipped: tuple[tuple[str, str], ...] = ()
-    bad_lines: int = 0
-    gone: int = 0
 
 
 class Seen(Struct, frozen=True):
@@ -87,7 +69,7 @@ def row_of(values: tuple[Any, ...]) -> SessionRow:
 class Refresher:
     """One refresh of an index."""
 
-    def __init__(self, database: Database, store: Stated, progress: Progress | None = None) -> None:
+    def __init__(self, database: Database, store: SessionArchive, progress: Progress | None = None) -> None:
         self._database = database
         self._connection = database.connection
         self._store = store
@@ -97,14 +79,16 @@ class Refresher:
 
     def run(self) -> RefreshReport:
         """Read what is new, the log that changed longest ago first, so that units are numbered by time as far as may be."""
-        stats = {session: (path, size, mtime) for session, path, size, mtime in self._store.stats()}
+        stats = {stat.session: stat for stat in self._store.stats()}
         known = known_stats(self._connection)
         again = self._opened_again(stats.keys())
         changed = sorted(
-            (mtime, session) for session, (_, size, mtime) in stats.items() if session in again or known.get(session) != (size, mtime)
+            (stat.changed, session)
+            for session, stat in stats.items()
+            if session in again or known.get(session) != (stat.size, stat.changed)
         )
         gone = known.keys() - stats.keys()
-        total = sum(stats[session][1] for _, session in changed)
+        total = sum(stats[session].size for _, session in changed)
         waiting = iter(changed)
         while gone or changed:
             with self._database.writing():
@@ -112,7 +96,7 @@ class Refresher:
                     forget(self._connection, session)
                     self._gone += 1
                 gone = set()
-                if self._take_some((session, *stats[session]) for _, session in waiting):
+                if self._take_some(stats[session] for _, session in waiting):
                     break
             if self._progress is not None:
                 self._progress(self._bytes, max(total, self._bytes))
@@ -128,14 +112,14 @@ class Refresher:
                     again.add(session)
         return again
 
-    def _take_some(self, waiting: Iterator[tuple[str, str, int, int]]) -> bool:
+    def _take_some(self, waiting: Iterator[LogStat]) -> bool:
         """Take logs until it is time to commit; whether none is left."""
         stop = self._bytes + _COMMIT_EVERY
-        for session, path, size, mtime in waiting:
+        for stat in waiting:
             try:
-                self._take(session, path, size, mtime)
+                self._take(*stat)
             except (PalimpsestError, OSError) as error:
-                self._shut(session, path, size, mtime, self._skip(path, error))
+                self._shut(*stat, self._skip(stat.name, error))
             if self._bytes >= stop:
                 return False
         return True

@@ -2,12 +2,12 @@
 
 import os
 import re
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from palimpsest.stores.disk import refusal, sync_folder, write_draft
+from palimpsest.stores.disk import refusal
+from palimpsest.stores.whole import write_private
 
 SUFFIX = ".results"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -29,11 +29,13 @@ class ResultFiles:
         """Keep the bytes under a name and return their path; a file of other content that has the name keeps it."""
         path = self.folder / plain_name(name)
         try:
-            if _holds(path, data) or _write(path, data):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if _holds(path, data) or write_private(path, data, replace=False):
                 return str(path)
             path = self.folder / other_name(plain_name(name), data)
             if not _holds(path, data):
-                _write(path, data)
+                # This name is made of a digest of the content: whatever else stands there is damaged.
+                write_private(path, data)
         except OSError as error:
             raise refusal(error, path, "write") from error
         return str(path)
@@ -78,19 +80,3 @@ def _holds(path: Path, data: bytes) -> bool:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except OSError:
         return False
-
-
-def _write(path: Path, data: bytes) -> bool:
-    """Write a file whole or not at all; false if there is one of that name."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = write_draft(path.parent, data)
-    try:
-        # A link is refused where the name is taken, so that no other writer's file is replaced.
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-    sync_folder(path.parent)
-    return True

@@ -6,43 +6,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self, TypeAlias, TypeVar
 
-from msgspec import Struct
-
 from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import Locked, PalimpsestError
-from palimpsest.core.ports import LogFile
+from palimpsest.core.index import Hit, Progress, RefreshReport, SessionRow, UnitKind
+from palimpsest.core.ports import LogFile, SessionArchive
 from palimpsest.stores.database import Database, is_damaged, is_unwritable
 from palimpsest.stores.purge import purge
 from palimpsest.stores.refresh import (
     ROW_COLUMNS,
     SCHEMA,
     VERSION,
-    Progress,
     Refresher,
-    RefreshReport,
-    Stated,
     forget,
     known_faults,
     known_stats,
     row_of,
 )
-from palimpsest.stores.units import SessionRow, UnitKind, units_of
+from palimpsest.stores.units import units_of
 from palimpsest.stores.words import Query, read_query, snippet
 
 T = TypeVar("T")
 _OPEN_LOGS = 32
 _FEW = 10_000
-
-
-class Hit(Struct, frozen=True):
-    """A readable piece that matches: whose it is, what it is, when it came, and the text round the match."""
-
-    session: str
-    seq: int
-    item: str
-    kind: UnitKind
-    at: int
-    snippet: str
 
 
 Hits: TypeAlias = list[Hit]
@@ -78,14 +63,14 @@ def selection(
     return statement, (match, *(value for _, value in conditions if value is not None), limit)
 
 
-class Index:
+class SqliteIndex:
     """What can be searched and listed without reading the logs.
 
     Nothing here is on the way of an append. Call `refresh` before a search that must see the newest lines; `list` does so by itself.
     It may be used from any thread, by one at a time. `note` says why the index is in memory, when it is.
     """
 
-    def __init__(self, path: str | os.PathLike[str], store: Stated) -> None:
+    def __init__(self, path: str | os.PathLike[str], store: SessionArchive) -> None:
         self._store = store
         self._database = Database(path, SCHEMA, VERSION)
         self._logs: dict[str, LogFile] = {}
@@ -95,12 +80,17 @@ class Index:
         """Why the index is kept in memory; empty when it is not."""
         return self._database.note
 
+    @property
+    def size(self) -> int:
+        """Bytes of the database, without what SQLite keeps beside it."""
+        return self._guarded(lambda: self._database.size)
+
     def stats_changed(self) -> bool:
         """Whether some log is not as the index last saw it; no file is opened."""
         return self._guarded(self._stats_changed)
 
     def _stats_changed(self) -> bool:
-        return {session: (size, mtime) for session, _, size, mtime in self._store.stats()} != known_stats(self._database.connection)
+        return {stat.session: (stat.size, stat.changed) for stat in self._store.stats()} != known_stats(self._database.connection)
 
     def refresh(self, progress: Progress | None = None) -> RefreshReport:
         """Read what is new in the logs; a log that cannot be read is reported and stops nothing."""

@@ -1,7 +1,6 @@
 """What an event gives to the index: readable pieces to search, and numbers for the list of sessions."""
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -17,16 +16,15 @@ from palimpsest.core.events import (
     NoteForgotten,
     NoteSaved,
     NotesTaken,
-    Place,
     SessionOpened,
     Titled,
     Usage,
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Kind, text_of
+from palimpsest.core.index import SessionRow, UnitKind
+from palimpsest.core.items import text_of
 
-UnitKind: TypeAlias = Kind | Literal["note", "title"]
 _TITLE = 80
 # The largest number a database can hold.
 _MOST = 2**63 - 1
@@ -38,29 +36,6 @@ class Unit(Struct, frozen=True, gc=False):
     item: str
     kind: UnitKind
     text: str
-
-
-class SessionRow(Struct, frozen=True):
-    """One session in a list. `turns` counts what the user began; `tokens` is all that models read and wrote, by model in `usage`.
-
-    The title is the one it was given, else the first line that the user said. A fork counts its own events only.
-    """
-
-    id: str
-    path: str = ""
-    title: str = ""
-    origin: str = ""
-    cwd: str = ""
-    model: str = ""
-    profile: str = ""
-    created: int = 0
-    updated: int = 0
-    events: int = 0
-    turns: int = 0
-    tokens: int = 0
-    usage: dict[str, Usage] = {}
-    base: Place | None = None
-    opener: Place | None = None
 
 
 def units_of(event: Event) -> Iterator[Unit]:

@@ -7,17 +7,21 @@ from msgspec.structs import replace
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message, alternate
-from palimpsest.wire.args import object_of, pair_key, tool_name, type_of
+from palimpsest.wire.args import object_of, pair_key, type_of
 from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, base64_of, bytes_of, is_inline, media_of
 from palimpsest.wire.options import anthropic_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.statements import STATED, SYSTEM, framed, is_statement, with_system_messages
+from palimpsest.wire.tool_names import sent_name, wire_names
 
 _OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
+_SYSTEM_OPENING = b',{"role":"system","content":['
 _FIRST = "Go on."
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
@@ -29,6 +33,7 @@ class AnthropicWire:
         self._card = card
         self._params = params
         self._fetch = fetch
+        self._names = wire_names(tools, "anthropic")
         self._rule = params.mark_rule if card.cache == "marks" else "none"
         self._control = control(params.ttl)
         self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
@@ -50,8 +55,7 @@ class AnthropicWire:
             case None:
                 return nothing(item)
             case Text():
-                place = Place.ASSISTANT if content.role == "assistant" else Place.USER
-                return Fragment(item, place, _text(content.text)) if content.text.strip() else nothing(item)
+                return self._said(item, content) if content.text.strip() else nothing(item)
             case Thinking():
                 return self._thinking(item, content)
             case Image() | Document():
@@ -62,10 +66,24 @@ class AnthropicWire:
                 return Fragment(item, said if role_of(item) == "assistant" else Place.USER, content.data.encode())
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, "claude")
-                block = {"type": "tool_use", "id": name, "name": tool_name(content.tool, "anthropic"), "input": Raw(object_of(content))}
-                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form)
+                block = {
+                    "type": "tool_use",
+                    "id": name,
+                    "name": sent_name(content.tool, self._names, "anthropic"),
+                    "input": Raw(object_of(content)),
+                }
+                given_as = given_id(content, "claude")
+                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, given=given_as)
             case ToolResult():
                 return self._result(item, content, wire_id)
+
+    def _said(self, item: Item, content: Text) -> Fragment:
+        if not is_statement(content):
+            return Fragment(item, Place.ASSISTANT if content.role == "assistant" else Place.USER, _text(content.text))
+        body = _text(framed(content.text))
+        if not self._card.takes_system_messages:
+            return Fragment(item, Place.USER, body)
+        return Fragment(item, Place.USER, body, group=STATED, aside=_text(content.text))
 
     def _thinking(self, item: Item, content: Thinking) -> Fragment:
         seal = seal_of(content, self._card)
@@ -113,6 +131,8 @@ class AnthropicWire:
         """The body, marked by the rule of the parameters."""
         heads = [head for head in heads if head.place]
         messages = alternate(fragments)
+        if self._card.takes_system_messages:
+            messages = with_system_messages(messages)
         touches: tuple[Touch, ...] = ()
         if not messages or messages[0][0]:
             opener = Fragment(Item("", "notice", Text(_FIRST)), Place.USER, _text(_FIRST))
@@ -147,7 +167,7 @@ class AnthropicWire:
         opening = _OPENING
         start = len(chunks)
         for index, (said, blocks) in enumerate(messages):
-            chunks.append(opening[said])
+            chunks.append(_SYSTEM_OPENING if blocks[0].group == SYSTEM else opening[said])
             if index in wanted:
                 chunks.append(b",".join([self._mark(each.body) if (index, at) in marked else each.body for at, each in enumerate(blocks)]))
             elif len(blocks) == 1:
@@ -181,6 +201,8 @@ def _began_without_thought(messages: list[Message]) -> bool:
         if said:
             if blocks[0].place == thinking:
                 return False
+        elif blocks[0].group == SYSTEM:
+            continue
         elif blocks[0].place == results:
             open_turn = True
         else:

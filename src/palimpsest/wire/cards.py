@@ -36,7 +36,10 @@ class Prices(Value, frozen=True):
 
 
 class ModelCard(Value, frozen=True):
-    """What must be known of a model to talk to it, to fit its window and to price it."""
+    """What must be known of a model to talk to it, to fit its window and to price it.
+
+    `system_messages` says whether system messages may stand in its conversation; without a word the wire decides.
+    """
 
     name: str
     wire: WireName
@@ -55,6 +58,12 @@ class ModelCard(Value, frozen=True):
     cache_edits: bool = False
     prices: Prices = Prices()
     call_ids: Literal["any", "claude", "mistral"] = "any"
+    system_messages: bool | None = None
+
+    @property
+    def takes_system_messages(self) -> bool:
+        """Whether system messages may stand in the conversation: where the card does not say, on every wire but Messages."""
+        return self.wire != "anthropic" if self.system_messages is None else self.system_messages
 
 
 def _claude(
@@ -66,6 +75,7 @@ def _claude(
     window: int = 200_000,
     api_name: str = "",
     thinking: bool = True,
+    system_messages: bool | None = None,
 ) -> ModelCard:
     cost_in, cost_out = dollars
     return ModelCard(
@@ -82,6 +92,7 @@ def _claude(
         cache_minimum=minimum,
         prices=Prices(cost_in, cost_out, *_cache_prices(cost_in)),
         call_ids="claude",
+        system_messages=system_messages,
     )
 
 
@@ -128,16 +139,16 @@ CARDS: tuple[ModelCard, ...] = (
     _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514"),
     _claude("claude-sonnet-4-5", (3, 15), 64_000),
     _claude("claude-sonnet-4-6", (3, 15), 64_000),
-    _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION),
-    _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION),
+    _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
+    _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
     _claude("claude-opus-4", (15, 75), 32_000, api_name="claude-opus-4-20250514"),
     _claude("claude-opus-4-1", (15, 75), 32_000),
     _claude("claude-opus-4-5", (5, 25), 64_000, minimum=4096),
     _claude("claude-opus-4-6", (5, 25), 128_000, minimum=4096),
     _claude("claude-opus-4-7", (5, 25), 128_000, minimum=2048),
-    _claude("claude-opus-4-8", (5, 25), 128_000),
-    _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION),
-    _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION),
+    _claude("claude-opus-4-8", (5, 25), 128_000, system_messages=True),
+    _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION, system_messages=True),
+    _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION, system_messages=True),
     _claude("claude-haiku-4-5", (1, 5), 64_000, minimum=4096),
     _gpt("gpt-5", (1.25, 10)),
     _gpt("gpt-5-mini", (0.25, 2)),
@@ -221,6 +232,8 @@ def _generic(name: str) -> ModelCard | None:
             images=False,
             cache="automatic",
             call_ids="mistral" if strict == "mistral" else "any",
+            # Mistral refuses a system message after a reply or a result.
+            system_messages=False if strict == "mistral" else None,
         )
     if maker == "local":
         return ModelCard(
@@ -233,6 +246,8 @@ def _generic(name: str) -> ModelCard | None:
             images=False,
             cache="automatic",
             cache_minimum=1,
+            # The templates of many local models refuse a system message that is not the first.
+            system_messages=False,
         )
     return None
 

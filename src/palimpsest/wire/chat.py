@@ -3,14 +3,17 @@
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import alternate
-from palimpsest.wire.args import object_of, pair_key, tool_name
+from palimpsest.wire.args import object_of, pair_key
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import chat_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.statements import framed, is_statement
+from palimpsest.wire.tool_names import sent_name, wire_names
 
 _FIRST = "Go on."
 _DONE = b',{"role":"assistant","content":"Done."}'
@@ -26,6 +29,7 @@ class ChatWire:
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
         self._fetch = fetch
+        self._names = wire_names(tools, "chat")
         self._echo = params.echo
         self._mistral = card.call_ids == "mistral"
         self._prefix = b"{" + joined(chat_fields(card, tools, params))
@@ -58,9 +62,10 @@ class ChatWire:
                 return nothing(item)
             case ToolCall():
                 name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-                called = {"name": tool_name(content.tool, "chat"), "arguments": object_of(content).decode()}
+                called = {"name": sent_name(content.tool, self._names, "chat"), "arguments": object_of(content).decode()}
                 body = dump({"id": name, "type": "function", "function": called})
-                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form)
+                given_as = given_id(content, self._card.call_ids)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
@@ -68,9 +73,11 @@ class ChatWire:
         body = dump(content.text)
         if content.role == "assistant":
             return Fragment(item, Place.ASSISTANT, body, group=_TEXT)
-        if content.role == "user" or self._card.provider != "openai":
+        if not is_statement(content):
             return Fragment(item, Place.USER, body, group=_TEXT)
-        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (content.role.encode(), body), group="message")
+        if not self._card.takes_system_messages:
+            return Fragment(item, Place.USER, dump(framed(content.text)), group=_TEXT)
+        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or scrubbed(content.call_id, self._card.call_ids)

@@ -6,6 +6,7 @@ from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, U
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.stops import decoded_stop
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, parse, table_at, tables_at, text
@@ -20,12 +21,15 @@ def decode_message(message: Json, card: ModelCard) -> ModelReplied:
         raise failure(error, card.provider)
     if text(message, "type") != "message" and "content" not in message:
         raise WireError("the answer is not a message", where=card.provider)
+    parts = tuple(part for block in tables_at(message, "content") for part in decode_block(block, card))
+    stop, word = decoded_stop(text(message, "stop_reason"), parts)
     return ModelReplied(
-        parts=tuple(part for block in tables_at(message, "content") for part in decode_block(block, card)),
+        parts=parts,
         usage=decode_usage(table_at(message, "usage")),
-        stop=text(message, "stop_reason"),
+        stop=stop,
         model=card.name,
         message=text(message, "id"),
+        provider_stop=word,
     )
 
 
@@ -161,12 +165,14 @@ class MessageAssembler:
         for index in sorted(self._blocks):
             block, args = self._whole(index)
             parts.extend(decode_block(block, self._card, args))
+        stop, word = decoded_stop(self._stop, parts)
         return ModelReplied(
             parts=tuple(parts),
             usage=decode_usage(self._usage),
-            stop=self._stop,
+            stop=stop,
             model=self._card.name,
             message=text(self._message, "id"),
+            provider_stop=word,
         )
 
 

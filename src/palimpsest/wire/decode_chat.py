@@ -6,6 +6,7 @@ from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, U
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
+from palimpsest.core.stops import decoded_stop
 from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.failures import error_of, failure
@@ -86,6 +87,7 @@ class ChunkAssembler:
         self._choice: int | None = None
         self._usage: Json = {}
         self._stop = ""
+        self._refused = False
 
     @property
     def complete(self) -> bool:
@@ -115,7 +117,9 @@ class ChunkAssembler:
         if thought:
             self._thought.append(thought)
             yield ThinkingDelta(thought)
-        said = text(delta, "content") + _parts(delta, "text") + text(delta, "refusal")
+        refusal = text(delta, "refusal")
+        self._refused = self._refused or bool(refusal)
+        said = text(delta, "content") + _parts(delta, "text") + refusal
         if said:
             self._said.append(said)
             yield TextDelta(said)
@@ -166,7 +170,15 @@ class ChunkAssembler:
             parts.append(Text("".join(self._said), role="assistant"))
         calls = sorted(self._calls, key=lambda call: call.place)
         parts.extend(call.content(number) for number, call in enumerate(calls))
-        return ModelReplied(parts=tuple(parts), usage=decode_usage(self._usage), stop=self._stop, model=self._card.name, message=self._id)
+        stop, word = decoded_stop(self._stop, parts, refused=self._refused)
+        return ModelReplied(
+            parts=tuple(parts),
+            usage=decode_usage(self._usage),
+            stop=stop,
+            model=self._card.name,
+            message=self._id,
+            provider_stop=word,
+        )
 
 
 def _parts(delta: Json, kind: str) -> str:

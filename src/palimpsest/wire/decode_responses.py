@@ -6,6 +6,7 @@ from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, U
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.stops import decoded_stop
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
@@ -27,12 +28,17 @@ def _refuse_failed(response: Json, card: ModelCard) -> None:
 
 
 def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
+    parts = tuple(part for item in output for part in decode_item(item, card))
+    refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
+    reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
+    stop, word = decoded_stop(reason, parts, refused=refused)
     return ModelReplied(
-        parts=tuple(part for item in output for part in decode_item(item, card)),
+        parts=parts,
         usage=decode_usage(table_at(response, "usage")),
-        stop=text(table_at(response, "incomplete_details"), "reason") or text(response, "status"),
+        stop=stop,
         model=card.name,
         message=text(response, "id"),
+        provider_stop=word,
     )
 
 

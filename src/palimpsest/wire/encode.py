@@ -5,13 +5,16 @@ from typing import Self
 
 from palimpsest.core.view import View
 from palimpsest.wire.anthropic import AnthropicWire
+from palimpsest.wire.args import tool_name
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.chat import ChatWire
 from palimpsest.wire.fragments import Memo, Wire
+from palimpsest.wire.given_ids import GivenIds
 from palimpsest.wire.media import Fetch, no_blobs
 from palimpsest.wire.repair import Mend, repair
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
 from palimpsest.wire.responses import ResponsesWire
+from palimpsest.wire.tool_names import wire_names
 
 
 class Encoder:
@@ -23,8 +26,12 @@ class Encoder:
         self._params = params
         self._fetch = fetch
         self._wire = _wire(card, tools, params, fetch)
+        names = wire_names(tools, card.wire)
+        self._numbered = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
+        self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
         self.heads = Memo(self._wire.head)
         self.items = Memo(self._wire.fragment)
+        self.given = GivenIds(self._wire.fragment)
         self._mend = Mend(self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids)
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
@@ -33,21 +40,31 @@ class Encoder:
         if self.grain() == new.grain():
             new.heads.adopt(self.heads)
             new.items.adopt(self.items)
+            new.given.adopt(self.given)
         return new
 
     def grain(self) -> tuple[object, ...]:
         """All of parameters and tools that the bytes of a single item depend on."""
-        return self._params.dialect, self._params.echo, [tool.name for tool in self._tools if tool.form == "free"]
+        return self._params.dialect, self._params.echo, self._numbered, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
         """The request that shows this view."""
         heads = self.heads.take(view.head)
-        fragments, touches = repair(self.items.take(view.items), self._mend)
+        fragments, touches = repair(self.given.apply(self.items.take(view.items)), self._mend)
         assembled = self._wire.assemble(view, heads, fragments)
         body = assembled.body
         digest = sha256(body).hexdigest()
         name = self._params.model or self._card.api_name or self._card.name
-        return Request(self._card.wire, name, body, digest, assembled.marks, touches + assembled.touches, self._params.endpoint)
+        return Request(
+            self._card.wire,
+            name,
+            body,
+            digest,
+            assembled.marks,
+            touches + assembled.touches,
+            self._params.endpoint,
+            self._tool_names,
+        )
 
 
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:

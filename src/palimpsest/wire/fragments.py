@@ -27,8 +27,9 @@ class Place:
 class Fragment(Struct, frozen=True):
     """The bytes of an item, and the little that must be known to put them in place without looking into them.
 
-    `key` pairs a result with its call, `wire_id` is the id both are sent under. Neighbours of one `group` share `opening` and
-    `closing`. `aside` is what stands elsewhere than the body, and `erased` says that the provider shall drop it from its cache.
+    `key` pairs a result with its call, `wire_id` is the id both are sent under, and `given` one that they may carry instead.
+    Neighbours of one `group` share `opening` and `closing`. `aside` is what stands elsewhere than the body, and `erased` says that the
+    provider shall drop it from its cache.
     """
 
     item: Item
@@ -42,6 +43,7 @@ class Fragment(Struct, frozen=True):
     closing: bytes = b""
     aside: bytes = b""
     erased: bool = False
+    given: str = ""
 
 
 class Assembled(Struct, frozen=True):

@@ -7,9 +7,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.wire.args import tool_name
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Tool, given
+from palimpsest.wire.tool_names import sent_name, wire_names
 
 _INPUT = Raw(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
 _LEAST_BUDGET = 1024
@@ -26,7 +26,7 @@ Fields = dict[str, object]
 
 def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, limits, thinking and tools as Messages names them; a limit is a must there."""
-    tools, params = _named(tools, "anthropic"), _chosen(params, "anthropic")
+    tools, params = _named(tools, params, "anthropic")
     limit = params.max_tokens or card.reply
     fields: Fields = {"model": params.model or card.api_name or card.name, "max_tokens": limit}
     budget = params.thinking_budget
@@ -58,7 +58,7 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
 
 def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, tools, reasoning and text options as Responses names them."""
-    tools, params = _named(tools, "responses"), _chosen(params, "responses")
+    tools, params = _named(tools, params, "responses")
     fields: Fields = {
         "model": params.model or card.api_name or card.name,
         "tools": [_responses_tool(tool) for tool in _ordered(tools, params)],
@@ -93,7 +93,7 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
 
 def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
     """Model, limits, tools and stream options as Chat Completions names them."""
-    tools, params = _named(tools, "chat"), _chosen(params, "chat")
+    tools, params = _named(tools, params, "chat")
     fields: Fields = {"model": params.model or card.api_name or card.name}
     if params.max_tokens is not None:
         fields["max_completion_tokens" if card.provider == "openai" else "max_tokens"] = params.max_tokens
@@ -141,20 +141,13 @@ def _unless_given(fields: Fields, params: Params, wire: WireName, *, edits: bool
     return {key: value for key, value in fields.items() if key not in extra}
 
 
-def _named(tools: tuple[Tool, ...], wire: WireName) -> tuple[Tool, ...]:
-    """The tools under the names they are sent by; two that would be sent by one name cannot be told apart."""
-    sent: dict[str, str] = {}
-    for tool in tools:
-        other = sent.setdefault(tool_name(tool.name, wire), tool.name)
-        if other != tool.name and not given(tool.native):
-            raise BadInput(f"the tools {other!r} and {tool.name!r} would both be sent as {tool_name(tool.name, wire)!r}", where="tools")
-    return tuple(replace(tool, name=tool_name(tool.name, wire)) for tool in tools)
-
-
-def _chosen(params: Params, wire: WireName) -> Params:
-    if params.tool_choice in {"auto", "none", "required"}:
-        return params
-    return replace(params, tool_choice=tool_name(params.tool_choice, wire))
+def _named(tools: tuple[Tool, ...], params: Params, wire: WireName) -> tuple[tuple[Tool, ...], Params]:
+    """The tools, and the one that must be called, under the names they are sent by."""
+    names = wire_names(tools, wire)
+    choice = params.tool_choice
+    if choice not in {"auto", "none", "required"}:
+        params = replace(params, tool_choice=sent_name(choice, names, wire))
+    return tuple(replace(tool, name=names[tool.name]) for tool in tools), params
 
 
 def _anthropic_tool(tool: Tool) -> Raw | Fields:

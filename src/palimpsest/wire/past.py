@@ -10,6 +10,7 @@ from palimpsest.core.errors import BadInput, BadLog
 from palimpsest.core.events import CallStarted, Event
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
+from palimpsest.core.side_request import decode_side_request
 from palimpsest.core.view import View
 from palimpsest.wire.cards import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.encode import encode
@@ -89,11 +90,14 @@ def _rebuild(
     sent: WireName | None = call.wire if call.wire in _MAKERS else None
     spoken = on_wire(card(model, cards) if model else recorded_card(call.model, cards), wire or (None if model else sent))
     view = log.state_at(event.parent).view
+    if call.request:
+        view = decode_side_request(fetch(call.request), call, view)
     same = not model and (wire is None or wire == sent)
     params = _params_of(call.params)
     request = encode(view, spoken, tools_of(call.tools, fetch), params if same else for_another(params, spoken), fetch)
     recorded = call.digest if same else ""
-    missing = (*(() if view.head else ("instructions",)), *(() if call.tools else ("tools",)))
+    # What a request beside the conversation showed is recorded whole.
+    missing = () if call.request else (*(() if view.head else ("instructions",)), *(() if call.tools else ("tools",)))
     return Past(request, event.seq, recorded, bool(recorded) and recorded == request.digest, missing)
 
 

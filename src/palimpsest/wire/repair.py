@@ -5,12 +5,15 @@ from collections import deque
 from collections.abc import Callable
 from hashlib import sha1, sha256
 from itertools import count
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Form, Item, Text, ToolResult
 from palimpsest.wire.args import NAMELESS
 from palimpsest.wire.fragments import Fragment, Place
 from palimpsest.wire.request import Case, Touch
+
+IdRule: TypeAlias = Literal["any", "claude", "mistral"]
+"""Which letters and lengths of call ids a server accepts."""
 
 _OPEN: dict[Form, tuple[Case, bool]] = {
     "json": ("open_call", False),
@@ -58,7 +61,7 @@ def repair(fragments: list[Fragment], mend: "Mend") -> tuple[list[Fragment], tup
 class Mend:
     """How a wire makes what repair needs: a fragment under another id, and the answer to a call that has none."""
 
-    def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: Literal["any", "claude", "mistral"]) -> None:
+    def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: IdRule) -> None:
         self.make = make
         self.interrupted = interrupted
         self.scrub = scrub
@@ -128,7 +131,7 @@ class _Repair:
         self.out.append(fragment)
 
 
-def scrubbed(call_id: str, rule: Literal["any", "claude", "mistral"]) -> str:
+def scrubbed(call_id: str, rule: IdRule) -> str:
     """A call id in the letters that a provider accepts."""
     match rule:
         case "any":
@@ -139,7 +142,7 @@ def scrubbed(call_id: str, rule: Literal["any", "claude", "mistral"]) -> str:
             return _NOT_MISTRAL.sub("", call_id)[:_MISTRAL_LENGTH].ljust(_MISTRAL_LENGTH, "0")
 
 
-def distinct(wire_id: str, key: str, taken: set[str], rule: Literal["any", "claude", "mistral"]) -> str:
+def distinct(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str:
     """Another id for a call whose own is taken, the same one whenever the same calls are sent."""
     if rule == "mistral":
         candidates = (sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] for number in count(2))

@@ -104,7 +104,10 @@ class Touch(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """The exact bytes that leave; `marks` are the item ids, or `head:n`, that carry a cache mark."""
+    """The exact bytes that leave; `marks` are the item ids, or `head:n`, that carry a cache mark.
+
+    `tool_names` are pairs of the name of a tool on the wire and the one it was offered under, where they differ.
+    """
 
     wire: WireName
     model: str
@@ -113,6 +116,7 @@ class Request(Value, frozen=True):
     marks: tuple[str, ...] = ()
     touches: tuple[Touch, ...] = ()
     endpoint: str = ""
+    tool_names: tuple[tuple[str, str], ...] = ()
 
 
 def given(raw: Raw) -> bool:

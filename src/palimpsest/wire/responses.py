@@ -7,14 +7,16 @@ from msgspec import Raw
 
 from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.args import family, is_object, object_of, pair_key, tool_name, type_of
+from palimpsest.wire.args import family, is_object, object_of, pair_key, type_of
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import responses_fields
 from palimpsest.wire.repair import scrubbed
 from palimpsest.wire.request import Params, Tool, given
+from palimpsest.wire.tool_names import sent_name, wire_names
 from palimpsest.wire.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
 
@@ -24,6 +26,7 @@ class ResponsesWire:
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
         self._fetch = fetch
+        self._names = wire_names(tools, "responses")
         self._ids = params.dialect == "codex-0.166"
         self._tidy = not self._ids and any(tool.name == "apply_patch" and tool.form == "free" for tool in tools)
         self._prefix = b"{" + joined(responses_fields(card, tools, params))
@@ -104,17 +107,22 @@ class ResponsesWire:
         match content.form:
             case "json":
                 kind = "function_call"
-                fields = {"name": tool_name(content.tool, "responses"), "arguments": object_of(content).decode(), "call_id": name}
+                fields = {
+                    "name": sent_name(content.tool, self._names, "responses"),
+                    "arguments": object_of(content).decode(),
+                    "call_id": name,
+                }
             case "free":
                 kind = "custom_tool_call"
-                fields |= {"name": tool_name(content.tool, "responses"), "input": content.args}
+                fields |= {"name": sent_name(content.tool, self._names, "responses"), "input": content.args}
             case "shell":
                 kind = "local_shell_call"
                 fields |= {"status": "completed", "action": _action(content)}
             case "search":
                 kind = "tool_search_call"
                 fields |= {"status": "completed", "execution": "client" if fields else "server", "arguments": Raw(object_of(content))}
-        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form)
+        given_as = given_id(content, self._card.call_ids) if key else ""
+        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, given=given_as)
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         kind = family(content.form)

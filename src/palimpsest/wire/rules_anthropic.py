@@ -55,10 +55,14 @@ def _sides(messages: list[Json]) -> Iterator[str]:
     before = ""
     for index, message in enumerate(messages):
         role = text(message, "role")
-        if role not in {"user", "assistant"}:
+        if role not in {"user", "assistant", "system"}:
             yield f"messages[{index}]: unknown role {role!r}"
         elif role == before:
             yield f"messages[{index}]: two {role} messages in a row"
+        elif role == "system" and before != "user":
+            yield f"messages[{index}]: a system message that does not follow one of the user"
+        elif before == "system" and role != "assistant":
+            yield f"messages[{index}]: a {role} message after a system message"
         before = role
 
 
@@ -79,9 +83,11 @@ def block_violations(block: Json, role: str) -> Iterator[str]:
         yield f"unknown block type {kind!r}"
     if kind == "text" and not text(block, "text").strip():
         yield "a text is empty"
-    if kind in {"tool_use", *_THOUGHTS} and role != "assistant":
+    if role == "system" and kind != "text":
+        yield f"a {kind} block in a system message"
+    if kind in {"tool_use", *_THOUGHTS} and role == "user":
         yield f"a {kind} block in a user message"
-    if kind in {"tool_result", "image", "document"} and role != "user":
+    if kind in {"tool_result", "image", "document"} and role == "assistant":
         yield f"a {kind} block in an assistant message"
     if kind == "thinking" and not text(block, "signature"):
         yield "a thought without a signature"
@@ -120,6 +126,8 @@ def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
     answered = False
     for message in reversed(messages):
         kinds = [text(block, "type") for block in _content(message)[:1]]
+        if text(message, "role") == "system":
+            continue
         if text(message, "role") == "assistant":
             if _THOUGHTS.intersection(kinds):
                 return

@@ -12,6 +12,7 @@ from palimpsest.wire.decode_chat import ChunkAssembler, decode_completion
 from palimpsest.wire.decode_responses import ResponseAssembler, decode_response_object
 from palimpsest.wire.lenient import Json, parse, text
 from palimpsest.wire.sse import EventParser, ServerEvent
+from palimpsest.wire.tool_names import NO_NAMES, Names, offered_delta, offered_reply
 
 _DONE = "[DONE]"
 
@@ -33,16 +34,16 @@ class Assembler(Protocol):
         ...
 
 
-def decode_response(wire: WireName, body: bytes, card: ModelCard) -> ModelReplied:
-    """The reply in a whole answer."""
+def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names = NO_NAMES) -> ModelReplied:
+    """The reply in a whole answer; `names` are the names of tools that we offered by those on the wire, where they differ."""
     answer = parse(body, card.provider)
     match wire:
         case "anthropic":
-            return decode_message(answer, card)
+            return offered_reply(decode_message(answer, card), names)
         case "responses":
-            return decode_response_object(answer, card)
+            return offered_reply(decode_response_object(answer, card), names)
         case "chat":
-            return decode_completion(answer, card)
+            return offered_reply(decode_completion(answer, card), names)
         case _:
             assert_never(wire)
 
@@ -50,9 +51,10 @@ def decode_response(wire: WireName, body: bytes, card: ModelCard) -> ModelReplie
 class Decoder:
     """Takes the bytes of a stream in any split; `finish` gives the reply, `partial` what there is of it so far."""
 
-    def __init__(self, assembler: Assembler, where: str) -> None:
+    def __init__(self, assembler: Assembler, where: str, names: Names = NO_NAMES) -> None:
         self._assembler = assembler
         self._where = where
+        self._names = names
         self._parser = EventParser()
         self._events = 0
         self._done = False
@@ -75,7 +77,7 @@ class Decoder:
             raise self._early() from error
         if not self._assembler.complete:
             raise self._early()
-        return self._assembler.reply()
+        return self.partial()
 
     def _early(self) -> WireError:
         how = "after it said that it was done" if self._done else "before the reply was whole"
@@ -83,7 +85,7 @@ class Decoder:
 
     def partial(self) -> ModelReplied:
         """What had arrived when the stream broke."""
-        return self._assembler.reply()
+        return offered_reply(self._assembler.reply(), self._names)
 
     def _take(self, events: list[ServerEvent]) -> Iterator[Delta]:
         for event in events:
@@ -93,7 +95,7 @@ class Decoder:
             self._events += 1
             for delta in self._assembler.take(self._named(event)):
                 if not isinstance(delta, TextDelta | ThinkingDelta) or delta.text:
-                    yield delta
+                    yield offered_delta(delta, self._names)
 
     def _named(self, event: ServerEvent) -> Json:
         content = parse(event.data, self._where)
@@ -101,14 +103,14 @@ class Decoder:
         return content if text(content, "type") or not event.name else {"type": event.name, **content}
 
 
-def decoder(wire: WireName, card: ModelCard) -> Decoder:
-    """A decoder for one streamed reply."""
+def decoder(wire: WireName, card: ModelCard, names: Names = NO_NAMES) -> Decoder:
+    """A decoder for one streamed reply; `names` as for a whole answer."""
     match wire:
         case "anthropic":
-            return Decoder(MessageAssembler(card), card.provider)
+            return Decoder(MessageAssembler(card), card.provider, names)
         case "responses":
-            return Decoder(ResponseAssembler(card), card.provider)
+            return Decoder(ResponseAssembler(card), card.provider, names)
         case "chat":
-            return Decoder(ChunkAssembler(card), card.provider)
+            return Decoder(ChunkAssembler(card), card.provider, names)
         case _:
             assert_never(wire)

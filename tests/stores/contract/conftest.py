@@ -3,18 +3,30 @@
 from pathlib import Path
 
 import pytest
-from store_kinds import KINDS, StoreKind
+from store_kinds import BLOBS, KINDS, SLOTS, STORES, StoreKind
 
-from palimpsest.core.ports import SessionStore
+from palimpsest.core.ports import BlobStore, SessionArchive, StateSlot
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionArchive:
+    """A session store."""
+    return STORES[request.param](tmp_path)
 
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> StoreKind:
-    """A session store and a hand on its bytes."""
+    """A session store, and a hand on its bytes."""
     return KINDS[request.param](tmp_path)
 
 
-@pytest.fixture
-def store(kind: StoreKind) -> SessionStore:
-    """A session store."""
-    return kind.store
+@pytest.fixture(params=BLOBS)
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    """A blob store."""
+    return BLOBS[request.param](tmp_path)
+
+
+@pytest.fixture(params=SLOTS)
+def slot(request: pytest.FixtureRequest, tmp_path: Path) -> StateSlot:
+    """A slot for state that can be made again."""
+    return SLOTS[request.param](tmp_path)

@@ -110,7 +110,7 @@ def test_a_closed_log_is_refused(store: SessionStore, write: bool) -> None:
     store.create("one", b"first\n").close()
     file = store.open("one", write=write)
     file.close()
-    with pytest.raises(StoreError, match="this session was closed"):
+    with pytest.raises(StoreError, match="session was closed"):
         file.refresh()
 
 

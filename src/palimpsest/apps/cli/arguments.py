@@ -12,10 +12,10 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
     from palimpsest.core.errors import PalimpsestError  # noqa: PLC0415 - the same
 
     try:
-        stats = sorted(find_home().store.stats(), key=lambda stat: -stat[3])
+        stats = sorted(find_home().store.stats(), key=lambda stat: -stat.changed)
     except PalimpsestError:
         return []
-    return [CompletionItem(session) for session, *_ in stats if session.startswith(incomplete)][:_SHOWN]
+    return [CompletionItem(stat.session) for stat in stats if stat.session.startswith(incomplete)][:_SHOWN]
 
 
 session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)

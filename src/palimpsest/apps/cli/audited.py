@@ -13,11 +13,11 @@ from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.tools import exit_of
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.items import Item, text_of
+from palimpsest.core.items import Item, shown, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.loss import Loss
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.token_counter import TokenCounter, shown
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard, Prices
 
@@ -145,7 +145,7 @@ def print_edit(screen: Console, edit: Audited, counter: TokenCounter, *, full: b
 
 
 def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
-    """LogFile of one mark; of a long run only both ends."""
+    """Lines of one mark; of a long run only both ends."""
     some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
     for _, text, style in some:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
@@ -157,7 +157,7 @@ def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *,
 
 
 def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
-    """LogFile of both views in order; runs that did not change are one line."""
+    """Lines of both views in order; runs that did not change are one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
     unchanged = 0

@@ -4,7 +4,7 @@ import click
 from rich.text import Text
 
 from palimpsest.apps.cli.arguments import session_argument
-from palimpsest.apps.cli.home import SystemClock, find_home, find_session, new_session_id
+from palimpsest.apps.cli.home import find_home, find_session, new_session_id
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
@@ -28,7 +28,7 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
     """
     found = find_session(find_home(), session)
     with open_log(found) as log:
-        made = new_session_id(SystemClock().now())
+        made = new_session_id(found.clock.now())
         with log.fork(found.store, made, at) as forked:
             forked.sync()
             base = forked.opened.base

@@ -11,9 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.sqlite import Index
 
 _OLDEST = (3, 11)
 _PACKAGES = ("palimpsest-agent", "msgspec", "click", "rich", "httpx", "platformdirs")
@@ -29,7 +28,7 @@ class Check(Struct, frozen=True):
     advice: str = ""
 
 
-def check_python(home: Home) -> Check:
+def check_python(home: AnyHome) -> Check:
     """The interpreter."""
     message = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
     if sys.version_info < _OLDEST:
@@ -37,7 +36,7 @@ def check_python(home: Home) -> Check:
     return Check("python", "ok", message)
 
 
-def check_packages(home: Home) -> Check:
+def check_packages(home: AnyHome) -> Check:
     """The packages this program stands on."""
     found, missing = [], []
     for name in _PACKAGES:
@@ -50,9 +49,11 @@ def check_packages(home: Home) -> Check:
     return Check("packages", "ok", ", ".join(found))
 
 
-def check_home(home: Home) -> Check:
+def check_home(home: AnyHome) -> Check:
     """Whether the home folder can be written, or made."""
     folder = home.folder
+    if folder is None:
+        return Check("home", "ok", f"{home.name}, {len(home.store.sessions()):,} sessions")
     if folder.exists() and not folder.is_dir():
         return Check("home", "bad", f"{folder} is no folder", "move it away, or set PAL_HOME to a folder")
     standing = _standing(folder)
@@ -60,12 +61,13 @@ def check_home(home: Home) -> Check:
         return Check("home", "bad", f"{standing} cannot be written", "change its permissions, or set PAL_HOME to another folder")
     if not folder.is_dir():
         return Check("home", "ok", f"{folder} (not there yet, made when needed)")
-    count = sum(1 for _ in home.store.stats())
-    return Check("home", "ok", f"{folder}, {count:,} sessions")
+    return Check("home", "ok", f"{folder}, {len(home.store.sessions()):,} sessions")
 
 
-def check_space(home: Home) -> Check:
+def check_space(home: AnyHome) -> Check:
     """Room on the disk of the home folder."""
+    if home.folder is None:
+        return Check("disk", "ok", "not needed")
     free = shutil.disk_usage(_standing(home.folder)).free
     message = f"{free / 1_000_000_000:,.1f} GB free"
     if free < _TOO_LITTLE:
@@ -75,7 +77,7 @@ def check_space(home: Home) -> Check:
     return Check("disk", "ok", message)
 
 
-def check_sqlite(home: Home) -> Check:
+def check_sqlite(home: AnyHome) -> Check:
     """The database of the standard library, and its full-text search."""
     connection = sqlite3.connect(":memory:")
     try:
@@ -88,24 +90,23 @@ def check_sqlite(home: Home) -> Check:
     return Check("sqlite", "ok", f"SQLite {sqlite3.sqlite_version} with FTS5")
 
 
-def check_index(home: Home) -> Check:
+def check_index(home: AnyHome) -> Check:
     """Whether the search index is there and knows the newest lines."""
-    if not home.index_path.exists():
+    if not home.has_index:
         return Check("index", "ok", "not there yet, made when needed")
-    with Index(home.index_path, home.store) as index:
-        behind, note = index.stats_changed(), index.note
+    with home.index() as index:
+        behind, note, size = index.stats_changed(), index.note, index.size
     if note:
         return Check("index", "warn", note, "make the home folder writable, then `pal index --rebuild`")
-    size = home.index_path.stat().st_size
     return Check("index", "ok", f"{size:,} bytes, {'behind the logs (read when needed)' if behind else 'up to date'}")
 
 
-def check_cards(home: Home) -> Check:
+def check_cards(home: AnyHome) -> Check:
     """Model cards of the user's own."""
     try:
         own = home.own_cards()
     except BadInput as error:
-        return Check("cards", "bad", str(error), f"mend {home.cards_path}; until then only the built-in cards are used")
+        return Check("cards", "bad", str(error), f"mend {error.where}; until then only the built-in cards are used")
     return Check("cards", "ok", f"{len(own)} of your own, {len(home.cards())} in all")
 
 

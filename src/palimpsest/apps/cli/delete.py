@@ -6,11 +6,10 @@ import click
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Found, Home, find_home, find_session
+from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.stores.removal import remove
-from palimpsest.stores.sqlite import Index
 
 
 @click.command(epilog="\b\nExample:\n  pal delete 20310401-090000-aaaa")
@@ -37,12 +36,12 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _forget(home: Home, found: Found) -> bool:
+def _forget(home: AnyHome, found: Found) -> bool:
     """Take its words out of the search index; false, with a line that says why, when they are still there."""
-    if found.store.folder.resolve() != home.store.folder.resolve() or not home.index_path.exists():
+    if found.store is not home.store or not home.has_index:
         return True
     try:
-        with Index(home.index_path, home.store) as index:
+        with home.index() as index:
             index.forget(found.session)
     except StoreError as error:
         click.echo(f"pal: {error}; `pal index` takes the words of the deleted session out of it", err=True)
@@ -51,9 +50,10 @@ def _forget(home: Home, found: Found) -> bool:
 
 
 def _ask(found: Found) -> None:
-    what = f"session {found.session} ({found.path.stat().st_size:,} bytes) would be deleted for good"
+    stat = found.store.stat(found.session)
+    what = f"session {found.session} ({stat.size:,} bytes) would be deleted for good"
     if not sys.stdin.isatty():
-        raise BadInput(f"{what}; say --yes to do so", where=str(found.path))
+        raise BadInput(f"{what}; say --yes to do so", where=stat.name)
     if not click.confirm(f"{what}. Go on?", err=True):
         click.echo("nothing was changed", err=True)
         click.get_current_context().exit(FINDINGS)

@@ -9,13 +9,14 @@ import click
 from palimpsest.apps.cli.audited import shape_of
 from palimpsest.apps.cli.demo_steps import compare, fold, fork_when_full, free_name, make_session, stage_of, take_back
 from palimpsest.apps.cli.demo_telling import Told, tell
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome, Home
 from palimpsest.apps.cli.output import console, emit, json_option, progress
 from palimpsest.apps.cli.page_file import demand_place, demand_writable, write_report
 from palimpsest.core.log import Log
 from palimpsest.core.verify import verify
 from palimpsest.lab.outcome import figures
 from palimpsest.lab.picture import Bytes, picture
+from palimpsest.stores.whole import write_whole
 from palimpsest.wire.past import calls_of, past_request
 
 # Of the first twelve seeds this one is in the middle by what our profile costs against the one that is compared with.
@@ -56,14 +57,14 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
         told = _play(stack, home, seed, tokens)
         size = write_report(told.comparison, page)
         if drawing is not None:
-            drawing.write_text(_drawn(told), encoding="utf-8")
+            write_whole(drawing, (_drawn(told).encode(),), replace=True)
         if as_json:
             emit(_as_builtins(told, folder, page))
             return
         tell(console(), told, home, folder, (page, size))
 
 
-def _play(stack: ExitStack, home: Home, seed: int, tokens: int) -> Told:
+def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> Told:
     name = free_name(home, f"demo-{seed}")
     log = stack.enter_context(make_session(home, name, seed, tokens))
     with progress("replaying") as so_far:

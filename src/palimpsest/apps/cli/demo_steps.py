@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.apps.cli.audited import Audited, audited_edits
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.opening import counter_of
 from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
@@ -53,13 +53,13 @@ class Stage:
     request: Request
 
 
-def free_name(home: Home, name: str) -> str:
+def free_name(home: AnyHome, name: str) -> str:
     """A name that no session of the home has; always the same in an empty one, for a session is shown its own name and billed for it."""
     taken = set(home.store.sessions())
     return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
-def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:
+def make_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
     """A made-up session of some turns and at least so many tokens, in which the context grows without bound, as it was recorded."""
     log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
     log.append(Titled(f"A made-up day at a shop, seed {seed}", by="demo"))
@@ -67,7 +67,7 @@ def make_session(home: Home, session: str, seed: int, tokens: int) -> Log:
     return log
 
 
-def compare(log: Log, home: Home, tell: Callable[[int, int], None]) -> Comparison:
+def compare(log: Log, home: AnyHome, tell: Callable[[int, int], None]) -> Comparison:
     """The session under each profile of the demo; `tell` hears how far it is, in hundredths of a replay."""
     plan = Plan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
     taken = take_log(log, home.blobs, "made up")
@@ -75,7 +75,7 @@ def compare(log: Log, home: Home, tell: Callable[[int, int], None]) -> Compariso
     return compared([{name: with_lines(each, taken.recording) for name, each in found.items()}], plan)
 
 
-def fork_when_full(log: Log, home: Home, session: str) -> Log:
+def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     """A fork of the session as it was when its window was nearly full; it has one turn more, its request recorded with its digest."""
     at = _nearly_full(log)
     clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
@@ -114,13 +114,13 @@ def _nearly_full(log: Log) -> int:
     return log.tip
 
 
-def stage_of(log: Log, home: Home) -> Stage:
+def stage_of(log: Log, home: AnyHome) -> Stage:
     """The view as it is, weighed and encoded."""
     counter = counter_of(log.view, log.ledger.calibration)
     return Stage(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
 
 
-def fold(log: Log, home: Home) -> list[Audited]:
+def fold(log: Log, home: AnyHome) -> list[Audited]:
     """What our profile does when asked to fold, without a model: the edits it made, as `pal audit` tells them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
     session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock), _TOOLS)

@@ -12,7 +12,7 @@ from rich.text import Text
 from palimpsest.apps.cli.audited import Audited
 from palimpsest.apps.cli.context import print_census
 from palimpsest.apps.cli.demo_steps import Stage
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.opening import budget_of, counter_of
 from palimpsest.apps.cli.output import dollars, one_line
 from palimpsest.apps.cli.replay_table import print_comparison
@@ -42,9 +42,9 @@ class Told(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-def tell(screen: Console, told: Told, home: Home, folder: Path | None, page: tuple[Path, int]) -> None:
+def tell(screen: Console, told: Told, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
     """All of it, part by part."""
-    size = home.store.path_of(told.log.session).stat().st_size
+    size = home.store.stat(told.log.session).size
     _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
     chain = "verified" if all(verdict.ok for verdict in told.verdicts) else "BROKEN"
     tokens = told.comparison.runs[0].sessions[0].tokens

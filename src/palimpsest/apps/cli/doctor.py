@@ -8,13 +8,13 @@ from rich.text import Text
 
 from palimpsest.apps.cli.checks import Check, check_cards, check_home, check_index, check_packages, check_python, check_space, check_sqlite
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.logs_checks import check_locks, check_logs, check_remains
 from palimpsest.apps.cli.output import console, emit, json_option, plain
 from palimpsest.apps.cli.secrets_check import check_secrets
 from palimpsest.core.errors import PalimpsestError
 
-_CHECKS: tuple[Callable[[Home], Check], ...] = (
+_CHECKS: tuple[Callable[[AnyHome], Check], ...] = (
     check_python,
     check_packages,
     check_home,
@@ -49,7 +49,7 @@ def doctor(*, as_json: bool) -> None:
     checks = list(_run(home))
     ok = all(check.state == "ok" for check in checks)
     if as_json:
-        emit(Diagnosis(ok, str(home.folder), checks))
+        emit(Diagnosis(ok, home.name, checks))
     else:
         screen = console()
         for check in checks:
@@ -62,7 +62,7 @@ def doctor(*, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _run(home: Home) -> Iterator[Check]:
+def _run(home: AnyHome) -> Iterator[Check]:
     """Each check by itself: one that fails on the way is a finding too, and stops no other."""
     for check in _CHECKS:
         try:

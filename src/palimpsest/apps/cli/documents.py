@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from palimpsest.lab.bench.markdown import put_into
+from palimpsest.stores.whole import write_whole
 
 
 def demand_places(documents: tuple[Path, ...], places: Iterable[str]) -> None:
@@ -19,4 +20,4 @@ def put(documents: tuple[Path, ...], tables: Mapping[str, str], *, write: bool =
         for place in places:
             text = put_into(text, tables[place], str(path), place)
         if write:
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, (text.encode(),), replace=True)

@@ -18,15 +18,18 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
-    """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted."""
+def run_to_the_end(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
+    """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted.
+
+    `given` is the home that a program hands over which runs a command within itself; a person names one by PAL_HOME.
+    """
     words = sys.argv[1:] if argv is None else argv
     _prepare_output()
     instruction = os.environ.get("_PAL_COMPLETE")
     if instruction:
         sys.exit(shell_complete(cli, {}, "pal", "_PAL_COMPLETE", instruction))
     try:
-        code = _run(cli, words)
+        code = _run(cli, words, given)
         sys.stdout.flush()
         sys.stderr.flush()
     except (KeyboardInterrupt, click.Abort):
@@ -44,11 +47,11 @@ def run_to_the_end(cli: click.Command, argv: list[str] | None) -> NoReturn:
     sys.exit(code)
 
 
-def _run(cli: click.Command, words: list[str]) -> int:
+def _run(cli: click.Command, words: list[str], given: object) -> int:
     # The group leaves the name of its command here, which says where when an error does not.
     context = click.Context(cli, info_name="pal")
     try:
-        with cli.make_context("pal", list(words)) as context:
+        with cli.make_context("pal", list(words), obj=given) as context:
             cli.invoke(context)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code

@@ -1,6 +1,6 @@
 """The bytes of an export, form by form."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,13 +10,14 @@ from palimpsest.apps.cli.home import Found
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
-from palimpsest.core.ports import Blobs, LogFile, SessionStore
+from palimpsest.core.ports import Blobs, SessionArchive
 from palimpsest.core.redact import redact
 from palimpsest.foreign.claude_writer import write_claude
 from palimpsest.foreign.cleaning import as_is, clean_line
 from palimpsest.foreign.codex_writer import write_codex
 from palimpsest.foreign.messages import write_request
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.overlay import OverlaySessions
 from palimpsest.wire.cards import ModelCard, WireName
 
 AGENTS = ("claude", "codex")
@@ -87,30 +88,18 @@ def _agent(log: Log, wanted: Wanted, blobs: Blobs) -> Iterator[bytes]:
     return (clean_line(line, redact) for line in lines) if wanted.redact else lines
 
 
-@dataclass(frozen=True)
-class _Aside:
-    """The store of a session, with a place beside it for a fork that nobody keeps."""
-
-    store: SessionStore
-    memory: MemorySessions
-
-    def create(self, session: str, first: bytes = b"") -> LogFile:
-        return self.memory.create(session, first)
-
-    def open(self, session: str, *, write: bool = False) -> LogFile:
-        return self.store.open(session, write=write)
-
-    def sessions(self) -> Sequence[str]:
-        return self.store.sessions()
-
-
 @contextmanager
-def upto(log: Log, store: SessionStore, at: int | None) -> Iterator[Log]:
+def upto(log: Log, store: SessionArchive, at: int | None) -> Iterator[Log]:
     """The session as it was after an event: a session of its own for other programs, for what they add is no part of this one."""
     if at is None or at == log.tip:
         yield log
         return
     # Told by the clock of the event, the same wish gives the same bytes at any time.
     clock = FixedClock(log.event(at).at)
-    with Log.open(store, log.session, clock) as then, then.fork(_Aside(store, MemorySessions()), f"{log.session}-{at}", at) as fork:
+    # An id has at most 128 letters.
+    aside, name = OverlaySessions(store), f"{log.session[:110]}-{at}"
+    if name in aside.sessions():
+        # A session that happens to have this id is hidden from the trial, and stays where it is.
+        aside.remove(name)
+    with Log.open(store, log.session, clock) as then, then.fork(aside, name, at) as fork:
         yield fork

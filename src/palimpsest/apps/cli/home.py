@@ -4,19 +4,37 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.home import Home, SystemClock, new_session_id
-from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
+import click
 
-__all__ = ["NEWEST", "Found", "Home", "SystemClock", "expanded", "find_home", "find_session", "new_session_id"]
+from palimpsest.core.errors import BadInput
+from palimpsest.core.ports import BlobStore, Clock, SessionArchive
+from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
+from palimpsest.stores.keys import new_session_id
+
+__all__ = [
+    "NEWEST",
+    "AnyHome",
+    "Found",
+    "Home",
+    "expanded",
+    "find_home",
+    "find_session",
+    "folder_of_sessions",
+    "new_session_id",
+]
 
 NEWEST = "last"
 
 
-def find_home(folder: str | None = None) -> Home:
-    """The home that was named, that of PAL_HOME, or the platform's data folder."""
-    named = folder or os.environ.get("PAL_HOME")
+def find_home() -> AnyHome:
+    """The home that a program gave which runs a command within itself, that of PAL_HOME, or the platform's data folder."""
+    context = click.get_current_context(silent=True)
+    given: AnyHome | None = None if context is None else context.find_root().obj
+    if given is not None:
+        return given
+    named = os.environ.get("PAL_HOME")
     if named:
         return Home(expanded(named))
     from platformdirs import user_data_dir  # noqa: PLC0415 - needed only where nobody names a home
@@ -34,43 +52,50 @@ def expanded(word: str) -> Path:
 
 @dataclass(frozen=True)
 class Found:
-    """A session that somebody named, and the stores it lives in."""
+    """A session that was named, the stores it lives in, and the clock of its home."""
 
     session: str
-    store: JsonlSessions
-    blobs: BlobFolder
+    store: SessionArchive
+    blobs: BlobStore
+    clock: Clock
 
     @property
-    def path(self) -> Path:
-        """Its file."""
-        return self.store.path_of(self.session)
+    def name(self) -> str:
+        """What errors and listings call its log: a path, as a rule."""
+        return self.store.stat(self.session).name
 
 
-def find_session(home: Home, word: str) -> Found:
+def find_session(home: AnyHome, word: str) -> Found:
     """The session that a word means: an id, a prefix that no other id has, a path, or `last`."""
     if word.endswith(SUFFIX) or os.sep in word:
-        return _find_file(expanded(word))
-    stats = {session: mtime for session, _, _, mtime in home.store.stats()}
+        return _find_file(home, expanded(word))
+    stats = {stat.session: stat.changed for stat in home.store.stats()}
     if word in stats:
-        return Found(word, home.store, home.blobs)
+        return Found(word, home.store, home.blobs, home.clock)
     if not stats:
-        raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=str(home.store.folder))
+        raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=home.store.name)
     if word == NEWEST:
-        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs)
+        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
-        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=str(home.store.folder))
+        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=str(home.store.folder))
-    return Found(matching[0], home.store, home.blobs)
+        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=home.store.name)
+    return Found(matching[0], home.store, home.blobs, home.clock)
 
 
-def _find_file(path: Path) -> Found:
+def folder_of_sessions(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
+    """The stores of a folder that holds logs; those of the home, where it is the home's own."""
+    if home.folder is not None and folder.resolve() == (home.folder / "sessions").resolve():
+        return home.store, home.blobs
+    return JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs")
+
+
+def _find_file(home: AnyHome, path: Path) -> Found:
     if not path.is_file():
         raise BadInput("there is no such file", where=str(path))
     if path.suffix != SUFFIX:
         raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
-    folder = path.resolve().parent
-    return Found(path.stem, JsonlSessions(folder), BlobFolder(folder.parent / "blobs"))
+    return Found(path.stem, *folder_of_sessions(home, path.resolve().parent), home.clock)

@@ -10,17 +10,16 @@ from types import FrameType
 
 from msgspec import Struct, structs
 
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.secret_search import Search, Span
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
-from palimpsest.core.ports import Blobs, SessionStore
+from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.foreign.cursors import Cursors, Seen
 from palimpsest.foreign.importing import Counts, Imported, import_session, session_id
 from palimpsest.foreign.secrets import Redacting, count_secrets
 from palimpsest.foreign.transcript import BadLine, Format, Mark, Source, Told
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
-CURSORS = "imports.json"
 _SAVE_EVERY = 2.0
 _TELL_EVERY = 256
 
@@ -43,7 +42,7 @@ def say_nothing(files: int, events: int) -> None:
 class Run:
     """An import under way. `tell` hears of files done and events seen; `stopped` ends it after the fact that is being read."""
 
-    home: Home
+    home: AnyHome
     redact: bool = False
     dry: bool = False
     tell: Callable[[int, int], None] = say_nothing
@@ -55,10 +54,10 @@ class Run:
     secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._search = Search()
+        self._search = Search(self.home)
         self._looked_at: list[Source] = []
-        self._cursors = Cursors.load(self.home.folder / CURSORS)
-        self._logs = {session: size for session, _, size, _ in self.home.store.stats()}
+        self._cursors = Cursors.load(self.home.imports)
+        self._logs = {stat.session: stat.size for stat in self.home.store.stats()}
         self._searched: dict[str, int] = {}
         for seen in self._cursors.all():
             self._searched[seen.log] = max(seen.searched, self._searched.get(seen.log, 0))
@@ -74,7 +73,7 @@ class Run:
             self._add(Row(source.path, form.name, session, Counts()))
             self._look_at(source, session)
             return
-        store, blobs = self._places(session)
+        store, blobs = self._places()
         reader = _Watched(Redacting(form) if self.redact else form, self)
         try:
             imported = import_session(
@@ -96,17 +95,14 @@ class Run:
             return
         self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
         if self.dry:
-            self.secrets[session] = count_secrets(chunk for _, chunk in store.open(session).chunks())
+            self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
             self._keep(source, imported, seen)
 
-    def _places(self, session: str) -> tuple[SessionStore, Blobs]:
-        if not self.dry:
-            return self.home.store, self.home.blobs
-        store = MemorySessions()
-        if session in self._logs:
-            store.replace(session, self.home.store.path_of(session).read_bytes())
-        return store, MemoryBlobs()
+    def _places(self) -> tuple[SessionStore, Blobs]:
+        if self.dry:
+            return OverlaySessions(self.home.store), OverlayBlobs(self.home.blobs)
+        return self.home.store, self.home.blobs
 
     def _pass_over(self, source: Source, imported: Imported) -> None:
         first = imported.bad[0].why if imported.bad else "it has no session in it"
@@ -121,7 +117,7 @@ class Run:
     def _keep(self, source: Source, imported: Imported, seen: Seen | None) -> None:
         before = Seen(source.format, source.path, source.session, imported.session) if seen is None else seen
         self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, mark=imported.mark))
-        self._logs[imported.session] = self.home.store.path_of(imported.session).stat().st_size
+        self._logs[imported.session] = self.home.store.stat(imported.session).size
         self._look_at(source, imported.session)
         if time.monotonic() - self._saved > _SAVE_EVERY:
             self.save()
@@ -132,7 +128,7 @@ class Run:
         if start < stop and not self.dry:
             self._searched[session] = stop
             self._looked_at.append(source)
-            self._search.add(Span(str(self.home.store.path_of(session)), start, stop))
+            self._search.add(Span(session, start, stop))
 
     def _finish(self) -> None:
         """Wait until all that is new was looked at for secrets; whoever does not wait has it looked at next time."""
@@ -200,6 +196,13 @@ class _Watched:
             run.seen += 1
             if not run.seen % _TELL_EVERY:
                 run.tell(len(run.rows) + len(run.skipped), run.seen)
+
+
+def _secrets_in(lines: LogFile) -> dict[str, int]:
+    try:
+        return count_secrets(chunk for _, chunk in lines.chunks())
+    finally:
+        lines.close()
 
 
 def total_of(rows: list[Row]) -> Counts:

@@ -6,7 +6,6 @@ from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.indexed import tell_faults
 from palimpsest.apps.cli.output import emit, json_option, progress
-from palimpsest.stores.sqlite import Index
 
 
 @click.command(epilog="\b\nExample:\n  pal index --rebuild")
@@ -19,7 +18,7 @@ def index(*, rebuild: bool, as_json: bool) -> None:
     32 MiB may need --rebuild to be noticed. What could not be read is named on standard error (exit code 1).
     """
     home = find_home()
-    with Index(home.index_path, home.store) as opened, progress("indexing") as tell:
+    with home.index() as opened, progress("indexing") as tell:
         report = opened.rebuild(tell) if rebuild else opened.refresh(tell)
         opened.purge(tell)
         faults, note = opened.faults(), opened.note

@@ -6,7 +6,7 @@ import click
 
 from palimpsest.apps.cli.output import plain, progress
 from palimpsest.core.errors import Locked
-from palimpsest.stores.sqlite import Index
+from palimpsest.core.ports import Index
 
 _NAMED = 5
 
@@ -14,7 +14,7 @@ _NAMED = 5
 def catch_up(index: Index, only: str = "") -> bool:
     """Read what is new in the logs, and say what could not be read, now or before; whether the index knows everything.
 
-    `only` is the path of the one log that matters, where one does.
+    `only` is the name of the one log that matters, where one does.
     """
     behind = False
     try:

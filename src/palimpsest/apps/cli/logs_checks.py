@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 
 from palimpsest.apps.cli.checks import Check
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.core.codec import decode_line
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.ports import LogFile
@@ -15,11 +15,15 @@ from palimpsest.core.reading import open_reader
 _LOOKED_AT = 500
 _NAMED = 3
 _BLOCK = 64 * 1024
+# What is set aside of a log; the last two are what a crash leaves of writing a file, now and as earlier versions named it.
+_REMAINS = ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new", ".*.new-*")
 
 
-def check_locks(home: Home) -> Check:
+def check_locks(home: AnyHome) -> Check:
     """Who writes now, and locks of sessions that are gone."""
-    folder = home.store.folder / ".locks"
+    if home.folder is None:
+        return Check("locks", "ok", "not needed")
+    folder = home.folder / "sessions" / ".locks"
     sessions = set(home.store.sessions())
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     held = [holder for name in names if (holder := _holder(str(folder / name)))]
@@ -44,10 +48,12 @@ def _holder(path: str) -> str:
     return ""
 
 
-def check_remains(home: Home) -> Check:
+def check_remains(home: AnyHome) -> Check:
     """Files that crashes and repairs set aside."""
-    folder = home.store.folder
-    found = sorted(path.name for pattern in ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new") for path in folder.glob(pattern))
+    if home.folder is None:
+        return Check("remains", "ok", "nothing was set aside")
+    folder = home.folder / "sessions"
+    found = sorted(path.name for pattern in _REMAINS for path in folder.glob(pattern))
     if found:
         return Check(
             "remains",
@@ -58,12 +64,12 @@ def check_remains(home: Home) -> Check:
     return Check("remains", "ok", "nothing was set aside")
 
 
-def check_logs(home: Home) -> Check:
+def check_logs(home: AnyHome) -> Check:
     """How the newest logs begin and end; reading them whole is the business of `pal verify`."""
-    stats = sorted(home.store.stats(), key=lambda stat: -stat[3])
+    stats = sorted(home.store.stats(), key=lambda stat: -stat.changed)
     bad: list[str] = []
     torn: list[str] = []
-    for session, *_ in stats[:_LOOKED_AT]:
+    for session in (stat.session for stat in stats[:_LOOKED_AT]):
         try:
             lines = home.store.open(session)
         except (PalimpsestError, OSError) as error:

@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
         """Run a command line to its end: whatever happens becomes one line and an exit code."""
-        run_to_the_end(self, None if args is None else list(args))
+        run_to_the_end(self, None if args is None else list(args), extra.get("obj"))
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - the signature of a click callback

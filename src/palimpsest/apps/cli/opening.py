@@ -2,17 +2,17 @@
 
 import click
 
-from palimpsest.apps.cli.home import Found, Home, SystemClock
+from palimpsest.apps.cli.home import AnyHome, Found
 from palimpsest.apps.cli.output import plain
 from palimpsest.core.budget import Budget
 from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.log import Log
+from palimpsest.core.ports import Blobs
 from palimpsest.core.sizes import palimpsest_size, tool_list_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import Calibration
 from palimpsest.core.view import View
-from palimpsest.stores.blobs import BlobFolder
 from palimpsest.wire.cards import CARDS, ModelCard, card
 
 _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
@@ -20,16 +20,16 @@ _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
 def open_log(found: Found, *, write: bool = False) -> Log:
     """The session, for reading or held for writing."""
-    return Log.open(found.store, found.session, SystemClock(), write=write)
+    return Log.open(found.store, found.session, found.clock, write=write)
 
 
-def cards_of(home: Home) -> tuple[ModelCard, ...]:
+def cards_of(home: AnyHome) -> tuple[ModelCard, ...]:
     """All cards of a home; when the user's own cannot be read, that is said and the built-in ones do."""
     own = own_cards_of(home)
     return CARDS if own is None else home.cards()
 
 
-def own_cards_of(home: Home) -> tuple[ModelCard, ...] | None:
+def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
     """The user's own cards; nothing, and a line that says why, when they cannot be read."""
     try:
         return home.own_cards()
@@ -53,7 +53,7 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
-def tools_tokens(view: View, blobs: BlobFolder, counter: TokenCounter) -> int:
+def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
     """What the tools of the last call take of the window."""
     call = view.call
     if call is None or not call.tools or call.tools not in blobs:

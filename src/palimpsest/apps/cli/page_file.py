@@ -2,12 +2,12 @@
 
 import stat
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.page import GENERATOR, write_page
+from palimpsest.stores.whole import demand_room, write_whole
 
 _OPENING = 2_000
 
@@ -26,35 +26,24 @@ def demand_place(path: Path) -> None:
 
 
 def demand_writable(path: Path, option: str) -> None:
-    """Try it, for what the rights of a folder say is not the whole truth: not to a superuser, and not of a disk that is full."""
+    """Refuse a place where no file can be made."""
     try:
-        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
-            pass
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        demand_room(path)
+    except StoreError as error:
+        why = _reason(error).lower()
         raise BadInput(f"nothing can be written here ({why}); name another place with {option}", where=str(path.absolute())) from error
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
 
 
 def write_report(comparison: Comparison, path: Path) -> int:
     """Write the page of a comparison, whole or not at all; its size in bytes."""
-    data = "".join(write_page(comparison)).encode("utf-8", "replace")
-    aside = _aside(path)
     try:
-        # A device or a pipe is written to; a file in its place would be somebody else's trouble.
-        if _found(path) == "other":
-            path.write_bytes(data)
-        else:
-            aside.write_bytes(data)
-            aside.replace(path)
-    except OSError as error:
-        if _found(aside) == "file":
-            aside.unlink()
-        raise BadInput(f"the page cannot be written: {error.strerror or error}", where=str(path)) from error
-    return len(data)
+        return write_whole(path, ("".join(write_page(comparison)).encode("utf-8", "replace"),), replace=True)
+    except StoreError as error:
+        raise BadInput(f"the page cannot be written: {_reason(error)}", where=str(path)) from error
+
+
+def _reason(error: StoreError) -> str:
+    return error.message.removeprefix("cannot write it: ")
 
 
 def _found(path: Path) -> Literal["file", "folder", "other", "nothing"]:

@@ -10,7 +10,7 @@ import click
 from palimpsest.apps.cli.arguments import complete_session
 from palimpsest.apps.cli.documents import demand_places
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
 from palimpsest.apps.cli.page_file import demand_place, write_report
@@ -118,7 +118,7 @@ def _profiles(names: str) -> tuple[Profile, ...]:
     return tuple(profile(name, os.environ) for name in wanted)
 
 
-def _cards(home: Home, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
+def _cards(home: AnyHome, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
     wanted = dict.fromkeys(name for each in names for name in each.replace(",", " ").split())
     if not wanted:
         raise click.UsageError("--card names no card")

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from palimpsest.apps.cli.home import Home
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.working import provider_of
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
@@ -31,7 +31,7 @@ class TurnedAway(Exception):
         raise self._told
 
 
-def real_summaries(home: Home, name: str) -> RealSummaries | None:
+def real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
     """What asks a real model for the summaries of a replay, if one is named. Raises `BadInput` if it cannot be asked."""
     if not name:
         return None

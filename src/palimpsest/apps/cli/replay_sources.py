@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from palimpsest.apps.cli.home import Home, expanded, find_session
+from palimpsest.apps.cli.home import AnyHome, expanded, find_session
 from palimpsest.apps.cli.opening import open_log
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.foreign.transcript import BadLine, Source
@@ -38,7 +38,7 @@ class Sources(NamedTuple):
         return BadInput(first.why + more, where=first.where)
 
 
-def sources_of(home: Home, words: tuple[str, ...]) -> Sources:
+def sources_of(home: AnyHome, words: tuple[str, ...]) -> Sources:
     """All sessions that some words mean."""
     found, skipped = list[Take](), list[BadLine]()
     for word in words:
@@ -56,15 +56,16 @@ def sources_of(home: Home, words: tuple[str, ...]) -> Sources:
     return Sources(found, skipped)
 
 
-def _own(home: Home, word: str) -> Take:
+def _own(home: AnyHome, word: str) -> Take:
     found = find_session(home, word)
+    name = found.name
 
     def take() -> Taken | BadLine:
         try:
             with open_log(found) as log:
-                return take_log(log, found.blobs, str(found.path))
+                return take_log(log, found.blobs, name)
         except PalimpsestError as error:
-            return BadLine(str(found.path), error.message)
+            return BadLine(name, error.message)
 
     return take
 

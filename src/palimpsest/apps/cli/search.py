@@ -1,6 +1,7 @@
 """`pal search`: words in all sessions, found through the index."""
 
 import sys
+from collections.abc import Sequence
 from typing import cast, get_args
 
 import click
@@ -11,9 +12,8 @@ from palimpsest.apps.cli.ending import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.indexed import catch_up
 from palimpsest.apps.cli.output import console, emit, json_option, plain, when
+from palimpsest.core.index import Hit, UnitKind
 from palimpsest.core.items import Kind
-from palimpsest.stores.sqlite import Hit, Index
-from palimpsest.stores.units import UnitKind
 
 _KINDS = (*get_args(Kind), "note", "title")
 # Letters of the private use area cannot stand in a log's text by chance, so they tell our marks from brackets of the text.
@@ -55,8 +55,8 @@ def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: st
     home = find_home()
     one = find_session(home, within) if within is not None else None
     marks = ("[", "]") if as_json else _MARKS
-    with Index(home.index_path, home.store) as index:
-        whole = catch_up(index, str(one.path) if one is not None else "")
+    with home.index() as index:
+        whole = catch_up(index, one.name if one is not None else "")
         session = one.session if one is not None else None
         hits = index.search(
             " ".join(words), ranked=ranked, limit=limit, session=session, kind=cast("UnitKind | None", kind), marks=marks, width=200
@@ -71,7 +71,7 @@ def search(*, words: tuple[str, ...], ranked: bool, within: str | None, kind: st
         click.get_current_context().exit(FINDINGS)
 
 
-def _print(hits: list[Hit]) -> None:
+def _print(hits: Sequence[Hit]) -> None:
     screen = console()
     for hit in hits:
         place = Text(f"{hit.session}:{hit.seq}", style="bold")

@@ -4,30 +4,38 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import IO
 
 import msgspec
 from msgspec import Struct
 
-from palimpsest.foreign.secrets import count_secrets, lines_of
+from palimpsest.core.errors import BadInput
+from palimpsest.core.ports import SessionStore
+from palimpsest.foreign.secrets import count_secrets, pieces_of
+from palimpsest.stores.home import AnyHome, Home
 
 # What is searched in the time that a process takes to start.
 _MUCH = 4_000_000
 
 
 class Span(Struct, frozen=True, array_like=True):
-    """Bytes of a log file."""
+    """Whole lines of a log, from one byte to another."""
 
-    path: str
+    session: str
     start: int
     stop: int
 
 
 class Search:
-    """Spans to look at, and what was found in each; a process that fails is no loss, for its part is then done here."""
+    """Spans to look at, and what was found in each; a process that fails is no loss, for its part is then done here.
 
-    def __init__(self, much: int = _MUCH) -> None:
-        self._much = much
+    A home without a folder cannot be read by another process, so that everything is done here.
+    """
+
+    def __init__(self, home: AnyHome, much: int = _MUCH) -> None:
+        self._home = home
+        self._much = sys.maxsize if home.folder is None else much
         self._spans: list[Span] = []
         self._size = 0
         self._answers: IO[bytes] | None = None
@@ -47,7 +55,7 @@ class Search:
         done = self._help()
         left = len(self._spans) - len(done)
         answers = self._received()[:left]
-        found = [*answers, *(search(span) for span in self._spans[len(answers) : left]), *done]
+        found = [*answers, *(search(self._home.store, span) for span in self._spans[len(answers) : left]), *done]
         return list(zip(self._spans, found, strict=True))
 
     def _help(self) -> list[dict[str, int]]:
@@ -57,7 +65,7 @@ class Search:
             if self._answered() + len(done) >= len(self._spans):
                 self._process.kill()
                 break
-            done.append(search(self._spans[-1 - len(done)]))
+            done.append(search(self._home.store, self._spans[-1 - len(done)]))
         return done[::-1]
 
     def _answered(self) -> int:
@@ -76,7 +84,7 @@ class Search:
     def _start(self) -> None:
         self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the answers are read
         # Without -P the folder that somebody happens to be in could stand in for our modules.
-        command = [sys.executable, "-P", "-m", __name__]
+        command = [sys.executable, "-P", "-m", __name__, str(self._home.folder)]
         try:
             # A session of its own: a Ctrl-C at the terminal is the business of whoever waits for it.
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, with a module of ours
@@ -107,20 +115,25 @@ class Search:
         return [msgspec.json.decode(line, type=dict[str, int]) for line in whole]
 
 
-def search(span: Span) -> dict[str, int]:
-    """The secrets in some bytes of a log, by class."""
+def search(store: SessionStore, span: Span) -> dict[str, int]:
+    """The secrets in some lines of a log, by class; none where there is no such log any more."""
     try:
-        return count_secrets(lines_of(span.path, span.start, span.stop))
-    except FileNotFoundError:
+        lines = store.open(span.session)
+    except BadInput:
         return {}
+    try:
+        return count_secrets(pieces_of(lines, span.start, span.stop))
+    finally:
+        lines.close()
 
 
-def main() -> None:
-    """Answer spans from standard input, one line each."""
+def main(folder: str) -> None:
+    """Answer spans of the logs of a home from standard input, one line each."""
+    store = Home(Path(folder)).store
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(search(msgspec.json.decode(line, type=Span))) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(search(store, msgspec.json.decode(line, type=Span))) + b"\n")
         sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

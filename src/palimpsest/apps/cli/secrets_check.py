@@ -3,19 +3,18 @@
 from collections import Counter
 
 from palimpsest.apps.cli.checks import Check
-from palimpsest.apps.cli.home import Home
-from palimpsest.apps.cli.import_run import CURSORS
+from palimpsest.apps.cli.home import AnyHome
 from palimpsest.foreign.cursors import Cursors
 
 _NAMED = 3
 
 
-def check_secrets(home: Home) -> Check:
+def check_secrets(home: AnyHome) -> Check:
     """Keys, tokens and passwords that imports brought along, by class and by session."""
     there = set(home.store.sessions())
     kinds: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
-    for seen in Cursors.load(home.folder / CURSORS).all():
+    for seen in Cursors.load(home.imports).all():
         if seen.log in there and seen.secrets:
             kinds.update(seen.secrets)
             sessions[seen.log] += sum(seen.secrets.values())

@@ -6,14 +6,13 @@ import click
 from rich.text import Text
 
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Home, find_home
+from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.indexed import catch_up
 from palimpsest.apps.cli.listing import print_listing
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, short
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.sqlite import Index
-from palimpsest.stores.units import SessionRow
+from palimpsest.core.index import SessionRow
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.prices import ledger_cost
 
@@ -30,7 +29,7 @@ def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
     Sessions of sub-agents are left out unless --all is given. What could not be read is named on standard error (exit code 1).
     """
     home = find_home()
-    with Index(home.index_path, home.store) as index:
+    with home.index() as index:
         whole = catch_up(index)
         found = index.list(refresh=False)
     _tell(home, found, limit, everything=everything, as_json=as_json)
@@ -38,7 +37,7 @@ def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _tell(home: Home, found: list[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
+def _tell(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
     if not everything:
         found = [row for row in found if row.opener is None]
     count = len(found)
@@ -74,7 +73,7 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
     return shape
 
 
-def _print(found: list[SessionRow], cards: tuple[ModelCard, ...]) -> None:
+def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     rows: list[tuple[Sequence[str], Text | None]] = []
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"

@@ -6,7 +6,7 @@ import click
 
 from palimpsest.apps.cli.arguments import session_argument
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Found, Home, find_home, find_session
+from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log
 from palimpsest.apps.cli.output import console, emit, json_option
 from palimpsest.apps.cli.reading import events_of, print_events, print_view
@@ -67,13 +67,13 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _show_next(home: Home, found: Found, view: View, wire: WireName | None, model: str) -> None:
+def _show_next(home: AnyHome, found: Found, view: View, wire: WireName | None, model: str) -> None:
     name = model or view.model or _DEFAULTS[wire or "anthropic"]
     request = next_request(view, found.blobs.get, cards_of(home), wire=wire, model=name)
     _write(request.body, f"as it would be sent to {name}")
 
 
-def _show_past(home: Home, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
+def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
     past = past_request(log, number, found.blobs.get, cards_of(home), wire=wire, model=model)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")

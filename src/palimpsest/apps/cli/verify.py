@@ -7,13 +7,12 @@ import msgspec
 
 from palimpsest.apps.cli.arguments import complete_session
 from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import Found, Home, expanded, find_home, find_session
+from palimpsest.apps.cli.home import AnyHome, Found, expanded, find_home, find_session, folder_of_sessions
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.core.verify import Finding, Verdict
 from palimpsest.core.verify import verify as look_at
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.mend import Repair, repair
 
 _EXAMPLES = """\b
@@ -57,7 +56,7 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
     if mend and not targets and not everything:
         raise click.UsageError("--repair needs to be told what: name a session, or say --all")
     home = find_home()
-    chosen = _everything(home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
+    chosen = _everything(home, home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
     with progress("verifying") as tell:
         results = []
         for number, found in enumerate(chosen):
@@ -74,15 +73,15 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
         click.get_current_context().exit(FINDINGS)
 
 
-def _chosen(home: Home, word: str) -> list[Found]:
+def _chosen(home: AnyHome, word: str) -> list[Found]:
     folder = expanded(word)
     if folder.is_dir():
-        return _everything(JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs"))
+        return _everything(home, *folder_of_sessions(home, folder))
     return [find_session(home, word)]
 
 
-def _everything(store: JsonlSessions, blobs: BlobFolder) -> list[Found]:
-    return [Found(session, store, blobs) for session in store.sessions()]
+def _everything(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[Found]:
+    return [Found(session, store, blobs, home.clock) for session in store.sessions()]
 
 
 def _check(found: Found, *, mend: bool) -> Result:

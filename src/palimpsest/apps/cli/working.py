@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from palimpsest.apps.cli.home import Found, SystemClock
+from palimpsest.apps.cli.home import Found
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
@@ -14,7 +14,6 @@ from palimpsest.engine.session import Environment, Session
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.result_files import MemoryResultFiles, ResultFiles
 from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past import tools_of
@@ -99,16 +98,15 @@ def profile_for(name: str, log: Log, asking: Asking) -> Profile:
 
 def try_out(found: Found) -> Log:
     """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
-    return Log.open(OverlaySessions(found.store), found.session, SystemClock(), write=True)
+    return Log.open(OverlaySessions(found.store), found.session, found.clock, write=True)
 
 
 def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Environment:
     """What a session has around it here; when something is only tried, nothing of it is changed."""
     look = WorkTree(log.opened.cwd)
-    if not trying:
-        return Environment(found.store, found.blobs, SystemClock(), keep=ResultFiles.beside(found.path), look=look, cards=cards)
-    store, blobs = OverlaySessions(found.store), OverlayBlobs(found.blobs)
-    return Environment(store, blobs, SystemClock(), keep=MemoryResultFiles(), look=look, cards=cards)
+    store = OverlaySessions(found.store) if trying else found.store
+    blobs = OverlayBlobs(found.blobs) if trying else found.blobs
+    return Environment(store, blobs, found.clock, keep=store.result_files(found.session), look=look, cards=cards)
 
 
 def working(log: Log, folding: Profile, model: ModelCard, surroundings: Environment) -> Session:

@@ -105,7 +105,8 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
 class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it.
 
-    `purpose` is that of its call: only a reply of purpose `turn` enters the view.
+    `purpose` is that of its call: only a reply of purpose `turn` enters the view. Replies of our own have a stop of `core.stops`, with
+    the provider's word beside it where that differs; old and imported ones any word.
     """
 
     parts: tuple[Content, ...]
@@ -116,6 +117,7 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     message: str = ""
     error: str = ""
     purpose: str = TURN
+    provider_stop: str = ""
 
 
 class Interrupted(EventBody, frozen=True, tag="interrupted"):

@@ -93,7 +93,7 @@ class ChildEnded(EventBody, frozen=True, tag="child_ended"):
 
 
 class ForeignNoted(EventBody, frozen=True, tag="foreign_noted"):
-    """LogFile of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
+    """Lines of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
 
     format: str
     keys: tuple[str, ...] = ()

@@ -72,6 +72,9 @@ class HealthProjection:
 
     name: ClassVar = "health"
     version: ClassVar = 1
+    watches: ClassVar = frozenset(
+        {ToolReturned, ModelReplied, ToolStarted, UserSaid, ViewEdited, Failed, EditRefused, TurnStarted, TurnEnded}
+    )
     scope: ClassVar[Scope] = "path"
 
     __slots__ = (

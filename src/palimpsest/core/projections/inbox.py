@@ -17,6 +17,7 @@ class InboxProjection:
 
     name: ClassVar = "inbox"
     version: ClassVar = 1
+    watches: ClassVar = frozenset({UserTyped, UserSaid})
     scope: ClassVar[Scope] = "file"
 
     def __init__(self) -> None:

@@ -72,6 +72,7 @@ class LedgerProjection:
 
     name: ClassVar = "ledger"
     version: ClassVar = 1
+    watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed})
     scope: ClassVar[Scope] = "file"
 
     __slots__ = ("_learned", "_open", "_sums", "_value")

@@ -20,6 +20,7 @@ class OpenTurnCall:
     """The event that started the turn call which has no outcome yet, if there is one."""
 
     name: ClassVar = "open_turn_call"
+    watches: ClassVar = _ENTERS | {CallStarted, ModelReplied, Interrupted, Failed, SessionOpened}
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 

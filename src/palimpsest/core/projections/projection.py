@@ -31,6 +31,11 @@ class Projection(Protocol):
         """Which events it takes."""
         ...
 
+    @property
+    def watches(self) -> frozenset[type] | None:
+        """The bodies that change its state, so that it is not handed the others; none means every body."""
+        ...
+
     def take(self, event: Event) -> None:
         """Apply one more event; the view has taken it already."""
         ...

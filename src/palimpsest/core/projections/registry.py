@@ -24,6 +24,19 @@ from palimpsest.core.reading import Reader
 _QUEUE = 256
 
 
+class Routes(dict[type, tuple[Callable[[Event], None], ...]]):
+    """Which projections take which bodies, in their order."""
+
+    def __init__(self, projections: Iterable[Projection]) -> None:
+        super().__init__()
+        self._projections = tuple(projections)
+
+    def __missing__(self, body: type) -> tuple[Callable[[Event], None], ...]:
+        found = tuple(each.take for each in self._projections if each.watches is None or body in each.watches)
+        self[body] = found
+        return found
+
+
 class Projections:
     """The projections of one log up to its newest event `seq`, with the link and the place of its last line."""
 
@@ -55,6 +68,7 @@ class Projections:
         self._all: tuple[Projection, ...] = (*self._now, *self._later)
         self._of_path = tuple(each for each in self._all if each.scope == "path")
         self._of_file = tuple(each for each in self._all if each.scope == "file")
+        self._routes_now, self._routes_later = Routes(self._now), Routes(self._later)
 
     def register(self, derived: Derived) -> None:
         """Take other projections of a layer above, and bring all that go by the path to the newest event again."""
@@ -89,8 +103,8 @@ class Projections:
     def take(self, event: Event) -> None:
         """Take in one more event that stands in the file; most of what follows from it is worked out when it is asked for."""
         self.seq = event.seq
-        for projection in self._now:
-            projection.take(event)
+        for take in self._routes_now[type(event.body)]:
+            take(event)
         self._queue.append(event)
         self._reader.note(event)
         if event.parent != event.seq - 1:
@@ -102,22 +116,27 @@ class Projections:
         """Work out what waits."""
         if self._queue:
             queue, self._queue = self._queue, []
+            routes = self._routes_later
             for event in queue:
-                for projection in self._later:
-                    projection.take(event)
+                for take in routes[type(event.body)]:
+                    take(event)
 
     def _leave_path(self, event: Event) -> None:
         """The newest event does not follow the one before it: what goes by the path is rebuilt along the new one."""
         self._queue.pop()
         self.catch_up()
-        for projection in self._of_file:
-            if projection not in self._now:
-                projection.take(event)
+        for take in Routes(each for each in self._of_file if each not in self._now)[type(event.body)]:
+            take(event)
         follow_path(self._of_path, self._reader, self._reader.path(event.seq))
 
-    def open(self) -> int:
-        """Read the log, from its checkpoint on where that can be used, and say how many events came after that."""
+    def open(self, *, whole: bool = False) -> int:
+        """Read the log, from its checkpoint on where that can be used, and say how many events came after that.
+
+        With `whole` the chain of all lines before is checked too. Raises `BadLog` where it breaks.
+        """
         checkpoint = load_checkpoint(self._reader.lines)
+        if whole:
+            self._reader.check(-1 if checkpoint is None else checkpoint.seq)
         if checkpoint is not None and _restored(self._all, checkpoint):
             self._reader.jumps = list(checkpoint.jumps)
             self._reader.undone = list(checkpoint.undone)
@@ -153,11 +172,10 @@ class Projections:
         """Take in the lines from a byte on and check their chain; returns how many events they hold. Raises `BadLog`."""
         before, left = self.seq, False
         reader, expected, link = self._reader, self.seq, self.link
-        fed: Sequence[Projection] = self._all
+        routes = Routes(self._all)
         offset, chunk = start, b""
         for offset, chunk in reader.lines.chunks(start):
             link = check_chain(chunk, reader.lines.name, offset, link) or link
-            takers = [each.take for each in fed]
             for event in decode_chunk(chunk, reader.lines.name, offset):
                 expected += 1
                 if event.seq != expected or event.parent >= expected:
@@ -165,9 +183,9 @@ class Projections:
                 reader.note(event)
                 if event.parent != expected - 1:
                     self._check_parent(event, offset)
-                    fed, left = self._of_file, True
-                    takers = [each.take for each in fed]
-                for take in takers:
+                    if not left:
+                        routes, left = Routes(self._of_file), True
+                for take in routes[type(event.body)]:
                     take(event)
         if expected != before:
             self._end(expected, link, chunk, offset)
@@ -213,9 +231,9 @@ def follow_path(projections: Sequence[Projection], reader: Reader, path: Path) -
     else:
         for projection in projections:
             projection.reset()
-    takers: list[Callable[[Event], None]] = [projection.take for projection in projections]
+    routes = Routes(projections)
     for event in _events_after(reader, path, after):
-        for take in takers:
+        for take in routes[type(event.body)]:
             take(event)
 
 

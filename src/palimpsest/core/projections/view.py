@@ -75,6 +75,7 @@ class ViewProjection:
 
     name: ClassVar = "view"
     version: ClassVar = 1
+    watches: ClassVar = None
     scope: ClassVar[Scope] = "path"
 
     def __init__(self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = nowhere, reader: Reader | None = None) -> None:

@@ -16,7 +16,7 @@ from palimpsest.lab.bench.material import write_session
 from palimpsest.lab.bench.room import EXTRA, Room
 from palimpsest.lab.bench.timing import seconds, steady
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.sqlite import Index
+from palimpsest.stores.sqlite import SqliteIndex
 
 RARE = "quokkasaurus"
 _HOLDERS = 3
@@ -30,7 +30,7 @@ def measure_finding(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
     size = sum(size for _, _, size, _ in store.stats())
     room.tell(f"indexing {size / 1e6:,.0f} MB")
     database = room.folder / "index.sqlite"
-    with Index(database, store) as index:
+    with SqliteIndex(database, store) as index:
         took = seconds(index.refresh)
         if "index_mb_s" in wanted:
             yield bar("index_mb_s", size / 1e6 / took, seconds=took)
@@ -59,7 +59,7 @@ def _write_sessions(room: Room) -> JsonlSessions:
     return store
 
 
-def _search(room: Room, index: Index, store: JsonlSessions, ripgrep: str) -> Bar:
+def _search(room: Room, index: SqliteIndex, store: JsonlSessions, ripgrep: str) -> Bar:
     command = (ripgrep, "-F", "-c", RARE, str(store.folder))
     run = partial(subprocess.run, command, check=True, capture_output=True)
     counted, found = len(run().stdout.splitlines()), len(index.search(RARE))

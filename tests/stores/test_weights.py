@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput, ProviderError, StoreError
-from palimpsest.providers.weights import WEIGHTS, Weights, fetch, find, unpack
+from palimpsest.stores.weights import WEIGHTS, Weights, fetch, find, unpack
 
 DATA = b"GGUF" * 1000
 
