@@ -4,7 +4,7 @@ import pytest
 from pal_runs import LONG, SMALL, Pal, edited, long, small
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import ModelReplied, Refused, SessionOpened, UserSaid
+from palimpsest.core.events import EditRefused, ModelReplied, SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
@@ -190,7 +190,7 @@ def test_refused_edits_are_listed_with_the_reason(pal: Pal) -> None:
     small(pal.home)
     assert pal("audit", SMALL, "--refused").stdout == "no edit was refused\n"
     with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
-        log.append(Refused("edit", "gate", "the view would not be smaller", edits=(Mask(("2.0",), "gone"),), of="fold"))
+        log.append(EditRefused((Mask(("2.0",), "gone"),), "fold", "gate", "the view would not be smaller"))
 
     assert pal.json("audit", SMALL, "--refused")[0]["why"] == "the view would not be smaller"
     assert "the view would not be smaller" in pal("audit", SMALL, "--refused").stdout

@@ -28,7 +28,6 @@ from rollouts import (
 from palimpsest.core.events import (
     Body,
     ModelReplied,
-    SideCalled,
 )
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log import Log
@@ -109,7 +108,7 @@ def test_a_quiet_rollout_that_grows_in_many_steps_loses_and_repeats_nothing(path
 
 
 def spent(told: list[Body]) -> int:
-    return sum(body.usage.total for body in told if isinstance(body, ModelReplied | SideCalled))
+    return sum(body.usage.total for body in told if isinstance(body, ModelReplied))
 
 
 def seen(home: Home, session: str) -> list[tuple[str, str]]:

@@ -32,7 +32,6 @@ from palimpsest.core.events import (
     ModelSwitched,
     Place,
     SessionOpened,
-    SideCalled,
     Statement,
     TaskChanged,
     Titled,
@@ -129,10 +128,10 @@ def test_what_is_typed_while_a_turn_runs_is_steering(tmp_path: Path) -> None:
 
 def test_a_call_that_leaves_no_item_is_paid_for_once(tmp_path: Path) -> None:
     path = next(path for path in GOLDEN if "remote" in str(path))
-    side = [body for body in bodies(path) if isinstance(body, SideCalled)]
-    assert side == [SideCalled("compact", "gpt-5.5", Usage(1000, output=10))]
+    side = [body for body in bodies(path) if isinstance(body, ModelReplied) and body.purpose != "turn" and not body.parts]
+    assert side == [ModelReplied((), usage=Usage(1000, output=10), model="gpt-5.5", purpose="compact")]
     home, session = imported(path)
-    prompts = sum(body.usage.prompt for body in home.bodies(session) if isinstance(body, ModelReplied | SideCalled))
+    prompts = sum(body.usage.prompt for body in home.bodies(session) if isinstance(body, ModelReplied))
     assert prompts == 260_000 + 1_000 + 15_000 + 15_000
 
 
@@ -150,7 +149,7 @@ def test_a_repeated_count_of_tokens_counts_once(tmp_path: Path) -> None:
         answered("d"),
         counted(250, 130),
     )
-    assert [body.usage.prompt for body in bodies(path) if isinstance(body, ModelReplied | SideCalled)] == [100, 130]
+    assert [body.usage.prompt for body in bodies(path) if isinstance(body, ModelReplied)] == [100, 130]
 
 
 def test_pictures_become_blobs_and_links_stay_links(tmp_path: Path) -> None:

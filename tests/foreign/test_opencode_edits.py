@@ -5,7 +5,7 @@ from pathlib import Path
 from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, call, view_of, words
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
-from palimpsest.core.events import Failed, Rewound, SideCalled, Usage, ViewEdited
+from palimpsest.core.events import Failed, ModelReplied, Rewound, Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
@@ -50,8 +50,10 @@ def test_a_summary_costs_as_a_call_beside_the_conversation() -> None:
     home = Home()
     home.take(GOLDEN_DATABASE, "ses_e220d6b2affeVSh3bx6xZFfWZ4")
     log = home.log("ses_e220d6b2affeVSh3bx6xZFfWZ4")
-    calls = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, SideCalled)]
-    assert [(call.purpose, call.model, call.usage) for call in calls] == [("compaction", "fm", Usage(150000, output=10))] * 3
+    replies = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, ModelReplied)]
+    assert [(body.purpose, body.model, body.usage) for body in replies if body.purpose != "turn"] == [
+        ("compaction", "fm", Usage(150000, output=10))
+    ] * 3
 
 
 def test_a_summary_that_failed_folds_nothing() -> None:

@@ -6,7 +6,7 @@ from corpus import GOLDEN, golden
 from readings import Home, called, check_repeat, faults, returned, said, shown, sources
 
 from palimpsest.core.edits import Fold, Put
-from palimpsest.core.events import Failed, ModelReplied, Refused, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
+from palimpsest.core.events import Failed, ModelReplied, SessionOpened, ToolRefused, ToolReturned, TurnEnded, Usage, ViewEdited
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall
 from palimpsest.foreign.openhands import OpenhandsFormat
 
@@ -80,7 +80,7 @@ def test_sdk_1_8_0_tells_a_folder_of_events_as_one_session() -> None:
         ToolCall("toolu_2", "terminal", '{"command": "false"}'),
     )
     assert first.usage == Usage(100, 500, 300, output=40)
-    assert [(body.by, body.why) for body in bodies if isinstance(body, Refused)] == [("user", "certainly not")]
+    assert [(body.by, body.why) for body in bodies if isinstance(body, ToolRefused)] == [("user", "certainly not")]
     assert [body.edits for body in bodies if isinstance(body, ViewEdited)] == [
         (Fold("5.0", "7.0", (Put("summary", Text("The clock says Tuesday.")),)),)
     ]

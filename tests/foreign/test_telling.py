@@ -1,5 +1,6 @@
 import pytest
 from msgspec import Raw
+from side_calls import side_reply
 
 from palimpsest.core.edits import Insert, Mask, Put, Unmask
 from palimpsest.core.events import (
@@ -8,17 +9,17 @@ from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
     ContextStated,
+    EditRefused,
     Failed,
     ModeChanged,
     ModelReplied,
     ModelSwitched,
     NotesTaken,
     Recalled,
-    Refused,
     SessionOpened,
-    SideCalled,
     Statement,
     Titled,
+    ToolRefused,
     ToolReturned,
     TurnEnded,
     Unknown,
@@ -101,9 +102,10 @@ def test_a_result_without_its_call_stands_alone() -> None:
 @pytest.mark.parametrize(
     ("body", "line", "text"),
     [
-        (SideCalled("title", "claude-haiku-4-5", text="A title"), "a call beside the conversation (title)", "A title"),
+        (side_reply("title", "claude-haiku-4-5", text="A title"), "a call beside the conversation (title)", "A title"),
         (Failed("call", "overloaded", "busy"), "call failed: overloaded", "busy"),
-        (Refused("bash", "user", "too wild"), "bash was refused by user", "too wild"),
+        (ToolRefused("c1", "bash", "user", "too wild"), "bash was refused by user", "too wild"),
+        (EditRefused((), "fold", "gate", "no smaller"), "edit was refused by gate", "no smaller"),
         (ModelSwitched("gpt-5.5"), "the model is now gpt-5.5", ""),
         (ModeChanged("plan"), "the mode is now plan", ""),
         (NotesTaken("so far", 0), "notes were taken up to event 0", "so far"),
@@ -119,7 +121,7 @@ def test_everything_else_worth_a_line_has_one(body: Body, line: str, text: str) 
 
 
 def test_a_reply_that_broke_off_says_so_and_a_side_call_costs() -> None:
-    (turn,) = turns_of(_log(ModelReplied((), error="reset"), SideCalled("title", "claude-haiku-4-5", Usage(input=1_000_000))))
+    (turn,) = turns_of(_log(ModelReplied((), error="reset"), side_reply("title", "claude-haiku-4-5", Usage(input=1_000_000))))
     assert turn.entries[0] == Noted(1, 2_000, "the reply broke off", "reset")
     assert (turn.calls, turn.cost) == (2, 1.0)
 

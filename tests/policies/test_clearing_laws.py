@@ -9,7 +9,7 @@ from working_days import PROFILE, Step, steps, take_back, tell
 from workplace import START, offline, reply, work
 
 from palimpsest.core.edits import named
-from palimpsest.core.events import Refused, ViewEdited
+from palimpsest.core.events import EditRefused, ViewEdited
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.policy import Policy, proposal_of, run_plan
@@ -34,7 +34,7 @@ def test_a_clearing_shrinks_keeps_pairs_is_the_same_again_and_rests(policy: Poli
     assert proposal_of(first) == proposal_of(second)
     before, alone = session.counter.total(session.log.view), unpaired(session.log.view.items)
     events = offline(session, run_policies(session, "before_call")).events
-    assert not any(isinstance(event.body, Refused) for event in events)
+    assert not any(isinstance(event.body, EditRefused) for event in events)
     assert unpaired(session.log.view.items) == alone
     if proposal_of(first).edits:
         assert [type(event.body) for event in events] == [ViewEdited]

@@ -1,18 +1,17 @@
 """What every policy of every profile keeps to, over made-up sessions, recorded ones and a model that does everything wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
-from palimpsest.engine.flow import answer_without_model
 from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
 from workplace import offline, online
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.tools import action_of
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
-from palimpsest.core.events import ModelReplied, Refused, ViewEdited
+from palimpsest.core.events import EditRefused, ModelReplied, ViewEdited
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want, run_plan
 from palimpsest.core.situation import Moment
@@ -125,11 +124,15 @@ def _look_twice(session: Session, moment: Moment, *, shrinks: bool) -> None:
         assert again is None or again.edited == (), moment
 
 
+def answered(want: Want) -> Generator[Want, Answer, Answer]:
+    return (yield want)
+
+
 def proposed(policy: Policy, session: Session, moment: Moment, reply: ModelReplied | None) -> Outcome | str:
     def answer(want: Want) -> Answer | PalimpsestError:
         if isinstance(want, Ask):
             return reply if reply is not None else NoModel("no model")
-        return answer_without_model(session, want)
+        return offline(session, answered(want))
 
     try:
         return run_plan(policy.plan(session.situation(moment)), answer)
@@ -222,7 +225,7 @@ def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str
         said = [item.id for item in session.log.view.items if item.kind == "user"]
         ran = online(session, run_policies(session, "asked"), Always(WRONG[wrong]))
         assert ran.folded
-        assert not any(isinstance(event.body, Refused) for event in ran.events)
+        assert not any(isinstance(event.body, EditRefused) for event in ran.events)
         shown = "\n".join(str(item.content) for item in session.log.view.items)
         assert said[-1] in session.log.view.ids
         assert all(item_id in session.log.view.ids or item_id in shown for item_id in said)

@@ -5,7 +5,7 @@ import itertools
 from workplace import offline, reply, say, use, work
 
 from palimpsest.core.edits import Fold, Keep, Put
-from palimpsest.core.events import Refused, ViewEdited
+from palimpsest.core.events import EditRefused, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Situation
 from palimpsest.engine.policies import run_policies
@@ -71,5 +71,5 @@ def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
     say(session, "go")
     use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
     event = offline(session, run_policies(session, "asked")).events[0]
-    assert isinstance(event.body, Refused)
+    assert isinstance(event.body, EditRefused)
     assert event.body.why == "the view would not be smaller"

@@ -30,9 +30,12 @@ def folded(place: Place, recorded_as: str) -> Iterator[tuple[Session, View, Fold
     """The session after each of some folds, with the view before it and the fold."""
     session = again(place, profile("palimpsest"), ROOMY)
     told = bodies(place, recorded_as)
+    due = [len(told) * part // TIMES for part in range(1, TIMES + 1)]
     for number, body in enumerate(told, 1):
         session.log.append(body)
-        if number in {len(told) * part // TIMES for part in range(1, TIMES + 1)}:
+        # Nothing is folded while a call is under way.
+        if due and number >= due[0] and session.log.open_call is None:
+            del due[0]
             before = session.log.view
             for event in offline(session, run_policies(session, "asked")).edited:
                 if isinstance(event.body, ViewEdited) and isinstance(fold := event.body.edits[0], Fold):

@@ -10,7 +10,7 @@ from workplace import offline, online, reply, say, use
 
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.core.events import ContextStated, ModelReplied, SideCalled, Statement, ToolReturned, Usage, UserSaid, ViewEdited
+from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import run_policies
@@ -153,8 +153,11 @@ def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_promp
     assert (request["tools"], request["parallel_tool_calls"], request["prompt_cache_key"]) == ([], False, "s")
     assert request["input"][-1]["role"] == "user"
     assert said(request) == [*CONTEXT, "ask 0", "done 0", "ask 1", "done 1", "ask 2", "done 2", prompt("handoff", focus="")]
-    called = [event.body for event in session.log.reader.run(0, session.log.tip) if isinstance(event.body, SideCalled)]
-    assert [(body.purpose, body.model, body.text) for body in called] == [("compact", "other", "the summary")]
+    bodies = [event.body for event in session.log.reader.run(0, session.log.tip)]
+    started = [body for body in bodies if isinstance(body, CallStarted) and body.purpose != "turn"]
+    replied = [body for body in bodies if isinstance(body, ModelReplied) and body.purpose != "turn"]
+    assert [(body.purpose, body.model) for body in started] == [("compact", "other")]
+    assert [(body.purpose, body.parts) for body in replied] == [("compact", (Text("the summary", "assistant"),))]
 
 
 def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instructions_of_its_own() -> None:

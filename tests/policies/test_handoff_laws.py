@@ -1,19 +1,18 @@
 """Laws of the hand-over over made-up histories: whatever was said, called, stated, pinned and masked."""
 
-import asyncio
-
 import pytest
 from codex_work import BOTH, GPT, OTHER, codex_session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from workplace import online
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.errors import PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
+    EditRefused,
     ModelReplied,
-    Refused,
     Statement,
     ToolReturned,
     Usage,
@@ -23,7 +22,6 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Image, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.pairs import unpaired, waiting
 from palimpsest.core.situation import Moment
-from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.kept_messages import messages_of
@@ -127,14 +125,14 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     open_calls = waiting(before.items)
     last = messages_of(before.items)[-1:]
     try:
-        ran = asyncio.run(carry_out(run_policies(session, moment), session, Scripted(*answers)))
+        ran = online(session, run_policies(session, moment), Scripted(*answers))
     except TooFull:
         # What the provider reported was more than all that could be left out.
         assert session.log.view.items == before.items
         return
     after = session.log.view
     for event in ran.events:
-        if isinstance(event.body, Refused):
+        if isinstance(event.body, EditRefused):
             assert event.body.why == "the view would not be smaller"
     assert unpaired(after.items) <= unpaired(before.items)
     # A pinned call that was never answered may seem to wait once nothing stands behind it.
@@ -148,4 +146,4 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
         kept = [item.id for item in after.items if item.kind in {"user", "steering"} and item.id.count(".") == 1]
         assert kept == [item.id for item in before.items if item.id in set(kept)]
     if ran.folded and not open_calls:
-        assert asyncio.run(carry_out(run_policies(session, moment), session, Scripted(*answers))).edited == ()
+        assert online(session, run_policies(session, moment), Scripted(*answers)).edited == ()

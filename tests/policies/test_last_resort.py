@@ -6,7 +6,7 @@ from workplace import online, reply, say
 
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.core.events import Failed, ModelReplied, Refused, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import EditRefused, Failed, ModelReplied, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
@@ -88,7 +88,7 @@ def test_cx_45_a_fold_that_does_not_shrink_is_refused(name: str) -> None:
     reply(session, Text("ok", "assistant"), usage=Usage(input=185_000))
     before = session.log.view.items
     ran = online(session, run_policies(session, "turn_starts"), Scripted("longer than all that was said before " * 10))
-    assert [(body.of, body.why) for event in ran.events if isinstance(body := event.body, Refused)] == [
+    assert [(body.policy, body.why) for event in ran.events if isinstance(body := event.body, EditRefused)] == [
         ("handoff", "the view would not be smaller")
     ]
     assert session.log.view.items == before

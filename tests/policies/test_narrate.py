@@ -2,13 +2,12 @@
 
 import msgspec
 import pytest
-from palimpsest.engine.flow import answer_without_model
 from workplace import offline, online, reply, say, use, work
 
 from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.core.events import Failed, ModelReplied, NotesTaken, SideCalled, ViewEdited
+from palimpsest.core.events import Failed, ModelReplied, NotesTaken, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, text_of
-from palimpsest.core.policy import Proposal, run_plan
+from palimpsest.core.policy import Proposal, steps_of
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.narrate import HEADINGS
@@ -169,7 +168,7 @@ def test_running_notes_serve_as_narrative_without_a_model() -> None:
     session = busy("auto")
     session.log.append(NotesTaken("## Goal\nnotes so far", covers=session.log.tip))
     fold = next(policy for policy in session.profile.policies if policy.name == "fold")
-    proposal = run_plan(fold.plan(session.situation("asked")), lambda want: answer_without_model(session, want))
+    proposal = offline(session, steps_of(fold.plan(session.situation("asked"))))
     assert isinstance(proposal, Proposal)
     session.log.append(ViewEdited(proposal.edits, by=fold.name))
     assert [text_of(item.content) for item in told(session)] == ["## Goal\nnotes so far"]
@@ -200,8 +199,8 @@ def test_pa_22_the_request_has_the_live_prefix_byte_for_byte_and_one_block_more(
     told = msgspec.json.decode(b'"' + sent[len(prefix) + len(begin) :].replace(MARK, b"").partition(b'"}')[0] + b'"')
     assert told.endswith("look above all at: the tests")
     assert check_request(session.card.wire, sent) == ()
-    side = next(event.body for event in session.log.events() if isinstance(event.body, SideCalled))
-    assert (side.purpose, side.text) == ("narrative", GOOD)
+    replies = [event.body for event in session.log.events() if isinstance(event.body, ModelReplied)]
+    assert [body.parts for body in replies if body.purpose == "narrative"] == [(Text(GOOD, "assistant"),)]
 
 
 def test_the_prompt_asks_for_the_four_sections_in_the_language_of_the_user_and_forbids_tools() -> None:

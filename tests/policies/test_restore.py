@@ -4,13 +4,12 @@ import json
 from dataclasses import replace as with_
 
 from claude_work import MEASURED, SUMMARY, World, claude, edits, fill, texts
-from palimpsest.engine.flow import answer_without_model
-from workplace import online, reply, say, use
+from workplace import offline, online, reply, say, use
 
 from palimpsest.core.edits import Fold, Put, into_of
 from palimpsest.core.events import ChildEnded, ChildOpened, Rewound, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Proposal, run_plan
+from palimpsest.core.policy import Proposal, steps_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.restore import Restore
@@ -32,7 +31,7 @@ def after(world: World, *read: str, name: str = "claude-code", used: int = 0) ->
 
 def restored(policy: Restore, session: Session) -> list[str]:
     """What a plan brings back, each text without its frame."""
-    outcome = run_plan(policy.plan(session.situation("folded")), lambda want: answer_without_model(session, want))
+    outcome = offline(session, steps_of(policy.plan(session.situation("folded"))))
     assert isinstance(outcome, Proposal)
     pieces = [piece for edit in outcome.edits for piece in into_of(edit)]
     found = [piece.content.text for piece in pieces if isinstance(piece, Put) and isinstance(piece.content, Text)]

@@ -148,7 +148,7 @@ HOLDS = {
     "2. Key Technical Concepts": ("concepts, technologies and frameworks",),
     "3. Files and Code Sections": ("read, changed or created", "newest", "whole snippets", "why each file matters", "what was changed"),
     "4. Errors and fixes": ("each error", "how it was fixed", "what the user said about it"),
-    "5. Problem Solving": ("what was solved", "still being ran into"),
+    "5. Problem Solving": ("what was solved", "still being looked into"),
     "6. All user messages": ("every message of the user that is not the result of a tool", "does not drift"),
     "7. Pending Tasks": ("explicitly asked for and is not done",),
     "8. Current Work": ("exactly", "just before", "file names and snippets", "newest messages weigh most"),
@@ -368,7 +368,7 @@ def test_undoing_ten_compactions_in_a_row_gives_the_view_without_them(name: str)
     assert [edit.by for edit in edits(session)] == ["summarize"] * 10
     events = [event for event in session.log.events() if not isinstance(event.body, ViewEdited)]
     plain = project(events)
-    session.card = card("claude-sonnet-4-5[1m]")
+    session.switch(card("claude-sonnet-4-5[1m]"))
     for event in reversed([event for event in session.log.events() if isinstance(event.body, ViewEdited)]):
         session.undo(event.seq)
     assert session.log.view.items == plain.items

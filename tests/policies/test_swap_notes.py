@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import offline, online, reply, say, use
 
-from palimpsest.core.events import NotesTaken, Refused, ToolReturned, Usage
+from palimpsest.core.events import EditRefused, NotesTaken, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import unpaired
 from palimpsest.engine.policies import run_policies
@@ -116,7 +116,7 @@ def test_cc_49_the_keep_window_never_starts_between_a_call_and_its_result(steps:
     full(session)
     offline(session, run_policies(session, "before_call"))
     assert unpaired(session.log.view.items) == frozenset()
-    assert not any(isinstance(event.body, Refused) and "parted" in event.body.why for event in session.log.events())
+    assert not any(isinstance(event.body, EditRefused) and "parted" in event.body.why for event in session.log.events())
 
 
 def test_cc_49_with_parallel_calls_the_window_begins_with_their_message() -> None:

@@ -34,7 +34,8 @@ def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, li
     folds: list[int] = []
     for number, body in enumerate(told, 1):
         session.log.append(body)
-        if number >= len(told) * (len(folds) + 1) // TIMES:
+        # Nothing is folded while a call is under way.
+        if number >= len(told) * (len(folds) + 1) // TIMES and session.log.open_call is None:
             ran = offline(session, run_policies(session, "asked"))
             folds += [event.seq for event in ran.edited]
             yield session, folds

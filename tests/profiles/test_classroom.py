@@ -1,6 +1,5 @@
 """The profile `classroom`, statement by statement."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -39,7 +38,7 @@ class Folder:
         self.files[name] = data
         return name
 
-    def run_policies(self, want: Look) -> str | None:
+    def look(self, want: Look) -> str | None:
         return self.files[want.name].decode() if want.name in self.files else None
 
 
@@ -216,7 +215,7 @@ def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold(
     session.log.append(ContextStated(stated))
     say(session, "y" * 300_000)
     provider = Scripted("short", "on it")
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     request = msgspec.json.decode(provider.requests[1].body)
     assert [block["text"] for block in request["system"]] == ["You teach."]
     told = [block["text"] for message in request["messages"] for block in message["content"]]
@@ -278,7 +277,7 @@ def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> Non
     online(session, run_policies(session, "asked"), Scripted("short"))
     bodies = [event.body for event in session.log.events()]
     assert [body.result.call_id for body in bodies if isinstance(body, ToolReturned)] == ["c1"]
-    assert session.log.health.open_calls == ()
+    assert session.log.health.pending_calls == ()
 
 
 def test_cl_50_the_profile_and_its_policies_are_short() -> None:

@@ -1,6 +1,5 @@
 """What the profiles of Claude Code do when a compaction fails: the breaker, and both ladders for prompts that are too long."""
 
-import asyncio
 import json
 from itertools import pairwise
 
@@ -19,8 +18,9 @@ from palimpsest.policies.too_long import drops
 from palimpsest.providers.scripted import Scripted
 
 
-def failures(session: Session) -> list[str]:
-    return [event.body.error for event in session.log.events() if isinstance(event.body, Failed)]
+def failures(session: Session, what: str = "plan") -> list[str]:
+    """The errors of plans, or of the calls that they made."""
+    return [event.body.error for event in session.log.events() if isinstance(event.body, Failed) and event.body.what == what]
 
 
 def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_the_breaker_an_asked_compaction_ignores_it() -> None:
@@ -30,6 +30,7 @@ def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_
         assert not online(session, run_policies(session, "before_call"), provider).folded
         assert len(provider.requests) == asked
     assert failures(session) == ["no_summary", "provider", "no_summary"]
+    assert failures(session, "call") == ["provider"]
     assert online(session, run_policies(session, "asked"), provider).folded
     use(session, "late", "Read", '{"file_path":"late.py"}', "late\n" * 2_000)
     reply(session, Text("more", "assistant"), usage=Usage(input=160_000))
@@ -43,9 +44,9 @@ def test_cc_11_v_seven_failing_turns_make_seven_attempts_and_every_turn_is_still
     provider = Scripted(*replies * 7)
     for number in range(7):
         say(session, f"turn {number}")
-        assert asyncio.run(call(session, provider)).parts == said.parts
+        assert online(session, call(session), provider).parts == said.parts
     assert len(provider.requests) == 14
-    assert failures(session) == ["provider"] * 7
+    assert failures(session) == failures(session, "call") == ["provider"] * 7
 
 
 def test_cc_12_v_a_conversation_of_one_exchange_is_not_folded_and_reports_too_few_groups_without_a_request() -> None:
@@ -66,7 +67,7 @@ def test_v_one_exchange_that_the_provider_finds_too_long_is_folded_from_the_log_
     for number in range(30):
         session.log.append(ToolReturned(ToolResult(f"p{number}", (Text("x = 1\n" * 2_000),)), tool="Read"))
     provider = Scripted(TOO_LONG, "done")
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     assert [edit.by for edit in edits(session)] == ["fold without a model"]
 
 
@@ -160,7 +161,7 @@ def test_cc_43_v_a_turn_refused_as_too_long_is_folded_from_the_older_half_and_se
     say(session, "on")
     before = len(rounds(session.log.view.items))
     provider = Scripted(TOO_LONG, TOO_LONG, SUMMARY, "done")
-    assert asyncio.run(call(session, provider)).parts == (Text("done", "assistant"),)
+    assert online(session, call(session), provider).parts == (Text("done", "assistant"),)
     counts = [len(body_of(request)["messages"]) for request in provider.requests]
     assert before == 9
     assert counts[1:3] == [2 * 4 + 1, 2 * 2 + 1]
@@ -181,7 +182,7 @@ def test_cc_43_claude_code_ends_the_turn() -> None:
     say(session, "on")
     provider = Scripted(TOO_LONG, SUMMARY, "done")
     with pytest.raises(PromptTooLong):
-        asyncio.run(call(session, provider))
+        online(session, call(session), provider)
     assert (len(provider.requests), edits(session)) == (1, [])
 
 

@@ -1,6 +1,5 @@
 """The levels of the profiles of Claude Code, to the token, and every setting that moves them."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 
@@ -57,11 +56,12 @@ def test_cc_03_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and
 ) -> None:
     off = {"DISABLE_AUTO_COMPACT": "1"}
     provider = Scripted("never said")
+    session = fill(claude(name, off), level)
     with pytest.raises(PromptTooLong, match="prompt is too long"):
-        asyncio.run(call(fill(claude(name, off), level), provider))
+        online(session, call(session), provider)
     assert provider.requests == []
     session = fill(claude(name, off), level - 1)
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     assert len(provider.requests) == 1
 
 
@@ -75,7 +75,7 @@ def test_cc_03_the_blocking_override_moves_only_this(name: str) -> None:
 def test_cc_03_with_auto_compact_on_compaction_comes_first() -> None:
     session = fill(claude(), 198_000)
     provider = Scripted(SUMMARY, "on it")
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     assert len(provider.requests) == 2
 
 
@@ -160,5 +160,5 @@ def test_a_model_that_writes_less_at_once_reserves_less_and_is_asked_for_no_more
     assert session.budget.compact_at == level
     provider = Scripted(SUMMARY, "on it")
     online(session, run_policies(session, "asked"), provider)
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     assert [json.loads(request.body)["max_tokens"] for request in provider.requests] == [8_192, 8_192]

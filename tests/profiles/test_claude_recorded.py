@@ -36,7 +36,7 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
 ) -> None:
     (path,) = golden(pattern)
     home = Home()
-    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START), offload=inline)
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
     events = list(log.events())
     real = [(event.seq, event.body) for event in events if isinstance(event.body, ViewEdited)]
     assert [body.tokens_before for _, body in real] == counted
@@ -55,7 +55,7 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
 def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() -> None:
     (path,) = golden("claude/2.1.325-interactive/projects/*/*.jsonl")
     home = Home()
-    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START), offload=inline)
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
     (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
     around = Environment(home.store, home.blobs, FixedClock(START), offload=inline)
     session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)

@@ -1,6 +1,5 @@
 """The profiles that imitate Codex: numbers, settings, and what the user is shown."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -74,11 +73,11 @@ def test_a_request_that_is_too_long_ends_the_turn_and_the_next_one_folds_first(n
     turn(session, "ask 0", 0)
     say(session, "ask 1")
     with pytest.raises(PromptTooLong):
-        asyncio.run(call(session, Scripted(PromptTooLong("too long"))))
+        online(session, call(session), Scripted(PromptTooLong("too long")))
     assert shows(session)[-1] == "ask 1"
     assert online(session, run_policies(session, "turn_starts", incoming=10), Scripted("the summary")).folded
     say(session, "ask 2")
-    reply_parts = asyncio.run(call(session, Scripted("done"))).parts
+    reply_parts = online(session, call(session), Scripted("done")).parts
     assert reply_parts == (Text("done", "assistant"),)
 
 

@@ -1,10 +1,8 @@
 """The profiles `opencode` and `opencode-1.18`, statement by statement."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
-from palimpsest.engine.flow import request_of
 from workplace import first_ask, offline, online, reply, say, use, work
 
 from palimpsest.core.deltas import Delta
@@ -12,7 +10,7 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.policy import Ask, Proposal
+from palimpsest.core.policy import Ask, Proposal, ask
 from palimpsest.core.ports import Sendable
 from palimpsest.core.situation import Moment
 from palimpsest.core.sizes import json_size, opencode_size
@@ -37,9 +35,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 
 def at_work(name: str, card: ModelCard | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Session:
-    session = work(profile(name, settings))
-    session.card = card or model()
-    return session
+    return work(profile(name, settings), card or model())
 
 
 def filled(session: Session, tokens: int, text: str = "Done so far.") -> Session:
@@ -140,7 +136,9 @@ def test_oc_15_as_documented_the_summary_is_asked_of_every_visible_item_without_
     want = asked(session)
     assert want.items == session.log.view.items
     assert (want.tools, want.head, want.prompt) == (False, False, prompt("opencode_request"))
-    body = request_of(session, want, session.card).body
+    provider = Scripted("short")
+    online(session, ask(want), provider)
+    body = provider.requests[0].body
     assert b'"tools"' not in body
     assert body.index(b"Write the opening message") > body.index(b"please fix the parser")
 
@@ -251,7 +249,7 @@ def test_oc_24_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is
     say(session, "and the lexer")
     use(session, "c2", "read", '{"filePath":"lexer.py"}', "def lex(): ...\n" * 200)
     provider = Scripted(PromptTooLong("too long"), "we read the lexer", "Done.")
-    asyncio.run(call(session, provider))
+    online(session, call(session), provider)
     assert b"and the lexer" not in provider.requests[1].body
     assert b"def lex()" in provider.requests[1].body
     assert texts(session) == [MARKER, "we read the lexer", "and the lexer", "Done."]
@@ -260,7 +258,7 @@ def test_oc_24_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is
 def test_oc_24_as_documented_the_error_ends_the_turn() -> None:
     session = rejected(at_work("opencode"))
     with pytest.raises(PromptTooLong):
-        asyncio.run(call(session, Scripted(PromptTooLong("too long"))))
+        online(session, call(session), Scripted(PromptTooLong("too long")))
     assert not any(isinstance(event.body, ViewEdited) for event in session.log.events())
 
 
@@ -292,7 +290,7 @@ def test_oc_27_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stay
     before = session.log.view.items
     provider = Scripted(PromptTooLong("Conversation history too large"), "never asked")
     with pytest.raises(PromptTooLong, match="history too large"):
-        asyncio.run(call(session, provider))
+        online(session, call(session), provider)
     assert session.log.view.items == before
     assert provider.left == 1
 
@@ -304,7 +302,8 @@ def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
     for _ in range(5):
         online(session, run_policies(session, "before_call"), provider)
     assert provider.left == 1
-    assert sum(isinstance(event.body, Failed) for event in session.log.events()) == 3
+    failures = [event.body.what for event in session.log.events() if isinstance(event.body, Failed)]
+    assert failures == ["call", "plan"] * 3
 
 
 @pytest.mark.parametrize("name", BOTH)

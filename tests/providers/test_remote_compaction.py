@@ -1,15 +1,14 @@
 """Compaction by a provider behind a real connection."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from codex_work import CONTEXT, FULL, GPT, codex_session, shows, state, turn
+from workplace import online
 
 from palimpsest.core.events import Failed, ViewEdited
 from palimpsest.core.items import Opaque, Text
-from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.providers.http import HttpProvider
@@ -31,7 +30,7 @@ def worked(name: str) -> Session:
 
 
 def compact(session: Session, url: str) -> PolicyRun:
-    return asyncio.run(carry_out(run_policies(session, "turn_starts"), session, HttpProvider(GPT, f"{url}/v1", "k-1")))
+    return online(session, run_policies(session, "turn_starts"), HttpProvider(GPT, f"{url}/v1", "k-1"))
 
 
 def streamed(*items: dict[str, Any]) -> bytes:

@@ -1,4 +1,5 @@
 import pytest
+from side_calls import side_reply
 
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import (
@@ -13,7 +14,6 @@ from palimpsest.core.events import (
     Place,
     Recalled,
     SessionOpened,
-    SideCalled,
     Statement,
     Titled,
     ToolReturned,
@@ -63,7 +63,7 @@ BODIES: tuple[Body, ...] = (
     ModelSwitched("model-b"),
     ModelReplied((), usage=Usage(1, output=1)),
     ModelReplied((), usage=Usage(2, output=2)),
-    SideCalled("title", "model-a", Usage(input=7)),
+    side_reply("title", "model-a", Usage(input=7)),
     UserSaid((Text("thanks"),)),
 )
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import msgspec
 from corpus import CORPUS, GOLDEN
 from msgspec import Struct
-from palimpsest.core.resuming import project_state
 from readings import CARDS
 
-from palimpsest.core.events import EditUndone, Event, ModelReplied
+from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Thinking
 from palimpsest.core.log import Log
 from palimpsest.core.projections.view import ViewProjection
@@ -53,13 +52,11 @@ def take_all(home: Home, paths: Sequence[Path]) -> list[str]:
 
 def views(log: Log) -> Iterator[tuple[Event, View]]:
     """Every event of a log with the view after it, on whichever branch it is; only where a branch begins anything is read twice."""
-    projection = ViewProjection(find=log.reader.item)
+    projection = ViewProjection(reader=log.reader)
     for event in log.reader.run(log.reader.first, log.tip):
-        if event.parent == projection.seq and not isinstance(event.body, EditUndone):
-            projection.take(event)
-        else:
-            path = log.reader.path(event.seq)
-            projection = ViewProjection(project_state(log.reader, path).view, log.reader.skip(path), log.reader.item)
+        if event.parent != projection.seq:
+            projection.start_from(log.state_at(event.parent).view)
+        projection.take(event)
         yield event, projection.view
 
 

@@ -15,17 +15,17 @@ from palimpsest.engine.plans import carry_out, carry_out_now
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.cards import card
+from palimpsest.wire.cards import ModelCard, card
 
 Result = TypeVar("Result")
 START = 1_700_000_000_000
 NOTHING = Usage()
 
 
-def work(profile: Profile, model: str = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
-    """A new session under a profile."""
+def work(profile: Profile, model: str | ModelCard = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
+    """A new session under a profile, for a model or the one of that name."""
     around = Environment(MemorySessions(), MemoryBlobs(), clock or FixedClock(START, 1_000), offload=inline)
-    return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model), around)
+    return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model) if isinstance(model, str) else model, around)
 
 
 def say(session: Session, text: str) -> Event:
@@ -68,5 +68,5 @@ def online(session: Session, steps: Generator[Want, Answer, Result] | Coroutine[
 
 def answered_by(session: Session, provider: Provider) -> Session:
     """The session with a provider that stands behind every card."""
-    session.environment = replace(session.environment, provider=lambda _: provider)
+    session.environment = replace(session.environment, provider=lambda *_: provider)
     return session

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from palimpsest.core.budget import Budget
-from palimpsest.core.frozen import EMPTY, frozen
+from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
 from palimpsest.core.items import Value
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
@@ -265,4 +265,5 @@ class Situation:
     parts: int = PARTS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uses", frozen(self.uses))
+        if type(self.uses) is not FrozenDict:
+            object.__setattr__(self, "uses", frozen(self.uses))
