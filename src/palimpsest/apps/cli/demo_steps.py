@@ -13,13 +13,13 @@ from palimpsest.apps.cli.opening import counter_of
 from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log import Log
-from palimpsest.core.policy import run_steps
+from palimpsest.core.policy import complete
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 from palimpsest.core.undo import undo
 from palimpsest.core.view import View
-from palimpsest.engine.flow import answer_without_model
-from palimpsest.engine.moments import look
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.moments import compact
+from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import Plan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.page_lines import with_lines
@@ -123,9 +123,9 @@ def stage_of(log: Log, home: AnyHome) -> Stage:
 def fold(log: Log, home: AnyHome) -> list[Audited]:
     """What our profile does when asked to fold, without a model: the edits it made, as `pal audit` tells them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
-    session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock), _TOOLS)
+    session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock, offload=inline), _TOOLS)
     first = log.tip + 1
-    run_steps(look(session, "asked"), lambda want: answer_without_model(session, want))
+    complete(compact(session))
     log.sync()
     return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
 
