@@ -134,7 +134,7 @@ def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCal
         if call_id == body.result.call_id:
             return body
         return structs.replace(body, result=structs.replace(body.result, call_id=call_id))
-    if isinstance(body, ModelReplied) and body.purpose == TURN and any(isinstance(part, ToolCall) for part in body.parts):
+    if isinstance(body, ModelReplied) and any(isinstance(part, ToolCall) for part in body.parts):
         parts = _named(seq, body.parts, used)
         return body if parts == body.parts else structs.replace(body, parts=parts)
     return body
