@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.masking import stand_in
 from palimpsest.core.token_counter import Covering, TokenCounter
 from palimpsest.core.tokens import estimate
 
@@ -83,6 +84,5 @@ def _covering(items: Sequence[Item], place: int, counter: TokenCounter, known: C
         mask, weight = known.mask, known.weight
     else:
         mask = Mask((item.id,), stub_of(items, place, tokens, factor))
-        call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
-        weight = counter.rule(ToolResult(call_id, (Text(mask.text),)))
+        weight = counter.rule(stand_in(item, mask.text))
     return Covering(item, factor, tokens, mask, weight, tokens - counter.scaled(weight))

@@ -7,10 +7,11 @@ from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
-from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
+from palimpsest.core.masking import is_readable
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.view import EMPTY, View

@@ -3,24 +3,13 @@
 from typing import Final
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Content, Item, Text, ToolResult, Value, same_start
+from palimpsest.core.items import Item, Value, same_start
+from palimpsest.core.masking import shown
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 
-
-def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing.
-
-    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
-    """
-    mask = item.mask
-    if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
-        return item.content
-    if not mask.text:
-        return None
-    if isinstance(item.content, ToolResult):
-        return ToolResult(item.content.call_id, (Text(mask.text),), error=item.content.error, form=item.content.form)
-    return Text(mask.text, role=item.content.role if isinstance(item.content, Text) else "user")
+# The lab takes `shown` from here.
+__all__ = ["Covering", "TokenCounter", "shown"]
 
 
 class Covering(Value, frozen=True):
@@ -105,7 +94,7 @@ class TokenCounter:
         known = self._memo.get(item.id)
         if known is not None and (known[0] is item or (known[0].content is item.content and known[0].mask == item.mask)):
             return known[1]
-        content = item.content if item.mask is None else shown(item, drops_cached=self.drops_cached)
+        content = shown(item, drops_cached=self.drops_cached)
         size = 0 if content is None else self.rule(content)
         self._memo[item.id] = (item, size)
         return size

@@ -9,11 +9,11 @@ import msgspec
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Item, Text
+from palimpsest.core.masking import shown
 from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.responses_shape import shape_of
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.token_counter import shown
 from palimpsest.policies.pressing import level_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summary_reply import summary_in

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.token_counter import shown
+from palimpsest.core.masking import shown
 
 LONGEST_RESULT = 2_000
 

@@ -11,7 +11,7 @@ from palimpsest.core.bound import middle_cut
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.fragments import is_turn_boundary
 from palimpsest.core.items import Item, Text
-from palimpsest.core.token_counter import shown
+from palimpsest.core.masking import shown
 
 _FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 

@@ -16,8 +16,9 @@ from palimpsest.core.events import ToolReturned, ViewEdited
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.loss import Loss
+from palimpsest.core.masking import shown
 from palimpsest.core.project import ViewProjection
-from palimpsest.core.token_counter import TokenCounter, shown
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard, Prices
 
