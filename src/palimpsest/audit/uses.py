@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
-from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.frozen import FrozenDict, frozen
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value
+from palimpsest.core.masking import is_readable
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size

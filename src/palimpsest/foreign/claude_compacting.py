@@ -7,8 +7,9 @@ from typing import Literal
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import Content, Item, ToolResult, shown
+from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.masking import shown
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
