@@ -4,7 +4,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,6 @@ from corpus import CORPUS
 from msgspec import Struct
 from readings import Home
 
-from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import open_calls
@@ -27,6 +25,7 @@ from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_edits import CLEARED
 from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.codex import CodexFormat, write_codex
+from palimpsest.foreign.file_ids import calls_of
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
@@ -110,14 +109,13 @@ def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[A
 
 
 def _repeated(log: Log) -> frozenset[str]:
-    """The ids that more than one call of a session has, on whichever branch."""
-    replies = [event.body for event in log.reader.run(log.reader.first, log.tip) if isinstance(event.body, ModelReplied)]
-    count = Counter(part.call_id for reply in replies for part in reply.parts if isinstance(part, ToolCall))
-    return frozenset(scrubbed(call_id, "claude") for call_id, times in count.items() if times > 1)
+    """The ids of calls that are recorded under another one than they came with."""
+    calls = [call for call in calls_of(log.reader.run(log.reader.first, log.tip)) if call.given]
+    return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
 
 
 def renamed(theirs: Sequence[Any], ours: Sequence[Any], repeated: frozenset[str]) -> list[Any]:
-    """Blocks with the ids of ours in place of theirs, where ours repeat in the session: in a file each call has an id of its own."""
+    """Blocks with the ids of ours in place of theirs, where an id repeats: in a file it may occur once, and in each request once."""
     names: dict[str, str] = {}
     for one, two in zip(ours, theirs, strict=False):
         if one.get("type") == two.get("type") and one.get("id") in repeated:

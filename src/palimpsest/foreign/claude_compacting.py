@@ -12,8 +12,9 @@ from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
-from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, user_content
+from palimpsest.foreign.claude_forms import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude_layout import Layout, LineIndex, Unit, layout_of
+from palimpsest.foreign.file_ids import FileIds
 from palimpsest.wire.lenient import Json
 
 
@@ -32,7 +33,7 @@ class EditLine:
 class Compacting:
     """Knows which line each item came from, so that what a fold keeps is named and not copied."""
 
-    def __init__(self, log: Log, blobs: Blobs, session: str, index: LineIndex) -> None:
+    def __init__(self, log: Log, blobs: Blobs, session: str, index: LineIndex, ids: FileIds) -> None:
         self.index = index
         self.compacted = False
         self.stays: frozenset[str] = frozenset()
@@ -41,6 +42,7 @@ class Compacting:
         self._log = log
         self._blobs = blobs
         self._session = session
+        self._ids = ids
         self._path = log.path
         self._walk = Walk(log.reader, self._path)
         self._undone = log.reader.skip(self._path)
@@ -127,7 +129,7 @@ class Compacting:
 
     def _new(self, unit: Unit) -> Iterator[EditLine]:
         """The new lines of a unit. A line that is written once more says of which one it is a copy."""
-        contents = [(item, content) for item in unit.items if (content := shown(item)) is not None]
+        contents = [(item, self._ids.renamed(content)) for item in unit.items if (content := shown(item)) is not None]
         if unit.of_user:
             yield from self._of_user(unit, [content for _, content in contents])
             return
@@ -162,7 +164,7 @@ class Compacting:
         return head
 
     def _cleared(self, body: ViewEdited, items: Iterable[Item]) -> EditLine:
-        calls = [plain_id(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
+        calls = [self._ids.of(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
         others = [self.index.sources[item.id] for item in items if not isinstance(item.content, ToolResult)]
         metadata: Json = {
             "trigger": "manual" if body.moment == "asked" else "auto",
