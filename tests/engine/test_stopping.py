@@ -15,9 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "stalled_call.py"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None)])
-def test_a_process_that_is_told_to_stop_records_the_parts_that_had_arrived(
-    tmp_path: Path, number: signal.Signals, code: int | None
-) -> None:
+def test_a_process_that_is_told_to_stop_records_what_had_arrived(tmp_path: Path, number: signal.Signals, code: int | None) -> None:
     process = subprocess.Popen([sys.executable, str(PROGRAM), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None

@@ -185,7 +185,8 @@ class Ran(Value, frozen=True):
 class PendingCall(Value, frozen=True):
     """A call that nobody answered yet, or a command that still runs: what its result will prove.
 
-    `handle` is how later calls name a command that runs on. `tasks` is a whole list, `task` one more and `drop` one less.
+    `handle` is how later calls name a command that runs on, `tests` whether it runs tests. `tasks` is a whole list, `task` one more
+    and `drop` one less.
     """
 
     call_id: str
@@ -197,6 +198,7 @@ class PendingCall(Value, frozen=True):
     tasks: tuple[str, ...] | None = None
     task: str = ""
     drop: str = ""
+    tests: bool = False
 
 
 class Quote(Value, frozen=True):

@@ -32,7 +32,7 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
     """
     home = find_home()
     found = find_session(home, session)
-    with open_log(found) as log:
+    with open_log(found, whole=True) as log:
         if refused:
             _show_refused(log, as_json=as_json)
             return

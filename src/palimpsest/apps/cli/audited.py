@@ -44,10 +44,12 @@ class Audited:
 
 
 def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[Audited]:
-    """The edits of this branch, oldest first; what an edit did not record of itself is worked out from the views around it."""
-    path = log.path
-    skip = log.reader.skip(path)
-    projection = ViewProjection(find=log.reader.item)
+    """The edits of this branch, oldest first, each between the views at its parent and at itself, whatever was undone since.
+
+    What an edit did not record of itself is worked out from these views.
+    """
+    skip = log.reader.skip(log.path)
+    projection = ViewProjection(reader=log.reader)
     codes: dict[str, int] = {}
     for event in log.events():
         body = event.body
@@ -56,12 +58,9 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
         if not isinstance(body, ViewEdited):
             projection.take(event)
             continue
-        undone = skip.get(event.seq) == frozenset()
         before = projection.view
         projection.take(event)
         after = projection.view
-        if undone:
-            projection = ViewProjection(before, find=log.reader.item)
         sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
         yield Audited(
             event.seq,
@@ -72,7 +71,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
             *sizes,
             *_prices(body, sizes[0] - sizes[1], model),
             body.loss if body.loss is not None else loss_of(before, after),
-            undone,
+            skip.get(event.seq) == frozenset(),
             codes_in(before, codes),
         )
 

@@ -12,6 +12,7 @@ from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
 from palimpsest.core.items import text_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
+from palimpsest.core.recovery import recover
 from palimpsest.core.undo import rewind as go_back
 
 _SHOWN = 8
@@ -27,9 +28,10 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
     Nothing is copied: the new session reads through the old one.
     """
     found = find_session(find_home(), session)
-    with open_log(found) as log:
+    with open_log(found, whole=True) as log:
         made = new_session_id(found.clock.now())
         with log.fork(found.store, made, at) as forked:
+            recover(forked)
             forked.sync()
             base = forked.opened.base
     if as_json:
@@ -52,7 +54,7 @@ def rewind(*, session: str, target: str, why: str, as_json: bool) -> None:
     What came after stays in the log, on a branch of its own: nothing is deleted, and files are left as they are.
     """
     found = find_session(find_home(), session)
-    with open_log(found, write=True) as log:
+    with open_log(found, write=True, whole=True) as log:
         to = _target(log, target)
         if not 0 <= to <= log.tip:
             raise BadInput(f"there is no event {to}; the newest is {log.tip}", where=found.session)

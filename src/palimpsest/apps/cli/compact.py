@@ -9,14 +9,13 @@ from palimpsest.apps.cli.audited import Audited, audited_edits, print_edit, prin
 from palimpsest.apps.cli.home import Found, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, demand_room, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
-from palimpsest.apps.cli.working import USUAL, Asking, around, card_of, profile_for, try_out, whom_to_ask, working
+from palimpsest.apps.cli.working import USUAL, Asking, ModelsAtHand, card_of, environment_of, profile_for, try_out, whom_to_ask, working
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log import Log
-from palimpsest.core.policy import Answer, Ask, Want, run_steps
 from palimpsest.core.undo import plan_undo
-from palimpsest.engine.flow import answer_without_model, carry_out
-from palimpsest.engine.moments import Looked, look
+from palimpsest.engine.moments import compact as fold_now
+from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.wire.cards import ModelCard, card
 
@@ -48,16 +47,18 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
     cards = cards_of(home)
     with try_out(found) if preview else open_log(found, write=True) as log:
         asking = whom_to_ask(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
-        at_work = working(
-            log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), around(found, log, cards, trying=preview)
-        )
+        models = ModelsAtHand(asking)
+        environment = environment_of(found, log, cards, models, trying=preview)
+        at_work = working(log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), environment)
         first = log.tip + 1
-        looked, unknown = _fold(at_work, asking)
+        ran = asyncio.run(fold_now(at_work, asking.focus))
         log.sync()
+        # A model that is asked later may make it another fold with other numbers.
+        unknown = asking.later and (bool(asking.focus) or models.refused)
         edits = [edit for edit in audited_edits(log, at_work.counter, at_work.card) if edit.event >= first]
-        _tell_stops(looked, asking, unknown=unknown)
+        _tell_stops(ran, asking, unknown=unknown)
         if not edits:
-            _check(at_work, looked)
+            _check(at_work, ran)
         if as_json:
             emit([shape_of(edit, numbered=not unknown) for edit in edits])
         elif not edits:
@@ -67,40 +68,24 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
             click.echo("nothing was changed; leave out --preview to do it" if preview else _way_back(log, found, edits, cards))
 
 
-def _fold(session: Session, asking: Asking) -> tuple[Looked, bool]:
-    """What came of it, and whether a model that is asked later may make it another fold with other numbers."""
-    steps = look(session, "asked", asked=asking.focus)
-    if asking.provider is not None:
-        return asyncio.run(carry_out(steps, session, asking.provider)), False
-    wanted = bool(asking.focus)
-
-    def answer(want: Want) -> Answer:
-        nonlocal wanted
-        wanted = wanted or isinstance(want, Ask)
-        return answer_without_model(session, want)
-
-    looked = run_steps(steps, answer)
-    return looked, wanted and asking.later
-
-
-def _tell_stops(looked: Looked, asking: Asking, *, unknown: bool) -> None:
+def _tell_stops(ran: PolicyRun, asking: Asking, *, unknown: bool) -> None:
     """What a person should know beside the edits, whoever reads them."""
-    for line in looked.notices:
+    for line in ran.notices:
         click.echo(plain(line), err=True)
-    if looked.edited:
-        for why, _ in _stopped(looked):
+    if ran.edited:
+        for why, _ in _stopped(ran):
             click.echo(one_line(f"pal: {why}", console().width), err=True)
     if unknown and asking.model is not None:
         name = asking.model.name
         click.echo(f"pal: {name} would be asked and may fold otherwise; this is the fold without it (--model {name} asks it now)", err=True)
 
 
-def _check(session: Session, looked: Looked) -> None:
+def _check(session: Session, ran: PolicyRun) -> None:
     """Where nothing was folded, say why, unless there was nothing to fold."""
     where = session.log.session
-    if looked.failure is not None:
-        raise looked.failure
-    for why, kind in _stopped(looked):
+    if ran.failure is not None:
+        raise ran.failure
+    for why, kind in _stopped(ran):
         raise CannotFold(why, kind=kind, where=where)
     if any("asked" in policy.moments for policy in session.profile.policies):
         return
@@ -108,9 +93,9 @@ def _check(session: Session, looked: Looked) -> None:
     raise BadInput(f"{setting}profile {session.profile.name} never folds; --profile names another", where=where)
 
 
-def _stopped(looked: Looked) -> list[tuple[str, str]]:
+def _stopped(ran: PolicyRun) -> list[tuple[str, str]]:
     """Why proposals came to nothing, each with its kind."""
-    bodies = [event.body for event in looked.events]
+    bodies = [event.body for event in ran.events]
     refused = [(body.why, "refused") for body in bodies if isinstance(body, EditRefused)]
     return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
 

@@ -28,7 +28,7 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
     """Show who fills the model's window: by kind, by source, what is free and what is kept free."""
     home = find_home()
     found = find_session(home, session)
-    with open_log(found) as log:
+    with open_log(found, whole=True) as log:
         view = log.view if at is None else log.state_at(at).view
         counter = counter_of(view, log.ledger.calibration)
     counted = census(view, counter, budget_of(view.model, cards_of(home), window), tools_tokens(view, found.blobs, counter))

@@ -69,7 +69,7 @@ def export(
     folder = str(expanded(cwd).resolve()) if cwd else ""
     wanted = Wanted(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
     with ExitStack() as held:
-        log = held.enter_context(open_log(found))
+        log = held.enter_context(open_log(found, whole=True))
         events = count_of(path_of(log, at))
         told = held.enter_context(upto(log, found.store, at)) if form in AGENTS else log
         chunks = bytes_of(told, found, cards_of(home), wanted)

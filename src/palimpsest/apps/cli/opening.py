@@ -9,6 +9,7 @@ from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
+from palimpsest.core.recovery import recover
 from palimpsest.core.sizes import palimpsest_size, tool_list_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import Calibration
@@ -18,9 +19,23 @@ from palimpsest.wire.cards import CARDS, ModelCard, card
 _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
 
-def open_log(found: Found, *, write: bool = False) -> Log:
-    """The session, for reading or held for writing."""
-    return Log.open(found.store, found.session, found.clock, write=write)
+def open_log(found: Found, *, write: bool = False, whole: bool = False) -> Log:
+    """The session, for reading or held for writing; `whole` is for commands that show what the log says, and checks every line.
+
+    A model call that a crash left without an outcome is closed before anything is written: until then the log takes no edit.
+    """
+    return closing_calls(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+
+
+def closing_calls(log: Log, *, write: bool = True) -> Log:
+    """The same log; one that is held for writing without the model call that a crash left open in it."""
+    try:
+        if write and log.open_call is not None:
+            recover(log)
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
 def cards_of(home: AnyHome) -> tuple[ModelCard, ...]:

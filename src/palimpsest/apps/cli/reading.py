@@ -9,7 +9,7 @@ from rich.text import Text
 from palimpsest.apps.cli.output import one_line, plain, when
 from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Event, Unknown
-from palimpsest.core.items import Item, ToolResult, text_of
+from palimpsest.core.items import Item, ToolResult, shown, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
@@ -65,10 +65,10 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
     screen.print(
         Text(f"{item.id}  {item.kind}{source}  {counter.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
     )
-    if item.hidden:
+    content = shown(item)
+    if content is None:
         return
-    shown = item.mask.text if item.mask is not None and item.mask.form == "shown" else text_of(item.content)
-    lines = plain(shown).split("\n")
+    lines = plain(text_of(content)).split("\n")
     kept = lines if full or len(lines) <= _LINES else lines[:_LINES]
     width = screen.width * 6
     for line in kept:

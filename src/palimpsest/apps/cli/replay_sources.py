@@ -62,7 +62,7 @@ def _own(home: AnyHome, word: str) -> Take:
 
     def take() -> Taken | BadLine:
         try:
-            with open_log(found) as log:
+            with open_log(found, whole=True) as log:
                 return take_log(log, found.blobs, name)
         except PalimpsestError as error:
             return BadLine(name, error.message)

@@ -44,7 +44,7 @@ def show(
     """
     home = find_home()
     found = find_session(home, session)
-    with open_log(found) as log:
+    with open_log(found, whole=True) as log:
         view = log.view if at is None else log.state_at(at).view
         last = log.tip if at is None else at
         if number in {None, "next"} and (number is not None or wire is not None or model):

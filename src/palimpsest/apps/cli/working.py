@@ -1,16 +1,18 @@
 """A session at work for a command: under which profile, for which model, and who answers."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import click
 
 from palimpsest.apps.cli.home import Found
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.cli.opening import closing_calls
+from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Provider
-from palimpsest.engine.session import Environment, Session
+from palimpsest.engine.environment import Environment, inline, no_provider
+from palimpsest.engine.session import Session
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
@@ -25,7 +27,7 @@ _NO = frozenset({"", "0", "false", "no", "off"})
 
 def profile_of(name: str, log: Log, environment: Mapping[str, str] = os.environ) -> Profile:
     """The profile that was named, that of PAL_PROFILE, that of the session, or ours."""
-    recorded = log.opened.profile
+    recorded = log.view.profile
     return profile(name or environment.get("PAL_PROFILE", "") or (recorded if recorded in PROFILES else DEFAULT), environment)
 
 
@@ -98,19 +100,45 @@ def profile_for(name: str, log: Log, asking: Asking) -> Profile:
 
 def try_out(found: Found) -> Log:
     """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
-    return Log.open(OverlaySessions(found.store), found.session, found.clock, write=True)
+    return closing_calls(Log.open(OverlaySessions(found.store), found.session, found.clock, write=True))
 
 
-def around(found: Found, log: Log, cards: tuple[ModelCard, ...], *, trying: bool = False) -> Environment:
+class ModelsAtHand:
+    """Gives plans the models that a command may ask; `refused` says that one was wanted and not given."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self.refused = False
+
+    def __call__(self, model: ModelCard, purpose: str) -> Provider:
+        """The provider of a model. Raises `NoModel`."""
+        known = self._asking.provider
+        if known is None:
+            self.refused = True
+            return no_provider(model, purpose)
+        if model == self._asking.model:
+            return known
+        found = answering(model)
+        if isinstance(found, str):
+            self.refused = True
+            raise NoModel(found, where=model.name)
+        return found
+
+
+def environment_of(
+    found: Found, log: Log, cards: tuple[ModelCard, ...], provider: Callable[[ModelCard, str], Provider], *, trying: bool = False
+) -> Environment:
     """What a session has around it here; when something is only tried, nothing of it is changed."""
     look = WorkTree(log.opened.cwd)
     store = OverlaySessions(found.store) if trying else found.store
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
-    return Environment(store, blobs, found.clock, keep=store.result_files(found.session), look=look, cards=cards)
+    keep = store.result_files(found.session)
+    # A command has no event loop to keep free.
+    return Environment(store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline)
 
 
-def working(log: Log, folding: Profile, model: ModelCard, surroundings: Environment) -> Session:
+def working(log: Log, folding: Profile, model: ModelCard, environment: Environment) -> Session:
     """The session of a command, with the tools of its last call."""
-    call, blobs = log.view.call, surroundings.blobs
+    call, blobs = log.view.call, environment.blobs
     tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
-    return Session(log, folding, model, surroundings, tools)
+    return Session(log, folding, model, environment, tools)
