@@ -202,9 +202,8 @@ class _Writing:
                 yield from self._result(event, body)
             case ViewEdited():
                 yield from self._edited(event, body)
-            case EditUndone() if body.event in self._kept_events:
-                # The lines of the edit stand already.
-                self._compacting.touched()
+            case EditUndone() if body.event in self._kept_events and event.seq in self._log.path:
+                self._compacting.undone()
             case Titled():
                 self._names = list(self._naming(body))
                 yield from self._names
