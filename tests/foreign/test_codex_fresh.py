@@ -12,7 +12,7 @@ from rollouts import said as typed
 
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall
+from palimpsest.core.items import Seal, Text, Thinking, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.foreign.codex import write_codex
 from palimpsest.stores.ephemeral import FixedClock
@@ -138,3 +138,16 @@ def test_a_reply_beside_the_conversation_counts_and_is_not_written_and_what_had_
     items = [json.loads(each)["payload"] for each in lines if b'"response_item"' in each]
     assert items == [message("user", "go"), message("assistant", "one"), message("assistant", "tw")]
     assert counts(lines) == [("token_count", 11, 11), ("token_count", 21, 38)]
+
+
+def test_messages_of_one_reply_stay_apart_and_parts_around_a_thought_of_another_provider_together(tmp_path: Path) -> None:
+    sealed = Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "seal"))
+    log, blobs = native(
+        UserSaid((Text("go"),)),
+        ModelReplied((Text("one", "assistant"),)),
+        ModelReplied((Text("two", "assistant"), sealed, Text("three", "assistant"))),
+    )
+    home, session = taken(b"".join(write_codex(log, blobs)), tmp_path)
+    shows = [message("user", "go"), message("assistant", "one"), message("assistant", "two", "three")]
+    for view in (log.view, Log.open(home.store, session, FixedClock(1)).view):
+        assert json.loads(encode(view, card("gpt-5.5")).body)["input"] == shows

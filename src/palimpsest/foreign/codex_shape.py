@@ -71,6 +71,9 @@ def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
                 message = _Message(role, phase, group, content.ref)
             message.add(part, _kind_in(item, role))
             continue
+        if isinstance(content, Thinking) and content.seal is not None and content.seal.provider != PROVIDER:
+            # Nothing of it is sent, so that what stands around it is still one message.
+            continue
         if message is not None:
             yield message.json(shaping.name("msg", message.ref))
             message = None
