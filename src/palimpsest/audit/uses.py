@@ -111,6 +111,7 @@ class UsesProjection:
 
     def _start_from(self, known: "_Snapshot") -> None:
         self._uses = dict(known.uses)
+        self._value: FrozenDict[str, Use] | None = None
         self._calls = known.calls
         self._due: dict[int, list[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
@@ -121,6 +122,7 @@ class UsesProjection:
 
     def take(self, event: Event) -> None:
         """Follow one event."""
+        self._value = None
         match event.body:
             case ToolReturned() as returned:
                 self._arrive(f"{event.seq}.0", returned)
@@ -136,8 +138,10 @@ class UsesProjection:
                 pass
 
     def value(self) -> FrozenDict[str, Use]:
-        """The life of every result that shows."""
-        return frozen(self._uses)
+        """The life of every result that shows. Several policies look at it between two events, so that it is copied only once for all."""
+        if self._value is None:
+            self._value = frozen(self._uses)
+        return self._value
 
     def _shown(self) -> Showing:
         if self._showing is None:
