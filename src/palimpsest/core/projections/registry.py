@@ -175,7 +175,7 @@ class Projections:
         routes = Routes(self._all)
         offset, chunk = start, b""
         for offset, chunk in reader.lines.chunks(start):
-            link = check_chain(chunk, reader.lines.name, offset, link) or link
+            link = self._checked(chunk, offset, link, expected)
             for event in decode_chunk(chunk, reader.lines.name, offset):
                 expected += 1
                 if event.seq != expected or event.parent >= expected:
@@ -192,6 +192,18 @@ class Projections:
         if left:
             follow_path(self._of_path, reader, reader.path(self.seq))
         return self.seq - before
+
+    def _checked(self, chunk: bytes, offset: int, link: str, seq: int) -> str:
+        """The link after a run of lines that follows event `seq`. Raises `BadLog`."""
+        name = self._reader.lines.name
+        try:
+            return check_chain(chunk, name, offset, link) or link
+        except BadLog:
+            # A line that cannot be read, is missing or stands twice says more than that the chain breaks there.
+            for expected, event in enumerate(decode_chunk(chunk, name, offset), seq + 1):
+                if event.seq != expected:
+                    raise self._disorder(event, expected, offset) from None
+            raise
 
     def _end(self, seq: int, link: str, chunk: bytes, offset: int) -> None:
         """Remember where the last line that has something on it begins, and the chain up to it."""
