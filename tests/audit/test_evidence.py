@@ -94,6 +94,49 @@ def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_
     assert told.waiting == ()
 
 
+def test_a_command_that_mentions_a_test_runner_is_not_the_last_test() -> None:
+    told = gather(
+        call("1", "Bash", command="uv run pytest -q"),
+        back("1", "12 passed in 0.31s", exit_code=0),
+        call("2", "Bash", command="pip install pytest-xdist"),
+        back("2", "Successfully installed pytest-xdist-3.8", exit_code=0),
+        call("3", "Bash", command="cat jest.config.js"),
+        back("3", "Tests: 3", exit_code=0),
+    )
+    assert told.tests == Ran("uv run pytest -q", 0, 1, "12 passed in 0.31s")
+
+
+def test_tests_are_known_by_the_whole_command_also_when_it_is_long_or_runs_on() -> None:
+    long = f"export PATHS={'x' * 300}; pytest -q"
+    told = gather(
+        call("1", "exec_command", cmd=long),
+        back("1", "Process running with session ID 77\n"),
+        call("2", "write_stdin", session_id=77, chars=""),
+        back("2", "Process exited with code 1\nOutput:\n1 failed, 2 passed"),
+    )
+    assert told.tests == Ran(long[:200], 1, 3, "1 failed, 2 passed")
+
+
+def test_files_that_a_shell_command_moves_copies_removes_or_rewrites_are_edited() -> None:
+    told = gather(
+        call("1", "Read", file_path="old.py"),
+        back("1", "x"),
+        call("2", "Read", file_path="gone.py"),
+        back("2", "x"),
+        call("3", "Bash", command="mv old.py src/ && cp a.py b.py && rm gone.py && perl -pi -e s/a/b/ c.py"),
+        back("3", "", exit_code=0),
+        call("4", "Bash", command="git checkout -- d.py"),
+        back("4", "error: pathspec", exit_code=1),
+    )
+    assert (told.edited, told.read) == (("old.py", "src/old.py", "b.py", "gone.py", "c.py"), ())
+
+
+def test_an_unknown_free_form_tool_edits_nothing() -> None:
+    free = ModelReplied((ToolCall("1", "sql", "--- orders\n+++ prices\n", "free"),))
+    told = gather(free, ToolReturned(ToolResult("1", (Text("ok"),)), tool="sql", paths=("dump.sql",)))
+    assert told.edited == ()
+
+
 def test_what_the_user_said_is_kept_by_opening_words_and_what_binds_by_its_sentence() -> None:
     told = gather(UserSaid((Text("The build is red. Never push to main!"),)))
     assert told.said == (Said("0.0", 0, "The build is red. Never push to main!", told.said[0].tokens),)

@@ -35,6 +35,19 @@ def test_everything_that_nothing_shows_any_more_is_lost() -> None:
     )
 
 
+def test_the_files_that_a_hidden_command_moved_or_removed_are_lost_before_those_that_were_only_mentioned() -> None:
+    said = Item("1.0", "assistant", Text("see docs/guide.md", "assistant"))
+    command = "mv src/a.py lib/ && rm src/b.py"
+    call = Item("2.0", "call", ToolCall("c", "Bash", msgspec.json.encode({"command": command}).decode()))
+    assert loss_of(View(items=(said, call)), View(items=())) == Loss(
+        paths=("src/a.py", "lib/a.py", "src/b.py", "docs/guide.md"),
+        commands=(command,),
+        ids=("1.0", "2.0"),
+        path_items=("2.0", "2.0", "2.0", "1.0"),
+        command_items=("2.0",),
+    )
+
+
 def test_what_another_text_still_shows_is_not_lost() -> None:
     told = Item(
         "9.0.0",

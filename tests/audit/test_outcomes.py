@@ -30,6 +30,47 @@ def test_a_command_that_only_speaks_of_tests_runs_none(command: str) -> None:
     assert not is_test(command)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install pytest-xdist",
+        "cat jest.config.js",
+        "grep -rn pytest .",
+        "git add tests/pytest.ini",
+        "npm install jest",
+        "which pytest",
+        "cat log | grep pytest",
+        "ls tests | xargs pytest",
+        "cat > run.sh <<'EOF'\npytest -q\nEOF",
+        "python - <<'EOF'\nimport pytest\nEOF",
+        "echo done # pytest",
+        "cargo check",
+        "",
+    ],
+)
+def test_a_command_that_mentions_a_test_runner_runs_none(command: str) -> None:
+    assert not is_test(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest | tail -3",
+        "env CI=1 timeout 60 pytest -q > out.log 2>&1",
+        "sudo -u me time nice -n 5 pytest",
+        "bash -lc 'cd web && npm test'",
+        "bash <<'EOF'\ncd web\nnpm test\nEOF",
+        "if pytest -q; then echo ok; fi",
+        "for seed in 1 2 3; do pytest -p $seed; done",
+        "echo $(pytest -q | tail -1)",
+        "docker compose exec -T web bash -c 'pytest -q'",
+        "make lint && (cd web; yarn test) || true",
+    ],
+)
+def test_tests_are_found_through_wrappers_pipelines_and_scripts(command: str) -> None:
+    assert is_test(command)
+
+
 def test_the_same_command_is_the_same_however_its_output_is_cut() -> None:
     assert same_command("cd /r && make  build 2>&1 | tail -5") == "make build"
     assert same_command("make build > /dev/null") == "make build"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, declared_class, exit_of, tool_class
+from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, declared_class, exit_of, shell_line, tool_class
 from palimpsest.audit.touched import Touched
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -133,6 +133,45 @@ def test_a_call_tells_its_paths_and_its_command(call: ToolCall, action: Action) 
 )
 def test_a_command_line_tells_the_files_it_reads_and_writes(line: str, paths: tuple[Touched, ...]) -> None:
     assert action_of(ToolCall("c", "bash", msgspec.json.encode({"command": line}).decode())).paths == paths
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        (ToolCall("c", "sql", "select * from orders", "free"), Action("other")),
+        (ToolCall("c", "code", "--- a/x.py\n+++ b/x.py\nprint(1)", "free"), Action("other")),
+        (ToolCall("c", "notes", "About the *** Begin Patch envelope", "free"), Action("other")),
+        (ToolCall("c", "review", '{"diff":"--- a/x.py\\n+++ b/x.py\\n@@ -1 +1 @@\\n-a\\n+b\\n"}'), Action("other")),
+        (ToolCall("c", "ship", PATCH, "free"), Action("edit", (Touched("a.py", "edit"), Touched("d/b.py", "write")))),
+        (
+            ToolCall("c", "ship", msgspec.json.encode({"input": PATCH}).decode()),
+            Action("edit", (Touched("a.py", "edit"), Touched("d/b.py", "write"))),
+        ),
+        (ToolCall("c", "apply_patch", "*** Update File: a.py\n+1", "free"), Action("edit", (Touched("a.py", "edit"),))),
+        (ToolCall("c", "apply_patch", "no patch at all", "free"), Action("edit")),
+        (ToolCall("c", "shell", "rm a.py", "free"), Action("command", (Touched("a.py", "remove"),), "rm a.py")),
+    ],
+)
+def test_a_free_form_call_is_an_edit_only_by_its_tool_or_by_a_whole_patch(call: ToolCall, action: Action) -> None:
+    assert action_of(call) == action
+
+
+def test_a_declared_patch_tool_is_an_edit_in_any_form() -> None:
+    call = ToolCall("c", "ship", "*** Update File: a.py\n+1", "free")
+    assert action_of(call, {"ship": "edit"}) == Action("edit", (Touched("a.py", "edit"),))
+
+
+def test_the_words_of_a_list_are_each_one_word() -> None:
+    patch = ToolCall("c", "shell", msgspec.json.encode({"command": ["apply_patch", PATCH]}).decode())
+    assert action_of(patch).paths == (Touched("a.py", "edit"), Touched("d/b.py", "write"))
+    search = ToolCall("c", "shell", '{"command":["grep","-rn","a; rm b.py","src"]}')
+    assert action_of(search) == Action("command", (), "grep -rn a; rm b.py src")
+    assert shell_line(search) == "grep -rn 'a; rm b.py' src"
+
+
+def test_code_of_another_language_is_no_shell_line() -> None:
+    cell = ToolCall("c", "execute_ipython_cell", '{"code":"rm = 1\\nrm > 0"}')
+    assert (action_of(cell), shell_line(cell)) == (Action("command", (), "rm = 1\nrm > 0"), "")
 
 
 def returned(text: str, *, error: bool = False, exit_code: int | None = None, paths: tuple[str, ...] = ()) -> ToolReturned:

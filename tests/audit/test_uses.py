@@ -1,5 +1,6 @@
 """When a tool result dies: by its tool, by what names it, by what supersedes it."""
 
+import msgspec
 import pytest
 from workplace import reply, say, use, work
 
@@ -117,6 +118,30 @@ def test_an_edit_that_failed_supersedes_nothing() -> None:
     assert session.derived.uses.value()[item].superseded is None
     returned(session, "Bash", '{"command":"sed -i s/a/b/ src/a.py"}')
     assert session.derived.uses.value()[item].superseded == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "superseded"),
+    [
+        ("mv src/a.py src/b.py", True),
+        ("cp other.py src/a.py", True),
+        ("rm ./src/a.py", True),
+        ("rm -rf src/", True),
+        ("git mv src lib", True),
+        ("perl -pi -e s/a/b/ src/a.py", True),
+        ("git checkout -- src/a.py", True),
+        ("bash -c 'echo > src/a.py'", True),
+        ("cp src/a.py backup.py", False),
+        ("rm -rf sr", False),
+        ("mkdir -p src/a.py", False),
+        ("grep -n rm src/a.py", False),
+    ],
+)
+def test_a_read_is_superseded_by_a_command_that_changes_or_removes_its_file(command: str, *, superseded: bool) -> None:
+    session = begin()
+    item = returned(session, "Read", READ)
+    returned(session, "Bash", msgspec.json.encode({"command": command}).decode())
+    assert session.witness.uses[item].superseded == (2 if superseded else None)
 
 
 def test_pa_02_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:

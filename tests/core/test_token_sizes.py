@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 
@@ -78,6 +79,15 @@ def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
     assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2, newer=frozen({"1.0": 0}))
 
 
+@pytest.mark.parametrize("grows_by", [1, 3, 40])
+def test_places_are_right_however_fast_a_view_grows_and_after_masks(grows_by: int) -> None:
+    counter, items = TokenCounter(claude_size), tuple(_item(number) for number in range(200))
+    for end in range(0, 200, grows_by):
+        masked = (*items[: end // 2], *[_item(number, mask=Cover("gone")) for number in range(end // 2, end)])
+        for view in (View(items=items[:end]), View(items=masked), View(items=items[:end])):
+            assert counter.sizes_of(view).places_in(view) == {f"{number}.0": number for number in range(end)}
+
+
 @settings(max_examples=60)
 @given(steps)
 def test_the_sizes_of_any_view_answer_for_every_other_view_as_a_counter_does(told: list[Step]) -> None:
@@ -89,6 +99,7 @@ def test_the_sizes_of_any_view_answer_for_every_other_view_as_a_counter_does(tol
         counter = TokenCounter(claude_size, 1.33)
         assert _answers(middle, view) == _answers(counter, view) == _answers(kept, view) == _answers(kept.sizes_of(view), view)
         assert (middle.raw(view), middle.in_order(view)) == (counter.raw(view), counter.sizes_of(view).sizes)
+        assert kept.sizes_of(view).places_in(view) == {item.id: place for place, item in enumerate(view.items)}
 
 
 def _answers(counts: CountsTokens, view: View) -> tuple[int, list[int], list[int]]:

@@ -135,11 +135,23 @@ def test_a_refusal_is_one_line_that_never_shows_the_key(serve: Serve) -> None:
     )
 
 
-def test_a_provider_that_asks_to_wait_says_for_how_long(serve: Serve) -> None:
-    url, _ = serve(b'{"error":{"message":"slow down"}}', status=429, kind="application/json", more={"retry-after": "7"})
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({"retry-after": "7"}, 7.0), ({"Retry-After-Ms": "1500"}, 1.5), ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0), ({}, None)],
+)
+def test_a_provider_that_asks_to_wait_says_for_how_long(headers: dict[str, str], seconds: float | None, serve: Serve) -> None:
+    url, _ = serve(b'{"error":{"message":"slow down"}}', status=429, kind="application/json", more=headers)
     with pytest.raises(ProviderError) as caught:
         ask(HttpProvider(QWEN, url), Letter("chat"))
-    assert (caught.value.status, caught.value.retry_after) == (429, 7.0)
+    assert (caught.value.status, caught.value.retry_after) == (429, seconds)
+
+
+def test_a_wait_until_a_date_is_counted_from_the_servers_own_clock(serve: Serve) -> None:
+    url, _ = serve(b"{}", status=503, kind="application/json", more={"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"})
+    with pytest.raises(ProviderError) as caught:
+        ask(HttpProvider(QWEN, url), Letter("chat"))
+    assert caught.value.retry_after is not None
+    assert caught.value.retry_after > 1e9
 
 
 def test_a_prompt_that_does_not_fit_is_told_apart(serve: Serve) -> None:

@@ -134,8 +134,8 @@ def test_a_key_never_survives_whatever_stands_around_it(key: str, before: str, a
     assert key not in Veil([key]).hide(f"{before}{key}{after}").replace("***", "\n")
 
 
-@pytest.mark.parametrize("header", ["nan", "inf", "-1", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_a_wait_that_is_no_number_of_seconds_is_none(serve: Callable[..., tuple[str, object]], header: str) -> None:
+@pytest.mark.parametrize("header", ["nan", "inf", "-1", "soon"])
+def test_a_wait_that_is_neither_a_number_of_seconds_nor_a_date_is_none(serve: Callable[..., tuple[str, object]], header: str) -> None:
     url, _ = serve(b"{}", status=429, kind="application/json", more={"retry-after": header})
     error = failing(HttpProvider(QWEN, url))
     assert isinstance(error, ProviderError)

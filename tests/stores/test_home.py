@@ -1,21 +1,48 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import Titled, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.home import Home, MemoryHome
+from palimpsest.stores.home import AnyHome, Home, MemoryHome
 from palimpsest.stores.keys import new_session_id
+from palimpsest.wire.cards import CARDS
 
 
 @pytest.fixture(params=["folder", "memory"])
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home | MemoryHome:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> AnyHome:
     return Home.at(tmp_path / "home") if request.param == "folder" else Home.in_memory()
 
 
-def test_a_session_of_a_home_is_there_when_it_is_opened_again(home: Home | MemoryHome) -> None:
+def test_every_home_offers_the_same(home: AnyHome) -> None:
+    home.new(title="One").close()
+    (session,) = home.store.sessions()
+    address = home.blobs.put(b"kept")
+    assert (home.imports.load(), home.imports.save(b"seen"), home.imports.load()) == (None, True, b"seen")
+    assert (home.store.stat(session).size > 0, home.blobs.get(address), home.own_cards(), home.cards()) == (True, b"kept", (), CARDS)
+    assert (home.has_index, home.name) == (False, "memory" if home.folder is None else str(home.folder))
+    with home.index() as index:
+        assert [row.title for row in index.list()] == ["One"]
+    home.store.remove(session)
+    assert list(home.store.sessions()) == []
+
+
+def test_an_index_that_is_kept_is_known(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    home.index().close()
+    assert home.has_index
+
+
+def test_the_cards_of_a_memory_home_can_be_given() -> None:
+    own = structs.replace(CARDS[0], window=1_000)
+    home = MemoryHome(own=(own,))
+    assert (home.own_cards(), len(home.cards()), home.cards()[0].window) == ((own,), len(CARDS), 1_000)
+
+
+def test_a_session_of_a_home_is_there_when_it_is_opened_again(home: AnyHome) -> None:
     with home.new(cwd="/repo", model="m", title="Greeting") as log:
         log.append(UserSaid((Text("hello"),)))
         session, view = log.session, log.view
@@ -24,7 +51,7 @@ def test_a_session_of_a_home_is_there_when_it_is_opened_again(home: Home | Memor
         assert (again.opened.cwd, again.opened.model, again.event(1).body) == ("/repo", "m", Titled("Greeting"))
 
 
-def test_a_session_has_one_writer_and_any_number_of_readers(home: Home | MemoryHome) -> None:
+def test_a_session_has_one_writer_and_any_number_of_readers(home: AnyHome) -> None:
     with home.new() as log:
         with pytest.raises(Locked):
             home.open(log.session)
@@ -32,7 +59,7 @@ def test_a_session_has_one_writer_and_any_number_of_readers(home: Home | MemoryH
             assert reader.tip == 0
 
 
-def test_a_fork_goes_on_from_an_event_and_leaves_its_base_as_it_was(home: Home | MemoryHome) -> None:
+def test_a_fork_goes_on_from_an_event_and_leaves_its_base_as_it_was(home: AnyHome) -> None:
     with home.new() as log:
         log.extend([UserSaid((Text("one"),)), UserSaid((Text("two"),))])
         with home.fork(log, 1) as fork:
@@ -41,7 +68,7 @@ def test_a_fork_goes_on_from_an_event_and_leaves_its_base_as_it_was(home: Home |
         assert log.view.ids == ("1.0", "2.0")
 
 
-def test_the_index_of_a_home_finds_what_was_said(home: Home | MemoryHome) -> None:
+def test_the_index_of_a_home_finds_what_was_said(home: AnyHome) -> None:
     with home.new() as log:
         log.extend([UserSaid((Text("a palimpsest is written over"),))])
     with home.index() as index:

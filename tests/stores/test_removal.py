@@ -29,6 +29,19 @@ def test_a_session_is_deleted_with_the_files_of_its_results_and_no_other(tmp_pat
     assert store.sessions() == ["s.1"]
 
 
+def test_what_crashes_left_beside_a_session_goes_with_it_and_nothing_else(tmp_path: Path) -> None:
+    store = JsonlSessions(tmp_path)
+    for session in ("s", "s.1"):
+        Log.create(store, SessionOpened(session), FixedClock(1, 1)).close()
+    mine = ["s.torn-1", "s.damaged-2", "s.checkpoint-new", ".s.jsonl.new-0123456789ab", ".s.checkpoint.new-0123456789ab"]
+    others = [".s.1.jsonl.new-0123456789ab", "s.txt", ".s.txt.new-0123456789ab", ".s.jsonl.new-mine"]
+    for name in (*mine, *others):
+        (tmp_path / name).write_bytes(b"left")
+    remove(store, "s")
+    left = {path.name for path in tmp_path.iterdir()} - {".locks", "s.1.checkpoint", "s.1.jsonl"}
+    assert left == set(others)
+
+
 def test_a_base_that_a_fork_reads_is_not_deleted(tmp_path: Path) -> None:
     store = JsonlSessions(tmp_path)
     with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:

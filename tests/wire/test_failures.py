@@ -92,3 +92,24 @@ def test_a_body_that_is_too_large_for_http_is_a_prompt_that_does_not_fit() -> No
 def test_a_wait_that_is_no_time_is_none(given: float | None, kept: float | None) -> None:
     assert refused(429, b'{"error":{"message":"slow down"}}', "openai", retry_after=given).retry_after == kept
     assert failure({"message": "slow down"}, "openai", retry_after=given).retry_after == kept
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"type": "overloaded_error", "message": "Overloaded"}, 529),
+        ({"type": "rate_limit_error", "message": "slow down"}, 429),
+        ({"type": "api_error", "message": "oops"}, 500),
+        ({"code": "server_error", "message": "Sorry"}, 500),
+        ({"code": "rate_limit_exceeded", "type": "tokens", "message": "slow down"}, 429),
+        ({"type": "authentication_error", "message": "no"}, 401),
+        ({"code": "insufficient_quota", "message": "pay first"}, None),
+        ({}, None),
+    ],
+)
+def test_an_error_within_a_stream_has_the_status_that_its_code_means(error: dict[str, object], status: int | None) -> None:
+    assert failure(error, "x").status == status
+
+
+def test_the_status_of_an_answer_wins_over_its_code() -> None:
+    assert refused(503, b'{"error":{"type":"rate_limit_error","message":"slow down"}}', "x").status == 503

@@ -10,7 +10,7 @@ from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
 from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
 from palimpsest.audit.patches import edit_blocks
 from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
-from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, tool_class
+from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope
@@ -147,17 +147,21 @@ class EvidenceProjection:
             tasks, task, drop = change_of(call)
             return PendingCall(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
         command, handle = action.command[:LONGEST_COMMAND], ""
+        # Asked here, for what is kept of a long command may end in the middle of it.
+        tests = bool(command) and is_test(shell_line(call))
         if not command and action.kind in ("command", "other"):
             handle = handle_asked(call)
             running = self._waiting.get(_running(handle)) if handle else None
-            command = running.command if running is not None else ""
+            if running is not None:
+                command, tests = running.command, running.tests
         return PendingCall(
             call.call_id,
             "command" if command else action.kind,
             command,
-            tuple(touched.path for touched in action.paths if touched.how in ("edit", "write")),
+            tuple(touched.path for touched in action.paths if touched.changes),
             tuple(touched.path for touched in action.paths if touched.how == "read"),
             handle,
+            tests=tests,
         )
 
     def _take_result(self, seq: int, body: ToolReturned) -> None:
@@ -185,7 +189,8 @@ class EvidenceProjection:
         code, error = exit_of(body), body.result.error
         handle = handle_told(output) if code is None else ""
         if handle:
-            self._put("waiting", self._waiting, _running(handle), PendingCall(_running(handle), "command", waiting.command), MOST_WAITING)
+            running = PendingCall(_running(handle), "command", waiting.command, tests=waiting.tests)
+            self._put("waiting", self._waiting, running.call_id, running, MOST_WAITING)
         elif waiting.handle:
             self._waiting.pop(_running(waiting.handle), None)
         for path in waiting.edited if code in (0, None) and not error else ():
@@ -196,11 +201,11 @@ class EvidenceProjection:
         if opened:
             self._edit(opened)
         if waiting.command:
-            self._ran(seq, waiting.command, code, output, error=error)
+            self._ran(seq, waiting, code, output, error=error)
 
-    def _ran(self, seq: int, command: str, code: int | None, output: str, *, error: bool) -> None:
+    def _ran(self, seq: int, waiting: PendingCall, code: int | None, output: str, *, error: bool) -> None:
+        command, tests = waiting.command, waiting.tests
         wrong = failed(command, code, error=error)
-        tests = is_test(command)
         note = summary_of(output) if tests else ""
         if not note and wrong:
             note = error_line(output, errors_of(output[-_SEARCHED:]))

@@ -2,16 +2,11 @@
 
 import re
 
+from palimpsest.audit.executed import executed
+from palimpsest.audit.test_runners import runs_tests
 from palimpsest.audit.tools import args_of
 from palimpsest.core.items import ToolCall
 
-_TESTS = re.compile(
-    r"\b(?:py\.?test|jest|vitest|mocha|phpunit|rspec|ctest|tox|nox|unittest|karma|bats|behave|cypress|ginkgo|nextest|"
-    r"(?:go|cargo|npm|yarn|pnpm|bun|deno|dotnet|swift|mix|rake|gradlew?|mvn|make|just|task|playwright|"
-    r"flutter|zig|sbt|lein|composer|hatch|uv run)"
-    r"(?: run| --?\S+)* :?(?:test|tests|check|verify|spec|e2e)(?:[:\w-]*)?)\b"
-)
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"?")
 _SUMMARY = re.compile(
     r"^.*(?:\b\d+ (?:passed|failed|passing|failing|pass|fail|skipped|errors?|tests?|specs?|examples?|failures?)\b|"
     r"\b(?:Tests|Test Suites|Tests run|Ran \d+ tests?)\b|test result: |^(?:OK|FAILED|ok|FAIL|PASS)\b|--- FAIL).*$",
@@ -31,8 +26,8 @@ _LONGEST_NOTE = 160
 
 
 def is_test(command: str) -> bool:
-    """Whether a command runs tests."""
-    return _TESTS.search(_QUOTED.sub("''", command[:2_000])) is not None
+    """Whether a shell line runs tests in one of its commands."""
+    return any(words and runs_tests(words) for (words, _, _), _ in executed(command))
 
 
 def same_command(command: str) -> str:

@@ -12,12 +12,18 @@ _FILES = re.compile(
     re.MULTILINE,
 )
 
+_ENVELOPE = re.compile(r"\s*\*\*\* Begin Patch[ \t]*\r?\n(?:.*\n)??\*\*\* (?:Update|Add|Delete) File: .+\n(?:.*\n)*\*\*\* End Patch\s*")
 _BLOCK = re.compile(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\n)?<{5,9} SEARCH\b", re.MULTILINE)
 
 
 def edit_blocks(text: str) -> tuple[str, ...]:
     """The files of the search-and-replace blocks that some models write into their replies."""
     return tuple(dict.fromkeys(_BLOCK.findall(text))) if "<<<< SEARCH" in text else ()
+
+
+def is_patch(text: str) -> bool:
+    """Whether a text is a patch in its envelope and nothing else: from `*** Begin Patch` to `*** End Patch`, with a file in between."""
+    return "*** Begin Patch" in text[:200] and _ENVELOPE.fullmatch(text) is not None
 
 
 def patched(text: str) -> tuple[Touched, ...]:

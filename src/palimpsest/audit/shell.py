@@ -1,121 +1,199 @@
-"""The files that a command line reads and writes, for the forms that agents use all the time."""
+"""Parses a shell line into its simple commands: words without their quotes, redirections and here-documents."""
 
 import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from palimpsest.audit.patches import patched
-from palimpsest.audit.touched import Touched
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
 
-_LONGEST = 8_000
-_TOKENS = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|(&&|\|\||[|;&\n()])|(\d?>>?|<<?-?)|((?:[^\s'\"\\|;&<>()]|\\.)+)", re.DOTALL)
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n.*?^[ \t]*\2\b", re.DOTALL | re.MULTILINE)
-_READERS = frozenset({"cat", "head", "tail", "nl", "bat", "less", "more", "type", "Get-Content", "gc", "tac"})
-_TAKES_VALUE = frozenset({"-n", "-c", "-q", "--lines", "--bytes", "-w", "-b", "-s", "-v", "-Tail", "-TotalCount", "-i.bak"})
-_SED_RANGE = re.compile(r"(\d+),(\d+)p|(\d+)p")
-_PATHLIKE = re.compile(r"[^\s*?$`{}<>|;&()]*[A-Za-z0-9_][^\s*?$`{}<>|;&()]*")
-_ENV = re.compile(r"[A-Za-z_]\w*=")
-
-
-def shell_touches(line: str) -> tuple[Touched, ...]:
-    """Each file once: read by `cat`, `sed -n` and their like, edited in place, patched, or written by a redirection."""
-    if not line:
-        return ()
-    found: list[Touched] = []
-    if "*** Begin Patch" in line:
-        found += patched(line)
-    text = _HEREDOC.sub(r"<<\2 \3\n", line[: _LONGEST * 2]) if "<<" in line else line
-    for words in _commands(text[:_LONGEST]):
-        found += _touches(words)
-    return tuple({(each.path, each.how): each for each in found}.values())
+# Characters of a line that are parsed, here-documents aside. Recovering from errors takes time with the square of the length.
+LONGEST: Final = 4_000
+_BASH: Final = Language(tree_sitter_bash.language())
+_OPENER: Final = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED_IN_QUOTES: Final = re.compile(r"\\([\"\\$`\n])")
+_PLAIN: Final = frozenset({"word", "number", "raw_string"})
+_SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})
+_REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+# Nodes below which no command stands.
+_LEAVES: Final = _PLAIN | {"variable_name", "comment", "heredoc_start", "heredoc_body", "heredoc_end", "string_content", "simple_expansion"}
 
 
-def _commands(text: str) -> list[list[tuple[str, bool]]]:
-    """The simple commands of a line: words, each with whether it is a redirection."""
-    commands: list[list[tuple[str, bool]]] = [[]]
-    for single, double, end, arrow, word in _TOKENS.findall(text):
-        if end:
-            commands.append([])
-        elif arrow:
-            commands[-1].append((arrow, True))
+class Redirect(NamedTuple):
+    """A redirection: its operator with the descriptor in front of it, and the word behind it."""
+
+    operator: str
+    target: str
+
+
+class ShellCommand(NamedTuple):
+    """A simple command. A redirection of a compound statement is a command without words.
+
+    Words that hold an expansion or a pattern stay as they were written. `text` is what a here-document or a here-string feeds it.
+    """
+
+    words: tuple[str, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    text: str = ""
+
+
+def parse_line(line: str) -> list[ShellCommand]:
+    """The simple commands of a line in order, those in substitutions, loops and conditions included."""
+    bodies: list[str] = []
+    if len(line) > LONGEST:
+        line = _without_bodies(line, bodies)[:LONGEST]
+    return list(_Walk(line, bodies).commands())
+
+
+def _without_bodies(line: str, bodies: list[str]) -> str:
+    """The line with a number in place of each here-document, which goes to the bodies; one that does not end takes the rest."""
+    kept: list[str] = []
+    body: list[str] = []
+    waiting: list[str] = []
+    for each in line.split("\n"):
+        if not waiting:
+            kept.append(each)
+            waiting = [match[2] for match in _OPENER.finditer(each)]
+        elif each.strip() != waiting[0]:
+            body.append(f"{each}\n")
         else:
-            commands[-1].append((single or double or word, False))
-    return [words for words in commands if words]
+            kept += [str(len(bodies)), waiting.pop(0)]
+            bodies.append("".join(body))
+            body.clear()
+    if waiting:
+        kept += [str(len(bodies)), waiting[0]]
+        bodies.append("".join(body))
+    return "\n".join(kept)
 
 
-def _touches(words: list[tuple[str, bool]]) -> list[Touched]:
-    plain: list[str] = []
-    found: list[Touched] = []
-    arrow = ""
-    for word, is_arrow in words:
-        if is_arrow:
-            arrow = word
-        elif arrow:
-            if arrow in (">", ">>", "1>", "1>>") and _is_path(word):
-                found.append(Touched(word, "write" if ">>" not in arrow else "edit"))
-            elif arrow == "<" and _is_path(word):
-                found.append(Touched(word, "read"))
-            arrow = ""
-        elif plain or not _ENV.match(word):
-            plain.append(word)
-    if plain and plain[0] == "sudo":
-        plain = plain[1:]
-    if not plain:
-        return found
-    name = plain[0].rpartition("/")[2]
-    return found + _by_program(name, plain[1:])
+class _Walk:
+    """One walk over the tree of a line, without recursion: lines may nest as deep as they are long."""
+
+    def __init__(self, line: str, bodies: list[str]) -> None:
+        self._source = line.encode("utf-8", "replace")
+        self._bodies = bodies
+        self._nodes: list[Node] = []
+        # The redirections of a statement belong to the last command in it.
+        self._redirects: dict[int, list[Node]] = {}
+
+    def commands(self) -> Iterator[ShellCommand]:
+        # A parser is no value: one that several threads share would mix up their trees.
+        self._nodes.append(Parser(_BASH).parse(self._source).root_node)
+        while self._nodes:
+            node = self._nodes.pop()
+            kind = node.type
+            if kind == "command":
+                yield from self._simple(node, self._redirects.pop(node.id, []))
+            elif kind == "redirected_statement":
+                children = node.named_children
+                redirects = [child for child in children if child.type in _REDIRECTS]
+                last = _last_command(children[0])
+                if last is None:
+                    yield self._redirected(ShellCommand(), redirects)
+                else:
+                    self._redirects.setdefault(last.id, []).extend(redirects)
+                self._nodes += [child for child in reversed(children) if child not in redirects]
+            elif kind in _REDIRECTS:
+                yield self._redirected(ShellCommand(), [node])
+            elif kind not in _LEAVES:
+                self._nodes += reversed(node.named_children)
+
+    def _simple(self, command: Node, attached: list[Node]) -> Iterator[ShellCommand]:
+        """A command node is one command, save where the grammar takes the next line for its arguments; what stands in it is walked next."""
+        words: list[str] = []
+        redirects: list[Node] = []
+        inner: list[Node] = []
+        end = 0
+        for part in command.named_children:
+            node, kind = part, part.type
+            if kind == "command_name" and part.named_children:
+                node = part.named_children[0]
+                kind = node.type
+            if kind in _REDIRECTS:
+                redirects.append(node)
+                continue
+            if kind == "variable_assignment":
+                inner.append(node)
+                continue
+            gap = self._source[end : node.start_byte]
+            word = self._word(node)
+            if kind not in _PLAIN and _may_hold_commands(word):
+                inner.append(node)
+            if gap == b" " or not words:
+                words.append(word)
+            elif not gap:
+                # The grammar cuts a word such as `a$b.$c` in two.
+                words[-1] += word
+            elif b"\n" in gap and b"\n" in gap.replace(b"\\\n", b""):
+                yield self._redirected(ShellCommand(tuple(words)), redirects)
+                words, redirects = [word], []
+            else:
+                words.append(word)
+            end = node.end_byte
+        self._nodes += reversed(inner)
+        found = ShellCommand(tuple(words))
+        yield self._redirected(found, [*redirects, *attached]) if redirects or attached else found
+
+    def _redirected(self, command: ShellCommand, nodes: list[Node]) -> ShellCommand:
+        """A command with its redirections; words behind the file of a redirection are arguments, and other commands are walked next."""
+        words, redirects, text = list(command.words), list[Redirect](), command.text
+        inner: list[Node] = []
+        rest = nodes[::-1]
+        while rest:
+            node = rest.pop()
+            if node.type == "file_redirect":
+                targets = [child for child in node.named_children if child.type != "file_descriptor"]
+                inner += [target for target in targets if target.type not in _PLAIN]
+                redirects += [Redirect(self._operator(node, target), self._word(target)) for target in targets[:1]]
+                words += [self._word(target) for target in targets[1:]]
+            elif node.type == "herestring_redirect":
+                text = "".join([self._word(child) for child in node.named_children])
+            else:
+                words += [self._word(child) for child in node.children_by_field_name("argument")]
+                for child in node.named_children:
+                    if child.type == "heredoc_body":
+                        text = self._body(self._text(child))
+                    elif child.type in _REDIRECTS:
+                        rest.append(child)
+                    elif child.type not in _LEAVES:
+                        inner.append(child)
+        self._nodes += reversed(inner)
+        return ShellCommand(tuple(words), tuple(redirects), text)
+
+    def _text(self, node: Node) -> str:
+        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def _operator(self, redirect: Node, target: Node) -> str:
+        return self._source[redirect.start_byte : target.start_byte].decode("utf-8", "replace").strip()
+
+    def _body(self, body: str) -> str:
+        number = body.strip()
+        return self._bodies[int(number)] if self._bodies and number.isdecimal() and int(number) < len(self._bodies) else body
+
+    def _word(self, node: Node) -> str:
+        """What the shell would pass on, as far as that does not depend on its state."""
+        text = self._text(node)
+        match node.type:
+            case "word":
+                return _ESCAPED.sub(r"\1", text) if "\\" in text else text
+            case "raw_string":
+                return text[1:-1]
+            case "string":
+                return _ESCAPED_IN_QUOTES.sub(r"\1", text[1:-1]) if "\\" in text else text[1:-1]
+            case "ansi_c_string":
+                return _ESCAPED.sub(r"\1", text[2:-1].replace("\\n", "\n").replace("\\t", "\t"))
+            case "concatenation":
+                return "".join([self._word(child) for child in node.children])
+            case _:
+                return text
 
 
-def _by_program(name: str, rest: list[str]) -> list[Touched]:
-    if name in _READERS:
-        first, last = _lines_of(name, rest)
-        return [Touched(word, "read", first, last) for word in _operands(rest) if _is_path(word)]
-    if name == "sed":
-        return _sed(rest)
-    if name == "tee":
-        return [Touched(word, "write") for word in _operands(rest) if _is_path(word)]
-    if name in ("open", "create", "goto") and rest and _is_path(rest[0]) and "." in rest[0]:
-        return [Touched(rest[0], "write" if name == "create" else "read")]
-    return []
+def _may_hold_commands(word: str) -> bool:
+    return "$" in word or "`" in word or "(" in word
 
 
-def _sed(rest: list[str]) -> list[Touched]:
-    in_place = any(word == "-i" or word.startswith(("-i", "--in-place", "-Ei", "-ni")) for word in rest)
-    scripted = "-e" in rest or "-f" in rest
-    operands = [word for place, word in enumerate(rest) if not word.startswith("-") and (not place or rest[place - 1] not in ("-e", "-f"))]
-    # On macOS `-i` is followed by the ending of the copy, which is mostly empty.
-    files = [word for word in (operands if scripted else operands[1:]) if word and _is_path(word)]
-    if in_place:
-        return [Touched(word, "edit") for word in files if not word.startswith("s/")]
-    spread = next((found for word in rest if (found := _SED_RANGE.search(word))), None)
-    if spread is None:
-        return [Touched(word, "read") for word in files]
-    first = _number(spread[1] or spread[3])
-    return [Touched(word, "read", first, _number(spread[2] or spread[3])) for word in files]
-
-
-def _lines_of(name: str, rest: list[str]) -> tuple[int | None, int | None]:
-    if name != "head":
-        return (0, 0) if name == "tail" else (None, None)
-    joined = " ".join(rest)
-    found = re.search(r"(?:-n\s*|--lines[= ]|-)(\d+)", joined)
-    return 1, (_number(found[1]) if found else 10)
-
-
-def _number(digits: str) -> int | None:
-    return int(digits) if len(digits) < 12 else None
-
-
-def _operands(rest: list[str]) -> list[str]:
-    found = []
-    skip = False
-    for word in rest:
-        if skip:
-            skip = False
-        elif word.startswith("-"):
-            skip = word in _TAKES_VALUE
-        else:
-            found.append(word)
-    return found
-
-
-def _is_path(word: str) -> bool:
-    return len(word) < 400 and _PATHLIKE.fullmatch(word) is not None and not word.isdigit() and not word.startswith(("-", "/dev/"))
+def _last_command(node: Node) -> Node | None:
+    while node.type in _SEQUENCES and node.named_children:
+        node = node.named_children[-1]
+    return node if node.type == "command" else None

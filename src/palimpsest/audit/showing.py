@@ -54,10 +54,14 @@ class Showing:
         """The reads that an action leaves behind: of a file that it changes, or of what it reads again."""
         found: list[str] = []
         for touched in action.paths:
-            changes = touched.how in ("edit", "write")
-            if changes or action.kind == "read":
-                reads = self._reads.get(plain_path(touched.path), ())
-                found += [name for name, earlier in reads if changes or _again(touched, earlier)]
+            path = plain_path(touched.path)
+            if touched.changes or action.kind == "read":
+                reads = self._reads.get(path, ())
+                found += [name for name, earlier in reads if touched.changes or _again(touched, earlier)]
+            if touched.how == "remove":
+                # With a folder goes what is in it.
+                below = f"{path.rstrip('/')}/"
+                found += [name for read, reads in self._reads.items() if read.startswith(below) for name, _ in reads]
         return found
 
     def resolved(self, call: ToolCall, action: Action) -> list[str]:

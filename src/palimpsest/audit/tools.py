@@ -1,14 +1,15 @@
 """What a tool call does, whichever program it comes from: its class, the paths it touches and the command line it runs."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from palimpsest.audit.patches import patched
-from palimpsest.audit.shell import shell_touches
+from palimpsest.audit.file_commands import shell_touches
+from palimpsest.audit.patches import is_patch, patched
 from palimpsest.audit.touched import How, Touched
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
@@ -196,12 +197,12 @@ def _remembered(tool: str, args: str, form: Form) -> Action:
 def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Action:
     kind = tool_class(call.tool, declared)
     args = args_of(call)
-    text = _patch_text(call, args) if kind in ("edit", "other") else ""
+    text = _patch_text(call, args, kind) if kind in ("edit", "other") else ""
     if text:
         return Action("edit", patched(text))
     if kind == "command" or call.form == "shell":
-        line = _command_line(call, args)
-        return Action("command", shell_touches(line), line)
+        line, shell = _command_line(call, args)
+        return Action("command", shell_touches(shell), line)
     if kind == "edit" and isinstance(args.get("command"), str):
         kind = _EDITOR.get(str(args["command"]), "edit")
     how = _HOW.get(kind)
@@ -245,7 +246,16 @@ def exit_of(returned: ToolReturned) -> int | None:
     return int(digits) if len(digits) < 12 else None
 
 
-def _patch_text(call: ToolCall, args: Json) -> str:
+def shell_line(call: ToolCall) -> str:
+    """The line of a command as a shell would be given it: the words of a list are quoted. Empty where the tool runs other code."""
+    return _command_line(call, args_of(call))[1]
+
+
+def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
+    """The patch that a call holds: of a tool that is no edit only one that is a patch from its first line to its last."""
+    if kind != "edit":
+        values = [args.get(name) for name in _PATCHES] if args else [call.args]
+        return next((value for value in values if isinstance(value, str) and is_patch(value)), "")
     if call.form == "free" or (not args and "*** Begin Patch" in call.args):
         return call.args
     for name in _PATCHES:
@@ -255,19 +265,21 @@ def _patch_text(call: ToolCall, args: Json) -> str:
     return ""
 
 
-def _command_line(call: ToolCall, args: Json) -> str:
+def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
+    """The command of a call as it is listed, and as a shell would be given it."""
     if not args:
-        return call.args
+        return call.args, call.args
     for name in _COMMANDS:
         value = args.get(name)
         if isinstance(value, str) and value:
-            return value.strip()
+            line = value.strip()
+            return line, "" if name == "code" else line
         if isinstance(value, list) and value:
             words = [word for word in value if isinstance(word, str)]
             if len(words) == 3 and words[0] in _SHELLS:
-                return words[2].strip()
-            return " ".join(words)
-    return ""
+                return words[2].strip(), words[2].strip()
+            return " ".join(words), shlex.join(words)
+    return "", ""
 
 
 def _paths_of(args: Json, how: How) -> tuple[Touched, ...]:

@@ -4,11 +4,14 @@ from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Value
 
-How: TypeAlias = Literal["read", "edit", "write", "search"]
+How: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
 
 
 class Touched(Value, frozen=True):
-    """A path as it was written, how it was touched, and the lines that were read; without lines it was the whole."""
+    """A path as it was written, how it was touched, and the lines that were read; without lines it was the whole.
+
+    `write` replaces the whole content or creates the file, `remove` leaves none at that path.
+    """
 
     path: str
     how: How
@@ -19,6 +22,11 @@ class Touched(Value, frozen=True):
     def whole(self) -> bool:
         """Whether all of it was touched."""
         return (self.first is None or self.first <= 1) and self.last is None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the file is another one afterwards, so that what was read of it before is out of date."""
+        return self.how in ("edit", "write", "remove")
 
     def covers(self, other: "Touched") -> bool:
         """Whether everything that another touch showed of the same path shows here too."""

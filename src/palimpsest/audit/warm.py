@@ -72,11 +72,11 @@ def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
 
 def _up_to_any(situation: Situation, ends: Sequence[int], cached: int) -> Warm:
     """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
-    view, tokens_of = situation.view, situation.tokens
-    sizes = tokens_of.in_order(view)
-    tools = round(situation.tools_tokens / tokens_of.factor)
-    sums = list(accumulate(sizes[: ends[-1] + 1], initial=tokens_of.raw(view) - sum(sizes) + tools))
+    view, tokens = situation.view, situation.tokens
+    sizes = tokens.in_order(view)
+    tools = round(situation.tools_tokens / tokens.factor)
+    sums = list(accumulate(sizes[: ends[-1] + 1], initial=tokens.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
-    tokens = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
-    first = bisect_left(tokens, situation.card.cache_minimum)
-    return Warm(tuple(ends[first:]), tuple(tokens[first:]))
+    up_to = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
+    first = bisect_left(up_to, situation.card.cache_minimum)
+    return Warm(tuple(ends[first:]), tuple(up_to[first:]))

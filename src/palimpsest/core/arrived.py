@@ -32,6 +32,11 @@ class Arrived:
             case _:
                 assert_never(delta)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no part of the reply has come."""
+        return self._open is None and not self._parts
+
     def parts(self) -> tuple[Content, ...]:
         """The contents so far; the arguments of a tool call may be cut anywhere."""
         self._close()

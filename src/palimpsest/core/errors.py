@@ -78,6 +78,10 @@ class WireError(PalimpsestError):
     kind = "wire"
 
 
+class StreamCut(WireError):
+    """A stream that ended before the reply was whole."""
+
+
 class ProviderError(PalimpsestError):
     """A provider refused or failed; the HTTP `status` and how many seconds to wait are there when it said so."""
 
@@ -87,6 +91,10 @@ class ProviderError(PalimpsestError):
         super().__init__(message, where=where)
         self.status = status
         self.retry_after = retry_after
+
+
+class ConnectionLost(ProviderError):
+    """The provider could not be reached, or the connection to it broke."""
 
 
 class PromptTooLong(ProviderError):

@@ -1,11 +1,14 @@
 """Ports: what the inside needs of clocks, stores and models; nothing in them assumes that a store consists of files."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.index import Hit, Progress, RefreshReport, SessionRow, UnitKind
+
+Piece = TypeVar("Piece")
 
 
 class Clock(Protocol):
@@ -293,3 +296,13 @@ class Provider(Protocol):
     def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         """Deltas as they come, and last the whole reply, once; closing the iterator ends the call."""
         ...
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece], None]:
+    """A stream that is closed at the end of the context, also when it was not read to its end: a call that is left open costs."""
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()

@@ -97,8 +97,9 @@ class Reader:
         link: str | None = None
         stop = self.locate(last + 1)
         for offset, chunk in self.lines.chunks(self.locate(first), stop):
+            events = decode_chunk(chunk, self.lines.name, offset)
             link = check_chain(chunk, self.lines.name, offset, link)
-            yield from decode_chunk(chunk, self.lines.name, offset)
+            yield from events
         self._check_next(stop, link)
 
     def check(self, last: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from palimpsest.core.budget import Budget
-from palimpsest.core.frozen import EMPTY, frozen
+from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
 from palimpsest.core.items import Value
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
@@ -185,7 +185,8 @@ class Ran(Value, frozen=True):
 class PendingCall(Value, frozen=True):
     """A call that nobody answered yet, or a command that still runs: what its result will prove.
 
-    `handle` is how later calls name a command that runs on. `tasks` is a whole list, `task` one more and `drop` one less.
+    `handle` is how later calls name a command that runs on, `tests` whether it runs tests. `tasks` is a whole list, `task` one more
+    and `drop` one less.
     """
 
     call_id: str
@@ -197,6 +198,7 @@ class PendingCall(Value, frozen=True):
     tasks: tuple[str, ...] | None = None
     task: str = ""
     drop: str = ""
+    tests: bool = False
 
 
 class Quote(Value, frozen=True):
@@ -265,4 +267,5 @@ class Situation:
     parts: int = PARTS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uses", frozen(self.uses))
+        if type(self.uses) is not FrozenDict:
+            object.__setattr__(self, "uses", frozen(self.uses))

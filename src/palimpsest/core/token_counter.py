@@ -1,5 +1,6 @@
 """Counts the tokens of items and views by one size rule, each item once."""
 
+from operator import attrgetter, ne
 from typing import Final
 
 from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
@@ -9,7 +10,8 @@ from palimpsest.core.token_sizes import TokenSizes, is_same_shown, shown_size
 from palimpsest.core.view import View
 
 # How many places are copied for each new value before they are put with all the others.
-_NEWER: Final = 64
+_NEWER: Final = 32
+_id = attrgetter("id")
 
 
 class TokenCounter:
@@ -88,15 +90,15 @@ class TokenCounter:
 
     def sizes_of(self, view: View) -> TokenSizes:
         """The sizes of a view as a value; the same object while neither the view nor the factor changes."""
-        raw, newest = self.raw(view), self._newest
-        head, items, factor = view.head, view.items, self.factor
-        if newest.items is not items or newest.head is not head or newest.factor != factor:
-            head_sizes = newest.head_sizes if newest.head is head else tuple([self._weigh(item) for item in head])
-            older, newer = self._places_of(items)
-            newest = TokenSizes(self.rule, factor, self.drops_cached, head, items, head_sizes, tuple(self._sizes), raw, older, newer)
-            self._newest = newest
-        self._unchanged = len(items)
-        return newest
+        newest, factor, head, items = self._newest, self.factor, view.head, view.items
+        if newest.items is items and newest.head is head and newest.factor == factor:
+            return newest
+        raw = self.raw(view)
+        head_sizes = newest.head_sizes if newest.head is head else tuple([self._weigh(item) for item in head])
+        older, newer = self._places_of(items)
+        made = TokenSizes(self.rule, factor, self.drops_cached, head, items, head_sizes, tuple(self._sizes), raw, older, newer)
+        self._newest, self._unchanged = made, len(items)
+        return made
 
     @property
     def remembered(self) -> int:
@@ -118,11 +120,10 @@ class TokenCounter:
 
     def _places_of(self, items: tuple[Item, ...]) -> tuple[FrozenDict[str, int], FrozenDict[str, int]]:
         """Where each item stands, by its id, in two parts: the first is that of the newest value until the second has many entries."""
-        newest = self._newest
+        newest, known = self._newest, self._unchanged
         start = len(newest.items)
-        if self._unchanged != start:
+        # A mask changes an item and leaves it at its place.
+        if known < start and (len(items) < start or any(map(ne, map(_id, newest.items[known:]), map(_id, items[known:start])))):
             return frozen({item.id: place for place, item in enumerate(items)}), EMPTY
-        newer = newest.newer.copy()
-        for place in range(start, len(items)):
-            newer[items[place].id] = place
-        return (newest.older, FrozenDict(newer)) if len(newer) <= _NEWER else (FrozenDict(newest.older, **newer), EMPTY)
+        newer = FrozenDict(newest.newer, **{items[place].id: place for place in range(start, len(items))})
+        return (newest.older, newer) if len(newer) <= _NEWER else (FrozenDict(newest.older, **newer), EMPTY)

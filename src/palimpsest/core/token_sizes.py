@@ -65,14 +65,16 @@ class TokenSizes(Value, frozen=True, eq=False):
     newer: FrozenDict[str, int] = EMPTY
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TokenSizes) and self._told_by() == other._told_by()
+        return isinstance(other, TokenSizes) and self._basis() == other._basis()
 
     def __hash__(self) -> int:
-        return hash(self._told_by())
+        return hash(self._basis())
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
         place = self.older.get(item.id)
+        if place is None:
+            place = self.newer.get(item.id)
         raw = self.sizes[place] if place is not None and self.items[place] is item else self._unscaled(item)
         return raw if self.factor == 1.0 else round(raw * self.factor)
 
@@ -109,8 +111,9 @@ class TokenSizes(Value, frozen=True, eq=False):
         return {item.id: place for place, item in enumerate(view.items)}
 
     def _unscaled(self, item: Item) -> int:
-        place = self.newer.get(item.id)
-        place = self.older.get(item.id) if place is None else place
+        place = self.older.get(item.id)
+        if place is None:
+            place = self.newer.get(item.id)
         if place is not None and is_same_shown(self.items[place], item):
             return self.sizes[place]
         for known, size in zip(self.head, self.head_sizes, strict=True):
@@ -118,6 +121,6 @@ class TokenSizes(Value, frozen=True, eq=False):
                 return size
         return shown_size(item, self.rule, drops_cached=self.drops_cached)
 
-    def _told_by(self) -> tuple[object, ...]:
+    def _basis(self) -> tuple[object, ...]:
         """What everything else follows from."""
         return self.rule, self.factor, self.drops_cached, self.head, self.items

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from palimpsest.core.checkpoint import load_checkpoint
 from palimpsest.core.codec import GENESIS, decode_line, link_of_line
-from palimpsest.core.edits import Put, into_of, named
+from palimpsest.core.edits import named
 from palimpsest.core.errors import BadLog, PalimpsestError
-from palimpsest.core.events import CallStarted, Event, ModelReplied, Recalled, SessionOpened, ToolReturned, UserSaid, UserTyped, ViewEdited
+from palimpsest.core.event_items import all_items_of
+from palimpsest.core.events import CallStarted, Event, SessionOpened, UserTyped, ViewEdited
 from palimpsest.core.items import Content, Document, Image, ToolCall, ToolResult, Value, seq_of
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.core.reading import open_reader
@@ -159,26 +160,17 @@ class _Inspection:
 
 
 def _contents(event: Event) -> Iterator[Content]:
-    match event.body:
-        case UserSaid(parts=parts) | UserTyped(parts=parts):
-            yield from parts
-        case ModelReplied(parts=replied):
-            yield from replied
-        case ToolReturned(result=result):
-            yield result
-        case Recalled(parts=recalled):
-            yield from recalled
-        case ViewEdited(edits=edits):
-            for edit in edits:
-                yield from (piece.content for piece in into_of(edit) if isinstance(piece, Put))
-        case _:
-            return
+    """What an event brings or queues."""
+    if isinstance(event.body, UserTyped):
+        yield from event.body.parts
+    else:
+        yield from (item.content for item in all_items_of(event))
 
 
 def _addresses(event: Event) -> Iterator[str]:
     """The blobs an event cannot be shown without."""
-    if isinstance(event.body, CallStarted) and event.body.tools:
-        yield event.body.tools
+    if isinstance(event.body, CallStarted):
+        yield from (address for address in (event.body.tools, event.body.request) if address)
     for content in _contents(event):
         yield from _addresses_of(content)
 

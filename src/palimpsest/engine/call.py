@@ -39,8 +39,12 @@ async def call(
 
 
 async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> ModelReplied:
-    check_room(session)
-    return await send(session, turn_request(session), observe)
+    def checked() -> Outgoing:
+        check_room(session)
+        return turn_request(session)
+
+    # Taking in what an edit of a full view changed is work for another thread too.
+    return await send(session, await session.environment.offload(checked), observe)
 
 
 def turn_request(session: Session) -> Outgoing:

@@ -1,6 +1,7 @@
 """What a session finds around it: stores, time, files, models, tools, and a way to work off the event loop."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
@@ -9,6 +10,7 @@ from palimpsest.core.errors import NoModel
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.view import View
+from palimpsest.providers.retrying import DEFAULT, RetryPolicy
 from palimpsest.wire.cards import CARDS, ModelCard
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.media import Fetch
@@ -84,6 +86,7 @@ class Environment:
 
     `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that
     other programs can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
+    `retries` says how often a call that failed is tried again, `sleep` waits some seconds, and `chance` is a number from 0 to 1.
     """
 
     store: SessionStore
@@ -96,3 +99,6 @@ class Environment:
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)
     encoder: Callable[[ModelCard, tuple[Tool, ...], Params, Fetch], RequestEncoder] = _encoder
     offload: Offload = asyncio.to_thread
+    retries: RetryPolicy = DEFAULT
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random

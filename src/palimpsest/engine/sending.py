@@ -1,6 +1,6 @@
 """The one way a request leaves: its start is recorded, it is streamed, and exactly one outcome is recorded."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -11,11 +11,12 @@ from palimpsest.core.arrived import Arrived
 from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PalimpsestError, ProviderError
 from palimpsest.core.events import TURN, Body, CallStarted, Failed, Interrupted, ModelReplied
-from palimpsest.core.ports import Provider, Sendable
+from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.side_request import encode_side_request
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
+from palimpsest.providers.retrying import waits
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved
 
@@ -51,13 +52,29 @@ def fitting(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Para
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
     """Record the request, make it durable, let it leave, and record what came of it. Returns the reply as it is recorded.
 
-    Whatever ends the call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
-    parts that had if the stream broke, the task was cancelled or the process is being stopped.
+    Whatever ends a call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
+    parts that had if the stream broke, the task was cancelled or the process is being stopped. A failure that may pass is tried again
+    after the wait that the provider asks for; each attempt is a call of its own in the log.
     """
+    environment = session.environment
+    attempt, waited = 1, 0.0
+    while True:
+        arrived = Arrived()
+        try:
+            return await _attempt(session, outgoing, arrived, observe)
+        except PalimpsestError as error:
+            wait = waits(error, attempt, environment.retries, waited=waited, chance=environment.chance()) if arrived.is_empty else None
+            if wait is None:
+                raise
+        await environment.sleep(wait)
+        attempt, waited = attempt + 1, waited + wait
+
+
+async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+    """One request and its one outcome."""
     provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
     call = session.log.append(started).seq
-    arrived = Arrived()
     try:
         await session.environment.offload(session.log.sync)
         reply = await _streamed(provider, request, arrived, observe)
@@ -96,18 +113,13 @@ async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
 
 async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
     reply: ModelReplied | None = None
-    pieces = provider.stream(request)
-    try:
+    async with closing(provider.stream(request)) as pieces:
         async for piece in pieces:
             if isinstance(piece, ModelReplied):
                 reply = piece
             else:
                 arrived.take(piece)
                 observe(piece)
-    finally:
-        # A generator that is left to the garbage collector would keep the connection open.
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
     if reply is None:
         raise ProviderError("the provider ended without a reply")
     return reply

@@ -140,16 +140,17 @@ class Session:
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
-        log, derived, budget = self.log, self.derived, self.budget
+        self.log.catch_up()
+        log, view, derived, budget = self.log, self.log.view, self.derived, self.budget
         known = (self.used if used is None else used) + incoming
         room = budget.block_at or budget.window
         forced = moment == "overflow" or 0 < room <= known
         return Situation(
-            view=log.view,
+            view=view,
             budget=budget,
             card=self.card,
             moment=moment,
-            tokens=self.counter.sizes_of(log.view),
+            tokens=self.counter.sizes_of(view),
             used=known,
             now=self.environment.clock.now(),
             health=log.health,

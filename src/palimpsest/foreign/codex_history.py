@@ -50,6 +50,10 @@ class History:
         self._before[key] = before
         self.shown.extend(Shown(key, first + number, piece, boundary and number == 0) for number, piece in enumerate(pieces))
 
+    def forget(self, key: str) -> None:
+        """A fact turned out to be no part of the conversation."""
+        self.shown = [each for each in self.shown if each.key != key]
+
     def folding(self, items: Iterable[Sequence[Piece]]) -> Folding:
         """A fold of everything into the pieces of these items: what is in view is kept, all else is new."""
         unused = _Unused(self.shown)

@@ -196,6 +196,7 @@ class Rollout:
         elif self._newest is not None and self._newest.said and summary.endswith(self._newest.said):
             # The reply is the summary: the model has not begun to answer the user by it.
             self._newest.purpose = "compact"
+            self._history.forget(self._newest.key)
             self._replied = self._newest.late
         if summary:
             self._summaries |= {summary}

@@ -1,6 +1,7 @@
 """From the contents that the Gemini API takes to facts of ours: parts of text, thoughts, calls and responses."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -10,7 +11,7 @@ from palimpsest.core.items import Content, Image, Part, Seal, Text, Thinking, To
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.files import digest_of
 from palimpsest.foreign.parts import blob_part, call_of
-from palimpsest.foreign.transcript import Told
+from palimpsest.foreign.transcript import Answer, Made, Told
 from palimpsest.wire.lenient import Json, dump, is_json, table_at, text
 
 # The first words that the program says to its model, in its newer and its older versions.
@@ -65,6 +66,15 @@ def is_setup(words: str) -> bool:
     return words.lstrip().startswith(_SETUP)
 
 
+class _Open(NamedTuple):
+    """A call without a response: its id if it has one, its tool, and the reply and the part of it that it is."""
+
+    call_id: str
+    tool: str
+    key: str
+    number: int
+
+
 class Contents:
     """One pass over the contents of a checkpoint."""
 
@@ -72,7 +82,7 @@ class Contents:
         self._blobs = blobs
         self._at = at
         # Calls of older versions have no ids: a response answers the first open call of its tool.
-        self._open: list[tuple[str, str]] = []
+        self._open: list[_Open] = []
 
     def take(self, index: int, content: object) -> Iterator[Told]:
         """The facts of one content."""
@@ -81,14 +91,15 @@ class Contents:
             yield Told(ForeignNoted("gemini", (key,)), self._at, key, line=Raw(msgspec.json.encode(content)))
         elif text(content, "role") == "model":
             yield Told(call_of("gemini"), self._at, f"{key}/call")
-            parts = tuple(self._parts(content, index))
+            parts = tuple(self._parts(content))
+            self._open += [_Open(part.call_id, part.tool, key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall)]
             stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
             yield Told(ModelReplied(parts, stop=stop), self._at, key)
         else:
             yield from self._given(content, key)
 
-    def _parts(self, content: Json, index: int) -> Iterator[Content]:
-        for place, part in enumerate(parts_in(content.get("parts"))):
+    def _parts(self, content: Json) -> Iterator[Content]:
+        for part in parts_in(content.get("parts")):
             call, said, sealed = table_at(part, "functionCall"), text(part, "text"), text(part, "thoughtSignature")
             seal = Seal("google", "gemini", sealed) if sealed else None
             if part.get("thought") is True:
@@ -99,13 +110,11 @@ class Contents:
             if said.strip():
                 yield Text(said, "assistant")
             if call:
-                call_id = text(call, "id") or f"call-{index}.{place}"
-                self._open.append((call_id, text(call, "name")))
-                yield ToolCall(call_id, text(call, "name"), dump(table_at(call, "args")))
+                yield ToolCall(text(call, "id"), text(call, "name"), dump(table_at(call, "args")))
 
     def _given(self, content: Json, key: str) -> Iterator[Told]:
         parts = content.get("parts")
-        bodies: list[Body] = []
+        bodies: list[Body | Made] = []
         for part in parts_in(parts):
             response = table_at(part, "functionResponse")
             if response:
@@ -119,11 +128,14 @@ class Contents:
         for place, body in enumerate(bodies, 1 - len(bodies)):
             yield Told(body, self._at, f"{key}/{-place}" if place else key)
 
-    def _returned(self, response: Json) -> ToolReturned:
+    def _returned(self, response: Json) -> ToolReturned | Answer:
+        """A result by the id of its call; where that has none, of the oldest open call of that tool."""
         name, answer = text(response, "name"), table_at(response, "response")
         given = text(response, "id")
-        found = next((pair for pair in self._open if pair[0] == given or (not given and pair[1] == name)), (given or f"lost-{name}", name))
-        if found in self._open:
+        found = next((call for call in self._open if (call.call_id == given if given else call.tool == name)), None)
+        if found is not None:
             self._open.remove(found)
         said = response_text(answer)
-        return ToolReturned(ToolResult(found[0], (Text(said),) if said else (), error="error" in answer and "output" not in answer), name)
+        error = "error" in answer and "output" not in answer
+        body = ToolReturned(ToolResult(given or f"lost-{name}", (Text(said),) if said else (), error=error), name)
+        return body if given or found is None else Answer(found.key, found.number, body)

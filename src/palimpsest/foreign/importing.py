@@ -9,15 +9,14 @@ from msgspec import Raw, Struct, structs
 
 from palimpsest.core.edits import Fold, Mask, Put, into_of
 from palimpsest.core.errors import BadEdit, BadInput, StoreError
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
     NULL,
     Body,
     CallStarted,
-    ContextStated,
     Event,
     ModelReplied,
     Place,
-    Recalled,
     Rewound,
     SessionOpened,
     ToolReturned,
@@ -239,7 +238,7 @@ class _Recording:
         if key:
             self._seqs[key] = event.seq
             self._key = key
-            brought = event.body if isinstance(event.body, ViewEdited) else _pieces(event.body)
+            brought = event.body if isinstance(event.body, ViewEdited) else len(items_of(event.seq, event.body))
             if brought:
                 self._brought[event.seq] = brought
 
@@ -290,18 +289,6 @@ class _At:
 
 def _marked(body: AnyBody, told: Told) -> AnyBody:
     return structs.replace(body, foreign=Raw(_encode(Foreign(told.key, told.line))))
-
-
-def _pieces(body: Body) -> int:
-    match body:
-        case UserSaid() | ModelReplied() | Recalled():
-            return len(body.parts)
-        case ToolReturned():
-            return 1
-        case ContextStated():
-            return len(body.head or ()) + len(body.items)
-        case _:
-            return 0
 
 
 def put_by(seq: int, body: ViewEdited) -> tuple[str, ...]:

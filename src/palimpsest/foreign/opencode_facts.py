@@ -60,7 +60,6 @@ class Course:
     agent: str = ""
     system: tuple[str, ...] = ()
     busy_until: int = 0
-    called: dict[str, str] = field(default_factory=dict)
 
     def facts(self, message: Message, suffix: str) -> list[Told]:
         """What a message tells; `suffix` marks a second telling."""
@@ -75,17 +74,8 @@ class Course:
         self.system = system_of(message) or self.system
         if message.role == "assistant":
             self.busy_until = max(self.busy_until, message.completed)
-            for part in message.parts:
-                if part.type == "tool":
-                    self.call_id(part)
         else:
             self.agent = text(message.data, "agent") or self.agent
-
-    def call_id(self, part: Part) -> str:
-        """The id of a call; some models use one again, and then the part's own id tells the calls apart."""
-        wanted = text(part.data, "callID") or part.id
-        owner = self.called.setdefault(wanted, part.id)
-        return wanted if owner == part.id else part.id
 
     def answered(self, message: Message) -> bool:
         """Whether a model's message follows a user's."""
@@ -182,7 +172,7 @@ def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
             yield told
     if not message.error:
         return
-    if not _stays(message) and any(said_by_model(part, "", "") is not None for part in message.parts):
+    if not _stays(message) and any(said_by_model(part, "") is not None for part in message.parts):
         yield Told(_dropped(brought), message.completed or message.created, f"{message.id}#dropped{suffix}")
     yield Told(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
 
@@ -210,7 +200,7 @@ def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *
     yield Told(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{place or ''}{suffix}")
     said: list[Content] = []
     for part in parts:
-        content = said_by_model(part, model, course.call_id(part) if part.type == "tool" else "")
+        content = said_by_model(part, model)
         if content is not None:
             said.append(content)
     kept = [_reply_line(part) for part in parts if part.type not in {"tool", "retry"} and not _snapshot(part)]
@@ -236,14 +226,13 @@ def _ended(message: Message, parts: Sequence[Part]) -> int:
 
 
 def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[Told]:
-    call_id = course.call_id(part)
-    body = returned(part, call_id, course.blobs, course.folder)
+    body = returned(part, course.blobs, course.folder)
     child = text(table_at(part.state, "metadata"), "sessionId") if text(part.data, "tool") == "task" else ""
     time = table_at(part.state, "time")
     start, stop = number(time, "start") or after, number(time, "end") or after
     if child:
         role = text(table_at(part.state, "input"), "subagent_type")
-        yield Told(ChildOpened(session_id(FORMAT, child), call_id, role), start, f"{part.id}#opened{suffix}")
+        yield Told(ChildOpened(session_id(FORMAT, child), body.result.call_id, role), start, f"{part.id}#opened{suffix}")
     yield Told(body, stop, part.id + suffix, line=raw(result_line(part)))
     if child and part.status in {"completed", "error"}:
         yield Told(ChildEnded(session_id(FORMAT, child), part.status), stop, f"{part.id}#ended{suffix}")

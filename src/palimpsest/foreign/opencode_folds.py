@@ -32,7 +32,7 @@ def fold_facts(messages: Sequence[Message], suffixes: Mapping[str, str], summary
     into = tuple(
         Put("thinking" if kind_of(content) == "thinking" else "summary", content)
         for part in summary.parts
-        if (content := said_by_model(part, model, "")) is not None
+        if (content := said_by_model(part, model)) is not None
     )
     marker = keys_of(request, suffixes) if request is not None else ()
     tail = tuple(key for each in _tail(messages, request) for key in keys_of(each, suffixes))
@@ -107,7 +107,7 @@ def cleared(result: str) -> Made:
 
 def went_back(message: Message, hidden: Sequence[Part], suffix: str) -> Made:
     """What stands at the tip when the program went back into the middle of a message: its last parts are hidden."""
-    shown = [part.id for part in message.parts if said_by_model(part, "", "") is not None]
+    shown = [part.id for part in message.parts if said_by_model(part, "") is not None]
     gone = {part.id for part in hidden}
     replies = [message.id, *(f"{message.id}#{place}" for place in range(1, len(message.parts)))]
 

@@ -73,7 +73,7 @@ def _content(url: str) -> bytes:
         return b""
 
 
-def said_by_model(part: Part, model: str, call_id: str) -> Content | None:
+def said_by_model(part: Part, model: str) -> Content | None:
     """What a part of a reply shows; nothing if it is no content."""
     words = text(part.data, "text")
     match part.type:
@@ -84,7 +84,7 @@ def said_by_model(part: Part, model: str, call_id: str) -> Content | None:
         case "tool":
             given = part.state.get("input")
             args = dump(given) if given is not None and given != {} else text(part.state, "raw") or "{}"
-            return ToolCall(call_id, text(part.data, "tool") or "unknown", args)
+            return ToolCall(text(part.data, "callID"), text(part.data, "tool") or "unknown", args)
         case _:
             return None
 
@@ -101,9 +101,9 @@ def _thought(words: str, metadata: Json, model: str) -> Content | None:
     return Thinking(words) if words else None
 
 
-def returned(part: Part, call_id: str, blobs: Blobs, folder: str = "") -> ToolReturned:
+def returned(part: Part, blobs: Blobs, folder: str = "") -> ToolReturned:
     """How a call ended; one that did not was interrupted. An output that was too long lies whole in a file of the program's folder."""
-    state, name = part.state, text(part.data, "tool")
+    state, name, call_id = part.state, text(part.data, "tool"), text(part.data, "callID")
     time, metadata = table_at(state, "time"), table_at(state, "metadata")
     match part.status:
         case "completed":

@@ -23,7 +23,7 @@ from palimpsest.foreign.files import rest_of
 from palimpsest.foreign.forgetting import Forgetting
 from palimpsest.foreign.openhands_events import pictures, summary_of, words
 from palimpsest.foreign.parts import call_of, chat_usage, milliseconds, parts_of, texts_of
-from palimpsest.foreign.transcript import Told
+from palimpsest.foreign.transcript import Answer, Made, Told
 from palimpsest.wire.lenient import Json, dump, is_json, table_at, tables_at, text
 
 # Actions by which the program speaks of itself; no model asked for them.
@@ -37,8 +37,8 @@ class ServerEvents:
         self._blobs = blobs
         self._model = ""
         self._keys: list[str] = []
-        # Which call an action is, and which reply brought it.
-        self._calls: dict[str, str] = {}
+        # Which call an action is, by its id or, where it has none, by its place in the reply; and which reply brought it.
+        self._calls: dict[str, str | int] = {}
         self._replies: dict[str, str] = {}
         self._responses: dict[str, str] = {}
 
@@ -90,8 +90,8 @@ class ServerEvents:
             yield _told(event, ToolStarted(asked, text(metadata, "function_name")), at, key)
             return
         self._model = text(response, "model") or self._model
-        parts = tuple(self._parts(event, args, response if asked else {}, key))
-        self._calls[key] = asked or f"call-{key}"
+        parts = tuple(self._parts(event, args, response if asked else {}))
+        self._calls[key] = asked or (len(parts) - 1 if parts and isinstance(parts[-1], ToolCall) else "")
         self._replies[key] = key
         if asked and known:
             self._responses[known] = key
@@ -106,7 +106,7 @@ class ServerEvents:
         else:
             yield _told(event, body, at, key, "thought")
 
-    def _parts(self, event: Json, args: Json, response: Json, key: str) -> Iterator[Content]:
+    def _parts(self, event: Json, args: Json, response: Json) -> Iterator[Content]:
         message = table_at(next(iter(tables_at(response, "choices")), {}), "message")
         requests = tables_at(message, "tool_calls")
         thought = text(message, "reasoning_content")
@@ -126,30 +126,32 @@ class ServerEvents:
             given = function.get("arguments")
             yield ToolCall(text(request, "id"), text(function, "name"), given if isinstance(given, str) else dump(given or {}))
         if not requests and name not in {"message", "finish"}:
-            yield ToolCall(f"call-{key}", name, dump({field: value for field, value in args.items() if field != "thought"}))
+            yield ToolCall("", name, dump({field: value for field, value in args.items() if field != "thought"}))
 
-    def _observation(self, event: Json, key: str) -> Body | None:
+    def _observation(self, event: Json, key: str) -> Body | Made | None:
         extras = table_at(event, "extras")
         content = text(event, "content")
         kind = text(event, "observation")
         if kind == "recall":
             told = _recalled(extras)
             return ContextStated((Statement("openhands.recall", told, ref=key),)) if told else None
-        cause = event.get("cause")
+        cause = str(event.get("cause"))
         metadata = table_at(event, "tool_call_metadata")
-        call_id = text(metadata, "tool_call_id") or self._calls.get(str(cause), "")
-        if kind in _INWARD or not call_id:
+        call = text(metadata, "tool_call_id") or self._calls.get(cause, "")
+        if kind in _INWARD or call == "":
             return Failed("action", "error", content, "openhands") if kind == "error" else None
         code = table_at(extras, "metadata").get("exit_code", extras.get("exit_code"))
         path = text(extras, "path")
         seen = parts_of(content, self._blobs)
         wrong = kind in {"error", "user_rejected"} or event.get("success") is False
-        return ToolReturned(
-            ToolResult(call_id, (*seen, *pictures(extras.get("image_urls"), self._blobs)), error=wrong),
+        parts = (*seen, *pictures(extras.get("image_urls"), self._blobs))
+        body = ToolReturned(
+            ToolResult(call if isinstance(call, str) else "", parts, error=wrong),
             text(metadata, "function_name") or kind,
             code if type(code) is int else None,
             (path,) if path else (),
         )
+        return body if isinstance(call, str) else Answer(self._replies[cause], call, body)
 
     def _forgetting(self, args: Json) -> Forgetting:
         given, first, last = (args.get(f"forgotten_event{name}") for name in ("_ids", "s_start_id", "s_end_id"))

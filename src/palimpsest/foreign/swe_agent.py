@@ -24,7 +24,7 @@ from palimpsest.foreign.documents import Growing, begins, document_in, unread
 from palimpsest.foreign.files import changed, decoded, digest_of, files_below, reason, rest_of
 from palimpsest.foreign.forgetting import Covering
 from palimpsest.foreign.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.transcript import Answer, BadLine, Made, Mark, Source, Told
 from palimpsest.wire.lenient import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
@@ -129,8 +129,8 @@ class _Run:
         self._info = table_at(document, "info")
         self._model = _model(document)
         self._at = at
-        # The calls that the next messages answer, where those do not name them.
-        self._open: list[str] = []
+        # The calls of the newest reply that have no id, by its key and their places in it: the next messages answer them in order.
+        self._open: list[tuple[str, int]] = []
         self._tools: dict[str, str] = {}
         self._replied = 0
         self._steps = tables_at(document, "trajectory") if kind == "swe" else []
@@ -175,7 +175,7 @@ class _Run:
             case _:
                 yield self._told(key, ForeignNoted("swe-agent", (key,)), message, whole=True)
 
-    def _told(self, key: str, body: Body, message: Json, *, whole: bool = False) -> Told:
+    def _told(self, key: str, body: Body | Made, message: Json, *, whole: bool = False) -> Told:
         return Told(body, self._at, key, line=rest_of(message, *(() if whole else _SAID)))
 
     def _reply(self, index: int, key: str, message: Json) -> Iterator[Told]:
@@ -188,9 +188,9 @@ class _Run:
         extra = table_at(message, "extra")
         response = table_at(extra, "response") or (message if text(message, "object") == "response" else {})
         model = text(response, "model") or self._model
-        parts = (*self._thoughts(message, model), *self._parts(index, message))
+        parts = (*self._thoughts(message, model), *self._parts(message))
         calls = [part for part in parts if isinstance(part, ToolCall)]
-        self._open = [call.call_id for call in calls if call.call_id.startswith(f"step-{index}")]
+        self._open = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
         self._tools |= {call.call_id: call.tool for call in calls}
         yield Told(call_of(model), milliseconds(response.get("created")) or self._at, f"{key}/call")
         choice = next(iter(tables_at(response, "choices")), {})
@@ -212,7 +212,7 @@ class _Run:
             if thought or seal:
                 yield Thinking(thought, seal, "whole" if thought else "sealed")
 
-    def _parts(self, index: int, message: Json) -> Iterator[Content]:
+    def _parts(self, message: Json) -> Iterator[Content]:
         """Words and calls; a command that was written into the words is a call too, and leaves them."""
         if text(message, "object") == "response":
             yield from _outputs(message)
@@ -234,27 +234,28 @@ class _Run:
         words = text(message, "thought") if self._kind == "swe" and commands else _before(said, commands)
         if words.strip():
             yield Text(words, "assistant")
-        for place, command in enumerate(commands):
-            yield ToolCall(f"step-{index}" + (f".{place}" if place else ""), "bash", dump({"command": command}))
+        for command in commands:
+            yield ToolCall("", "bash", dump({"command": command}))
 
     def _answer(self, index: int, key: str, message: Json) -> Told:
         content = message.get("content", message.get("output"))
         named = message.get("tool_call_ids")
         listed = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
         call_id = text(message, "tool_call_id") or text(message, "call_id") or (listed[0] if listed else "")
-        if not call_id and self._open and text(message, "role") != "system":
-            call_id = self._open.pop(0)
+        unnamed = self._open.pop(0) if not call_id and self._open and text(message, "role") != "system" else None
+        answers = bool(call_id) or unnamed is not None
         demo = message.get("is_demo") is True or text(message, "message_type") == "demonstration"
         extra = table_at(message, "extra")
-        if demo or (not call_id and self._notice(message, extra)):
+        if demo or (not answers and self._notice(message, extra)):
             return self._told(key, ContextStated((Statement("demonstration" if demo else "notice", texts_of(content)),)), message)
         parts = parts_of(content, self._blobs)
-        if not call_id:
+        if not answers:
             return self._told(key, UserSaid(parts) if parts else ForeignNoted("swe-agent", (key,)), message)
         self._results[index] = key
         code = extra.get("returncode", message.get("returncode"))
         result = ToolResult(call_id, parts, error=bool(text(extra, "exception_info")))
-        return self._told(key, ToolReturned(result, self._tools.get(call_id, ""), code if type(code) is int else None), message)
+        body = ToolReturned(result, self._tools.get(call_id, ""), code if type(code) is int else None)
+        return self._told(key, body if unnamed is None else Answer(*unnamed, body), message)
 
     def _notice(self, message: Json, extra: Json) -> bool:
         """Whether the program speaks and not a person: nobody can speak into a run of SWE-agent."""

@@ -1,13 +1,14 @@
 """What a session of another program tells, one fact at a time, and what a format must be able to do."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
-from palimpsest.core.events import NULL, Body
-from palimpsest.core.items import Value
+from palimpsest.core.events import NULL, Body, ToolReturned
+from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 
@@ -37,6 +38,23 @@ class Desk(Protocol):
 
 # An edit names items by their ids, which are known only when it is recorded.
 Made: TypeAlias = Callable[[Desk], Body | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A result where a file names no call: it answers part `number` of the reply of that key, under whichever id that is recorded."""
+
+    key: str
+    number: int
+    body: ToolReturned
+
+    def __call__(self, desk: Desk) -> Body:
+        """The result with the id of its call; without one if the call does not show."""
+        ids = desk.ids(self.key)
+        wanted = ids[self.number] if self.number < len(ids) else ""
+        calls = (item.content for item in reversed(desk.view.items) if item.id == wanted)
+        call_id = next((call.call_id for call in calls if isinstance(call, ToolCall)), "")
+        return structs.replace(self.body, result=structs.replace(self.body.result, call_id=call_id))
 
 
 class Told(Value, frozen=True):

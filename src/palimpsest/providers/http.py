@@ -1,20 +1,21 @@
 """Real models over HTTP: one request leaves, one reply comes back, on any of the three wires."""
 
-import math
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
 from palimpsest.core.deltas import Delta, deltas_of
-from palimpsest.core.errors import BadInput, ProviderError
+from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.ports import Sendable
+from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.address import bare, checked, checked_header
+from palimpsest.providers.retry_after import retry_after
 from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.failures import refused
-from palimpsest.wire.stream import decode_response, decoder
+from palimpsest.wire.stream import Decoder, decode_response, decoder
 from palimpsest.wire.tool_names import Names, offered_names
 
 if TYPE_CHECKING:
@@ -77,36 +78,51 @@ class HttpProvider:
         if client is not None:
             await client.aclose()
 
-    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """Deltas as they come, and last the whole reply."""
-        import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real call needs it
-
+    async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
+        """Deltas as they come, and last the whole reply; cancelling or closing it closes the connection at once."""
         wire = _known(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
         client = self._client or self._open()
         try:
-            async with client.stream("POST", url, content=request.body, headers=self._head(wire)) as response:
-                async for piece in self._read(wire, response, offered_names(request)):
+            async with (
+                client.stream("POST", url, content=request.body, headers=self._head(wire)) as response,
+                closing(self._read(wire, response, offered_names(request))) as pieces,
+            ):
+                async for piece in pieces:
                     yield piece
         except Exception as error:
             # The one way out for errors: whatever it is, it may repeat what was sent, and the key was sent.
             self._veil.hide_from(error)
-            if isinstance(error, httpx.TimeoutException):
-                raise self._failed("did not answer in time; ask again, or wait longer") from error
-            if isinstance(error, httpx.HTTPError | httpx.InvalidURL | OSError | UnicodeError | ExceptionGroup):
-                raise self._failed(f"cannot be reached: {_reason(error)}") from error
-            raise
+            ours = self._as_ours(error)
+            if ours is None:
+                raise
+            raise ours from error
         finally:
             if client is not self._client:
                 await client.aclose()
 
-    def _failed(self, what: str) -> ProviderError:
-        return ProviderError(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
+    def _as_ours(self, error: Exception) -> ProviderError | None:
+        """An error of the layers below as one of ours; `None` for what is one already, or a fault of this program."""
+        import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real call needs it
 
-    async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncIterator[Delta | ModelReplied]:
+        kind: type[ProviderError] = ProviderError
+        if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+            kind, what = ConnectionLost, "cannot be reached: no connection was made in time"
+        elif isinstance(error, httpx.TimeoutException):
+            what = f"did not answer in time: it was silent for {self._timeout:g} seconds; ask again, or allow a longer timeout"
+        elif isinstance(error, httpx.InvalidURL | UnicodeError):
+            what = f"cannot be reached: {_reason(error)}"
+        elif isinstance(error, httpx.HTTPError | OSError | ExceptionGroup):
+            kind, what = ConnectionLost, f"cannot be reached: {_reason(error)}"
+        else:
+            return None
+        return kind(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
+
+    async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
             body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
-            raise refused(response.status_code, body, self._card.provider, retry_after=_seconds(response.headers.get("retry-after", "")))
+            wait = retry_after(response.status_code, response.headers, time.time())
+            raise refused(response.status_code, body, self._card.provider, retry_after=wait)
         if "event-stream" not in response.headers.get("content-type", ""):
             reply = decode_response(wire, await response.aread(), self._card, names)
             for delta in deltas_of(reply.parts):
@@ -114,8 +130,8 @@ class HttpProvider:
             yield reply
             return
         decoding = decoder(wire, self._card, names)
-        async for chunk in response.aiter_bytes():
-            for delta in decoding.deltas(chunk):
+        async with closing(response.aiter_bytes()) as chunks, closing(_deltas(chunks, decoding)) as deltas:
+            async for delta in deltas:
                 yield delta
         yield decoding.finish()
 
@@ -133,6 +149,19 @@ class HttpProvider:
         elif self._key:
             head["authorization"] = f"Bearer {self._key}"
         return head | self._headers
+
+
+async def _deltas(chunks: AsyncIterator[bytes], decoding: Decoder) -> AsyncIterator[Delta]:
+    """The deltas of a stream; a connection that breaks or falls silent when the reply is already whole is as good as closed."""
+    import httpx  # noqa: PLC0415 - as above
+
+    try:
+        async for chunk in chunks:
+            for delta in decoding.deltas(chunk):
+                yield delta
+    except httpx.TransportError:
+        if not decoding.complete:
+            raise
 
 
 def _secrets(headers: Mapping[str, str]) -> Iterator[str]:
@@ -156,11 +185,3 @@ def _known(wire: str, card: ModelCard) -> WireName:
             found: WireName = name
             return found
     raise BadInput(f"no wire is called {wire!r}", where=card.name)
-
-
-def _seconds(header: str) -> float | None:
-    try:
-        seconds = float(header)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from palimpsest.core.deltas import Delta, UsageDelta, deltas_of
-from palimpsest.core.errors import ProviderError
+from palimpsest.core.errors import ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.ports import Sendable
@@ -20,7 +20,7 @@ class Broken:
 
     reply: str | ModelReplied
     after: int
-    error: Exception = field(default_factory=lambda: ProviderError("the connection was lost", where="scripted"))
+    error: Exception = field(default_factory=lambda: ConnectionLost("the connection was lost", where="scripted"))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ class JsonlFile:
         self._lock = lock
         self._new = new is not None
         self._broken = ""
-        self._checkpoint = FileSlot(path.with_suffix(CHECKPOINT))
         self._file = self._open() if new is None else new
         if lock is not None:
             lock.guard(self._file)
@@ -225,6 +224,10 @@ class JsonlFile:
             self._file = -1
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def _checkpoint(self) -> FileSlot:
+        return FileSlot(self._path.with_suffix(CHECKPOINT))
 
     def _whole(self, size: int, known: int = 0) -> int:
         """Where the last whole line ends, `known` or later: before a line without its newline, and before what a crash left as zeros."""

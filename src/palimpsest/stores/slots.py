@@ -22,7 +22,8 @@ class FileSlot:
     def save(self, data: bytes) -> bool:
         """Replace the value; false if the disk refused. A missing folder is made."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._path.parent.is_dir():
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return write_private(self._path, data, sync=False)
         except (StoreError, OSError):
             return False

@@ -131,7 +131,7 @@ class AnthropicWire:
         """The body, marked by the rule of the parameters."""
         heads = [head for head in heads if head.place]
         messages = alternate(fragments)
-        if self._card.takes_system_messages:
+        if any(fragment.group == STATED for fragment in fragments):
             messages = with_system_messages(messages)
         touches: tuple[Touch, ...] = ()
         if not messages or messages[0][0]:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.wire.lenient import Json, is_json, number, parse, shorten, text
@@ -9,6 +10,21 @@ from palimpsest.wire.lenient import Json, is_json, number, parse, shorten, text
 _CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "request_too_large", "string_above_max_length"}
 )
+
+# The HTTP status that an error within a stream would have had, by the code or the type that it names.
+_STATUS: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 # Words of a limit on how often or how much one may ask; such an error is never about the size of this prompt.
 _THROTTLED = re.compile(
@@ -48,7 +64,7 @@ _TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
 
 
 def failure(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
-    """The error that a provider's error object means; `where` names the provider."""
+    """The error that a provider's error object means; `where` names the provider. Without a status its code or type gives one."""
     message = (
         text(error, "message") or text(error, "detail") or text(error, "error") or shorten(str(error) if error else "no reason was given")
     )
@@ -58,7 +74,8 @@ def failure(error: Json, where: str, *, status: int | None = None, retry_after: 
     throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
     if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
         return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
-    return ProviderError(line, where=where, status=status, retry_after=_wait(retry_after))
+    known = next((_STATUS[name] for name in (text(error, "code"), text(error, "type")) if name in _STATUS), None)
+    return ProviderError(line, where=where, status=known if status is None else status, retry_after=_wait(retry_after))
 
 
 def refused(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:

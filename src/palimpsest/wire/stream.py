@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, assert_never
 
 from palimpsest.core.deltas import Delta, TextDelta, ThinkingDelta
-from palimpsest.core.errors import WireError
+from palimpsest.core.errors import StreamCut, WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.decode_anthropic import MessageAssembler, decode_message
@@ -59,6 +59,11 @@ class Decoder:
         self._events = 0
         self._done = False
 
+    @property
+    def complete(self) -> bool:
+        """Whether the provider said that the reply is whole."""
+        return self._assembler.complete
+
     def feed(self, data: bytes) -> tuple[Delta, ...]:
         """The deltas of these bytes; an error that the provider sent is raised."""
         return tuple(self.deltas(data))
@@ -68,7 +73,7 @@ class Decoder:
         return self._take(self._parser.feed(data))
 
     def finish(self) -> ModelReplied:
-        """The whole reply; a stream that ended early is a `WireError`."""
+        """The whole reply; a stream that ended early is a `StreamCut`."""
         last = self._parser.close()
         try:
             tuple(self._take(last))
@@ -79,9 +84,9 @@ class Decoder:
             raise self._early()
         return self.partial()
 
-    def _early(self) -> WireError:
+    def _early(self) -> StreamCut:
         how = "after it said that it was done" if self._done else "before the reply was whole"
-        return WireError(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
+        return StreamCut(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
 
     def partial(self) -> ModelReplied:
         """What had arrived when the stream broke."""

@@ -4,21 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, count
 
-import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from palimpsest.apps.cli.audited import Audited, audited_edits
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.opening import counter_of
-from palimpsest.core.events import CallStarted, ModelReplied, Titled, ToolReturned, TurnEnded, Usage, UserSaid
+from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.core.policy import complete
 from palimpsest.core.tokens import FAMILY_FACTORS, family_of
 from palimpsest.core.undo import undo
 from palimpsest.core.view import View
+from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact
+from palimpsest.engine.moments import compact, end_turn
 from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import Plan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
@@ -27,11 +28,11 @@ from palimpsest.lab.sessions import MODEL, made_up
 from palimpsest.lab.taking import take_log
 from palimpsest.lab.windows import replay_card
 from palimpsest.profiles.named import DEFAULT, profile
+from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
-from palimpsest.wire.encode import encode
 from palimpsest.wire.past import next_request
-from palimpsest.wire.request import Params, Request, Tool, resolved
+from palimpsest.wire.request import Request, Tool
 
 PROFILES = (DEFAULT, "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "none")
 _CYCLES = (1, 2, 5, 10)
@@ -82,16 +83,15 @@ def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     with Log.open(home.store, log.session, clock) as base:
         fork = base.fork(home.store, session, at)
     fork.append(UserSaid((Text("Summarise what you changed today, file by file. 用中文也写一句。"),)))
-    tools = home.blobs.put(msgspec.json.encode(_TOOLS))
-    params = resolved(Params(max_tokens=8192), card(MODEL))
-    request = encode(fork.view, card(MODEL), _TOOLS, params, home.blobs.get)
-    raw = counter_of(fork.view).raw(fork.view)
-    call = CallStarted(MODEL, "anthropic", Raw(msgspec.json.encode(params)), tools, request.digest, len(request.body), raw, request.marks)
-    asked = fork.append(call)
-    reply = Text("Three files changed; the tests pass. 改了三个文件,测试全部通过。", "assistant")
-    usage = Usage(input=3, cache_write=round(raw * fork.ledger.calibration.factor(MODEL)), output=40)
-    fork.extend((ModelReplied((reply,), asked.seq, usage, "end_turn", MODEL), TurnEnded()))
-    fork.sync()
+    counter = counter_of(fork.view, fork.ledger.calibration)
+    text = Text("Three files changed; the tests pass. 改了三个文件,测试全部通过。", "assistant")
+    usage = Usage(input=3, cache_write=counter.total(fork.view), output=40)
+    model = Scripted(ModelReplied((text,), usage=usage, stop="end_turn", model=MODEL))
+    environment = Environment(home.store, home.blobs, clock, provider=lambda *_: model, offload=inline)
+    at_work = Session(fork, profile("none"), card(MODEL), environment, _TOOLS)
+    at_work.params = replace(at_work.params, max_tokens=8192)
+    complete(call(at_work))
+    complete(end_turn(at_work))
     return fork
 
 

@@ -57,7 +57,7 @@ class UsedCallIds:
 
     def snapshot(self) -> bytes:
         """The filter, compressed, as a JSON string."""
-        return _encode(b64encode(zlib.compress(self._bits)).decode())
+        return _encode(b64encode(zlib.compress(self._bits, level=1)).decode())
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot. Raises `msgspec.DecodeError` if it is not one."""
@@ -134,7 +134,7 @@ def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCal
         if call_id == body.result.call_id:
             return body
         return structs.replace(body, result=structs.replace(body.result, call_id=call_id))
-    if isinstance(body, ModelReplied) and body.purpose == TURN and any(isinstance(part, ToolCall) for part in body.parts):
+    if isinstance(body, ModelReplied) and any(isinstance(part, ToolCall) for part in body.parts):
         parts = _named(seq, body.parts, used)
         return body if parts == body.parts else structs.replace(body, parts=parts)
     return body

@@ -175,11 +175,11 @@ class Projections:
         routes = Routes(self._all)
         offset, chunk = start, b""
         for offset, chunk in reader.lines.chunks(start):
-            link = self._checked(chunk, offset, link, expected)
-            for event in decode_chunk(chunk, reader.lines.name, offset):
+            events = decode_chunk(chunk, reader.lines.name, offset)
+            self._check_order(events, expected, offset)
+            link = check_chain(chunk, reader.lines.name, offset, link) or link
+            for event in events:
                 expected += 1
-                if event.seq != expected or event.parent >= expected:
-                    raise self._disorder(event, expected, offset)
                 reader.note(event)
                 if event.parent != expected - 1:
                     self._check_parent(event, offset)
@@ -192,18 +192,6 @@ class Projections:
         if left:
             follow_path(self._of_path, reader, reader.path(self.seq))
         return self.seq - before
-
-    def _checked(self, chunk: bytes, offset: int, link: str, seq: int) -> str:
-        """The link after a run of lines that follows event `seq`. Raises `BadLog`."""
-        name = self._reader.lines.name
-        try:
-            return check_chain(chunk, name, offset, link) or link
-        except BadLog:
-            # A line that cannot be read, is missing or stands twice says more than that the chain breaks there.
-            for expected, event in enumerate(decode_chunk(chunk, name, offset), seq + 1):
-                if event.seq != expected:
-                    raise self._disorder(event, expected, offset) from None
-            raise
 
     def _end(self, seq: int, link: str, chunk: bytes, offset: int) -> None:
         """Remember where the last line that has something on it begins, and the chain up to it."""
@@ -218,6 +206,11 @@ class Projections:
         snapshots = {each.name: Snapshot(each.version, Raw(each.snapshot())) for each in self._all}
         position = (self.seq, reader.lines.size, self.last_line, self.link)
         return encode_checkpoint(Checkpoint(*position, snapshots, tuple(reader.jumps), tuple(reader.undone), VERSION))
+
+    def _check_order(self, events: Sequence[Event], last: int, offset: int) -> None:
+        for expected, event in enumerate(events, last + 1):
+            if event.seq != expected or event.parent >= expected:
+                raise self._disorder(event, expected, offset)
 
     def _disorder(self, event: Event, expected: int, offset: int) -> BadLog:
         where = f"{self._reader.lines.name}, after byte {offset}"

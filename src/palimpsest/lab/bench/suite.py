@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.blocking import measure_blocking
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding
@@ -31,6 +32,7 @@ FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
     (frozenset({"turn_1k", "turn_10k", "turn_100k", "decide"}), measure_turns),
     (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
+    (frozenset({"loop_ms"}), measure_blocking),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
     (REPLAY_BARS, measure_replaying),

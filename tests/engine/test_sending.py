@@ -1,0 +1,136 @@
+"""The one way a request leaves: a start, a stream, and exactly one outcome, whatever ends it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from workplace import answered_by, say, work
+
+from palimpsest.core.deltas import Delta, TextDelta
+from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, ProviderError
+from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage
+from palimpsest.core.items import Text, Thinking, ToolCall
+from palimpsest.engine.call import turn_request
+from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.session import Session
+from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import RetryPolicy
+from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.wire.cards import card
+from palimpsest.wire.request import Params
+
+REPLY = ModelReplied(
+    (Thinking("hm"), Text("all of it", "assistant"), ToolCall("c1", "read", '{"path":"a"}')), usage=Usage(input=9, output=4)
+)
+
+
+def session_of(*replies: str | ModelReplied | Exception | Broken | Stalled, piece: int = 3) -> tuple[Session, Scripted]:
+    session, provider = work(profile("none")), Scripted(*replies, piece=piece)
+    say(session, "go")
+    return answered_by(session, provider), provider
+
+
+def outcomes(session: Session) -> list[Event]:
+    return [event for event in session.log.events() if isinstance(event.body, ModelReplied | Interrupted | Failed)]
+
+
+def test_an_observer_gets_every_delta_before_the_reply_is_recorded() -> None:
+    session, _ = session_of("hello you")
+    seen: list[Delta] = []
+    reply = asyncio.run(send(session, turn_request(session), seen.append))
+    assert [delta.text for delta in seen if isinstance(delta, TextDelta)] == ["hel", "lo ", "you"]
+    assert reply == session.log.event(session.log.tip).body
+
+
+def test_a_failure_that_may_pass_is_tried_again_after_the_wait_that_was_asked_for() -> None:
+    session, provider = session_of(ProviderError("overloaded", status=529, retry_after=4.0), "done")
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    session.environment = replace(session.environment, retries=RetryPolicy(jitter=0.0), sleep=sleep, chance=lambda: 0.0)
+    assert asyncio.run(send(session, turn_request(session))).parts == (Text("done", "assistant"),)
+    assert waited == [4.0]
+    assert len(provider.requests) == 2
+    bodies = [event.body for event in session.log.events()][2:]
+    assert [type(body) for body in bodies] == [CallStarted, Failed, CallStarted, ModelReplied]
+    assert bodies[1] == Failed("call", "provider", "overloaded", call=2, purpose=TURN)
+
+
+@pytest.mark.parametrize("error", [PromptTooLong("too long", gap=3), ProviderError("bad request", status=400), BadInput("a bug")])
+def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None:
+    session, provider = session_of(error, "never")
+    session.environment = replace(session.environment, retries=RetryPolicy())
+    with pytest.raises(type(error)):
+        asyncio.run(send(session, turn_request(session)))
+    assert len(provider.requests) == 1
+
+
+def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tried_again() -> None:
+    session, provider = session_of(Broken(REPLY, after=4), "never")
+    session.environment = replace(session.environment, retries=RetryPolicy())
+    with pytest.raises(ConnectionLost):
+        asyncio.run(send(session, turn_request(session)))
+    (outcome,) = outcomes(session)
+    assert outcome.body == Interrupted(
+        2,
+        (Thinking("hm"), Text("all of", "assistant")),
+        "the connection was lost",
+        Usage(input=9),
+        "claude-sonnet-4-5",
+    )
+    assert len(provider.requests) == 1
+    assert [item.id for item in session.log.view.items] == ["1.0", "3.0", "3.1"]
+
+
+def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() -> None:
+    session, _ = session_of(Broken(REPLY, after=8))
+    with pytest.raises(ConnectionLost):
+        asyncio.run(send(session, turn_request(session)))
+    (outcome,) = outcomes(session)
+    assert isinstance(outcome.body, Interrupted)
+    assert outcome.body.parts[2] == ToolCall("c1", "read", '{"path')
+    assert [item.kind for item in session.log.view.items] == ["user", "thinking", "assistant"]
+    assert session.log.health.pending_calls == ()
+
+
+def test_a_cancelled_call_is_interrupted_with_what_had_arrived() -> None:
+    async def cancelled() -> Session:
+        stalled = Stalled("half an answer", after=3)
+        session, _ = session_of(stalled)
+        task = asyncio.create_task(send(session, turn_request(session)))
+        await stalled.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return session
+
+    session = asyncio.run(cancelled())
+    (outcome,) = outcomes(session)
+    assert isinstance(outcome.body, Interrupted)
+    assert (outcome.body.parts, outcome.body.why) == ((Text("half a", "assistant"),), "CancelledError")
+    assert session.log.ledger.open == ()
+
+
+def test_a_side_call_is_recorded_with_its_purpose_and_leaves_the_view_as_it_is() -> None:
+    session, _ = session_of("a title")
+    before = session.log.view.items
+    request = turn_request(session)
+    asyncio.run(send(session, Outgoing(session.log.view, request.card, (), request.params, "title")))
+    started, replied = (session.log.event(seq).body for seq in (2, 3))
+    assert isinstance(started, CallStarted)
+    assert isinstance(replied, ModelReplied)
+    assert (started.purpose, replied.purpose, replied.call) == ("title", "title", 2)
+    assert started.request in session.environment.blobs
+    assert session.log.view.items == before
+    assert [(each.purpose, each.calls) for each in session.log.ledger.spendings] == [("title", 1)]
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted", "limit"),
+    [(0, 0, None), (0, 5_000, 5_000), (100_000, 0, None), (150_000, 0, 50_000), (190_000, 20_000, 10_000), (199_900, 20_000, 1_024)],
+)
+def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int | None) -> None:
+    small = card("claude-sonnet-4-5", window=200_000)
+    assert fitting(Params(), small, used, wanted).max_tokens == limit

@@ -1,0 +1,39 @@
+"""What stands behind the ports stays there: how stores are kept, and how a file is put in its place."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "palimpsest"
+# Modules that know that a store consists of files or of a database.
+KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "database", "disk", "jsonl", "locks", "log_file", "sqlite", "refresh", "purge")}
+# A session can be named by the path of its file; `pal replay` finds logs below a folder; an export makes the folder it goes to.
+BY_NATURE = {"apps/cli/home.py": {"blobs", "jsonl"}, "lab/taking.py": {"jsonl"}, "apps/cli/export.py": {"disk"}}
+# The names of calls that write a file, or give one its name.
+WRITING = {"write_bytes", "write_text", "mkstemp", "NamedTemporaryFile", "rename", "renames", "hardlink_to", "move"}
+
+
+def modules(*rooms: str) -> dict[str, ast.Module]:
+    """Every module of some rooms but the benchmarks, which measure files and write their own."""
+    paths = [path for room in rooms for path in sorted((SOURCE / room).rglob("*.py")) if "bench" not in path.parts]
+    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def imported(tree: ast.Module) -> set[str]:
+    return {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+def called(tree: ast.Module) -> set[str]:
+    return {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
+
+
+def test_nothing_above_the_ports_knows_how_stores_are_kept() -> None:
+    above = modules("core", "engine", "lab", "apps")
+    found = {name: {each.rpartition(".")[2] for each in imported(tree) & KEPT} for name, tree in above.items()}
+    assert {name: kept for name, kept in found.items() if kept} == BY_NATURE
+
+
+def test_one_module_puts_files_in_their_place() -> None:
+    found = {name: called(tree) & WRITING for name, tree in modules("").items()}
+    # The log file gives its damaged lines a second name before it is rewritten.
+    places = {"stores/whole.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
+    assert {name: calls for name, calls in found.items() if calls} == places
