@@ -141,7 +141,7 @@ def test_a_read_is_superseded_by_a_command_that_changes_or_removes_its_file(comm
     session = begin()
     item = returned(session, "Read", READ)
     returned(session, "Bash", msgspec.json.encode({"command": command}).decode())
-    assert session.witness.uses[item].superseded == (2 if superseded else None)
+    assert session.derived.uses.value()[item].superseded == (2 if superseded else None)
 
 
 def test_pa_02_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:
