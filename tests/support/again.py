@@ -10,6 +10,7 @@ from palimpsest.core.log import Log
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.wire.cards import ModelCard
 
@@ -39,5 +40,5 @@ def _told(log: Log) -> Iterator[Body]:
 
 def again(place: Place, profile: Profile, model: ModelCard = CLAUDE) -> Session:
     """A new session that can see the blobs of the recorded ones."""
-    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000), offload=inline)
+    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000), offload=inline, retries=NO_RETRIES)
     return Session.create(SessionOpened("again"), profile, model, around)
