@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 from real_work import CLAUDE, Place
 
-from palimpsest.core.events import Body, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
+from palimpsest.core.events import Body, CallStarted, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
 from palimpsest.core.log import Log
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
@@ -32,10 +32,28 @@ def _told(log: Log) -> Iterator[Body]:
                 continue
             case ModelReplied():
                 yield replace(body, call=None)
+            case CallStarted():
+                # Another model answers here, and what was measured on the recorded view teaches nothing about this one.
+                yield replace(body, model=CLAUDE.name, estimate=0)
             case UserSaid():
                 yield replace(body, typed=None)
             case _:
                 yield body
+
+
+def pauses(session: Session, told: list[Body]) -> Iterator[int]:
+    """Append what happened; yields how many bodies are told wherever no call is under way, so that the view may be edited there.
+
+    A call that comes next is started after the pause, as an engine edits the view before it calls.
+    """
+    for number, body in enumerate(told, 1):
+        if isinstance(body, CallStarted):
+            yield number
+            session.log.append(body)
+            continue
+        session.log.append(body)
+        if session.log.open_call is None:
+            yield number
 
 
 def again(place: Place, profile: Profile, model: ModelCard = CLAUDE) -> Session:
