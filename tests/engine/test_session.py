@@ -30,6 +30,7 @@ from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted, Stalled
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 from palimpsest.wire.cards import card
@@ -199,7 +200,7 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:
     """A session with the tools of somebody else, whose names say nothing."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
     say(session, "rename it")
     use(session, "c1", "mcp__desk__peek", '{"path":"src/a.py"}', "def old_name(): ...\n" * 300)

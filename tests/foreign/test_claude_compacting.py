@@ -234,6 +234,40 @@ def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Pa
     )
 
 
+def test_a_summary_that_a_later_boundary_keeps_stands_where_it_stood(tmp_path: Path) -> None:
+    log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)), UserSaid((Text("third"),)))
+    log.append(ViewEdited((Fold("2.0", "3.0", (SUMMARY,)),), "pal"))
+    log.append(ViewEdited((Mask(("4.0",)),), "pal"))
+    words = ["first", "what was before", "third"]
+    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [{"role": "user", "content": [text(each) for each in words]}]
+
+
+def test_an_attachment_that_is_hidden_is_named_as_cleared_and_one_that_shows_in_part_is_not(tmp_path: Path) -> None:
+    notes = {"type": "relevant_memories", "memories": [{"path": "a.md"}, {"path": "b.md"}]}
+    path = written(
+        tmp_path,
+        prompt("u1", None, "go"),
+        chained("n1", "u1", "attachment", attachment=notes, rendered=[{"content": "one"}, {"content": "two"}]),
+        chained("n2", "n1", "attachment", attachment=notes, rendered=[{"content": "three"}, {"content": "four"}]),
+        reply("a1", "n2", "m1", text("done")),
+    )
+    home = Home()
+    (done,) = home.take(CLAUDE, path)
+    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
+    shows = {item.content.text: item.id for item in log.view.items if isinstance(item.content, Text)}
+    log.append(ViewEdited((Mask((shows["one"], shows["two"], shows["three"])),), "pal"))
+    metadata = [line["microcompactMetadata"] for line in lines_of(log, home.blobs) if "microcompactMetadata" in line]
+    assert [each["clearedAttachmentUUIDs"] for each in metadata] == [["n1"]]
+    assert (
+        messages(read_back(log, tmp_path, home.blobs)[1])
+        == messages(log.view)
+        == [
+            {"role": "user", "content": [text("four"), text("go")]},
+            {"role": "assistant", "content": [text("done")]},
+        ]
+    )
+
+
 def test_a_boundary_that_anchors_itself_keeps_what_stands_before_its_summary(tmp_path: Path) -> None:
     kept = {"anchorUuid": "b1", "uuids": ["u1", "a1"], "allUuids": ["u1", "a1"]}
     path = written(

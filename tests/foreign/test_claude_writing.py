@@ -10,7 +10,9 @@ from readings import Home, called, returned, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
+    CallStarted,
     ContextStated,
+    Interrupted,
     ModelReplied,
     SessionOpened,
     Statement,
@@ -27,6 +29,7 @@ from palimpsest.core.undo import rewind, undo
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.statements import framed
 
 CLAUDE = ClaudeFormat()
 FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
@@ -114,6 +117,29 @@ def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() ->
     assert [line["parentUuid"] for line in lines] == [None, *(line["uuid"] for line in lines[:-1])]
     assert {line["sessionId"] for line in [*lines, queued]} == {claude_session(log)}
     assert lines_of(log) == [*lines, queued]
+
+
+def test_a_reply_beside_the_conversation_is_not_written_and_what_had_arrived_of_a_broken_one_is() -> None:
+    log = log_with(
+        UserSaid((Text("go"),)),
+        CallStarted("claude-sonnet-4-5", "anthropic", purpose="title"),
+        ModelReplied((Text("A title", "assistant"), ToolCall("t", "note", "{}")), 2, purpose="title"),
+        CallStarted("claude-sonnet-4-5", "anthropic"),
+        Interrupted(
+            4, (Text("I lo", "assistant"), ToolCall("c", "bash", '{"pa')), "the stream broke", Usage(7, output=2), "claude-sonnet-4-5"
+        ),
+        UserSaid((Text("on"),)),
+    )
+    asked, broken, spoken = lines_of(log)
+    assert (asked["message"]["content"], spoken["message"]["content"]) == ("go", "on")
+    assert (broken["message"]["content"], broken["message"]["stop_reason"]) == ([{"type": "text", "text": "I lo"}], "end_turn")
+    assert (broken["message"]["model"], broken["message"]["usage"]["input_tokens"]) == ("claude-sonnet-4-5", 7)
+
+
+def test_a_statement_of_the_operator_says_whose_it_is() -> None:
+    log = log_with(ContextStated((Statement("mode", "Plan first.", "developer"), Statement("env", "branch: main"))))
+    (line,) = lines_of(log)
+    assert line["message"]["content"] == [{"type": "text", "text": framed("Plan first.")}, {"type": "text", "text": "branch: main"}]
 
 
 def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_interrupted() -> None:

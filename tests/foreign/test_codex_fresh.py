@@ -11,8 +11,8 @@ from rollouts import answered, context, counted, ended, message, meta, write
 from rollouts import said as typed
 
 from palimpsest.core.edits import Fold, Mask, Put
-from palimpsest.core.events import ContextStated, ModelReplied, Statement, UserSaid, ViewEdited
-from palimpsest.core.items import Text
+from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
+from palimpsest.core.items import Seal, Text, Thinking, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.foreign.codex import write_codex
 from palimpsest.stores.ephemeral import FixedClock
@@ -122,3 +122,32 @@ def test_parts_of_one_message_that_a_fold_kept_are_not_mistaken_for_the_same_wor
         message("user", "b"),
         message("assistant", "\n", "two"),
     ]
+
+
+def test_a_reply_beside_the_conversation_counts_and_is_not_written_and_what_had_arrived_of_a_broken_one_is() -> None:
+    log, blobs = native(
+        UserSaid((Text("go"),)),
+        CallStarted("gpt-5.5", "responses"),
+        ModelReplied((Text("one", "assistant"),), 2, Usage(10, output=1)),
+        CallStarted("gpt-5.5", "responses", purpose="title"),
+        ModelReplied((Text("A title", "assistant"),), 4, Usage(5, output=1), purpose="title"),
+        CallStarted("gpt-5.5", "responses"),
+        Interrupted(6, (Text("tw", "assistant"), ToolCall("a", "ls", '{"pa')), "the stream broke", Usage(20, output=1)),
+    )
+    lines = list(write_codex(log, blobs))
+    items = [json.loads(each)["payload"] for each in lines if b'"response_item"' in each]
+    assert items == [message("user", "go"), message("assistant", "one"), message("assistant", "tw")]
+    assert counts(lines) == [("token_count", 11, 11), ("token_count", 21, 38)]
+
+
+def test_messages_of_one_reply_stay_apart_and_parts_around_a_thought_of_another_provider_together(tmp_path: Path) -> None:
+    sealed = Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "seal"))
+    log, blobs = native(
+        UserSaid((Text("go"),)),
+        ModelReplied((Text("one", "assistant"),)),
+        ModelReplied((Text("two", "assistant"), sealed, Text("three", "assistant"))),
+    )
+    home, session = taken(b"".join(write_codex(log, blobs)), tmp_path)
+    shows = [message("user", "go"), message("assistant", "one"), message("assistant", "two", "three")]
+    for view in (log.view, Log.open(home.store, session, FixedClock(1)).view):
+        assert json.loads(encode(view, card("gpt-5.5")).body)["input"] == shows

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION, imported
 from corpus import WITHOUT
-from readings import Home, check_growth, check_repeat, faults
+from readings import Home, check_growth, check_repeat, faults, own_ids
 from readings import called as calls_of
 from readings import returned as results_of
 from readings import said as said_in
@@ -46,8 +46,9 @@ def test_no_message_call_or_result_is_lost_or_told_twice(path: Path) -> None:
     assert said_in(told)[base:] == spoken(path)
     if "history_base" not in json.dumps(read(path)[0]):
         assert base == 0
-        assert calls_of(told) == [each["call_id"] for each in items(path) if each["type"] in kinds]
-        assert sorted(results_of(told)) == sorted(each["call_id"] for each in items(path) if each["type"] in outputs)
+        calls, results = own_ids(told)
+        assert calls == [each["call_id"] for each in items(path) if each["type"] in kinds]
+        assert sorted(results) == sorted(each["call_id"] for each in items(path) if each["type"] in outputs)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem[-12:])

@@ -153,7 +153,7 @@ def test_a_checkpoint_pairs_calls_without_ids_by_their_tools() -> None:
     (session,) = home.store.sessions()
     bodies = home.bodies(session)
     assert said(bodies) == ["Which file is the largest?"]
-    assert called(bodies) == returned(bodies) == ["call-3.1", "call-3.2"]
+    assert called(bodies) == returned(bodies) == ["pal_6_2", "pal_6_3"]
     assert [(body.result.parts, body.result.error) for body in bodies if isinstance(body, ToolReturned)] == [
         ((Text("b.txt a.txt"),), False),
         ((Text("not found"),), True),

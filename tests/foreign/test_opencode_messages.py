@@ -287,8 +287,8 @@ def test_calls_that_share_an_id_are_told_apart(tmp_path: Path) -> None:
     talk.assistant(call("bash", "A", call_id="call_0"), finish="tool-calls")
     talk.assistant(call("bash", "B", call_id="call_0"), finish="tool-calls")
     log = told(talk.database(tmp_path))
-    ids = [body.result.call_id for body in log if isinstance(body, ToolReturned)]
-    assert ids == ["call_0", talk.part(2, 0)["id"]]
+    ids = [(body.result.call_id, body.result.parts) for body in log if isinstance(body, ToolReturned)]
+    assert ids == [("call_0", (Text("A"),)), ("pal_8_0", (Text("B"),))]
 
 
 def test_work_handed_over_by_a_command_is_a_call_and_a_result(tmp_path: Path) -> None:

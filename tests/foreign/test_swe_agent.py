@@ -9,6 +9,7 @@ from readings import Home, called, check_repeat, faults, returned, said, shown
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
+from palimpsest.core.items import Text
 from palimpsest.foreign.swe_agent import SweAgentFormat
 
 FORM = SweAgentFormat()
@@ -104,7 +105,24 @@ def test_mini_1_9_1_commands_between_fences_are_calls() -> None:
     (done,) = home.take(FORM, golden("mini/1.9.1.traj.json")[0])
     bodies = home.bodies(done.session)
     assert said(bodies) == ["Say what is in the folder.", "Please give exactly one command."]
-    assert called(bodies) == returned(bodies) == ["step-2", "step-6"]
+    assert called(bodies) == returned(bodies) == ["pal_4_1", "pal_10_1"]
+
+
+def test_a_message_answers_the_newest_reply_also_where_an_older_command_has_no_answer(tmp_path: Path) -> None:
+    commands = [{"role": "assistant", "content": "", "extra": {"actions": [{"command": name} for name in names]}} for names in ("ab", "c")]
+    answers = [{"role": "user", "content": f"{name} ran"} for name in "ac"]
+    path = tmp_path / "one.traj.json"
+    path.write_text(
+        json.dumps({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [commands[0], answers[0], commands[1], answers[1]]})
+    )
+    home = Home()
+    (done,) = home.take(FORM, path)
+    bodies = home.bodies(done.session)
+    assert called(bodies) == ["pal_2_0", "pal_2_1", "pal_5_0"]
+    assert [(body.result.call_id, body.result.parts) for body in bodies if isinstance(body, ToolReturned)] == [
+        ("pal_2_0", (Text("a ran"),)),
+        ("pal_5_0", (Text("c ran"),)),
+    ]
 
 
 def test_swe_agent_1_1_0_shows_what_the_model_saw_of_old_results() -> None:

@@ -4,20 +4,17 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from corpus import CORPUS
-from msgspec import Struct
+from msgspec import Struct, structs
 from readings import Home
 
-from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.items import Cover, Item, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import open_calls
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, inline
@@ -27,6 +24,7 @@ from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_edits import CLEARED
 from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.codex import CodexFormat, write_codex
+from palimpsest.foreign.file_ids import calls_of
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
@@ -37,7 +35,7 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import ModelCard, recorded_card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.repair import scrubbed
-from palimpsest.wire.request import Params
+from palimpsest.wire.request import Params, Request
 
 Target = Literal["claude", "codex"]
 TARGETS: tuple[Target, ...] = ("claude", "codex")
@@ -45,6 +43,7 @@ _USUAL = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
 _WIRES = {"claude": "anthropic", "codex": "responses"}
 # Cache breakpoints belong to a request and not to a session.
 _PARAMS = Params(mark_rule="none")
+_CALLS = {"tool_use", "function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
 _RESULTS = {"tool_result", "function_call_output", "custom_tool_call_output", "tool_search_output"}
 _AT = 1_800_000_000_000
 _SHOWN = 12
@@ -83,22 +82,30 @@ def _fold(log: Log, home: Home) -> bool:
 
 
 def _trip(log: Log, home: Home, target: Target, *, folded: bool) -> Trip:
-    model = _model(log.view.model, target)
-    ours = shown(log.view, model, home)
-    theirs = _read_back(log, home, target, model)
-    unanswered = frozenset(_call_id(item) for item in open_calls(log.view.items))
-    if target == "claude":
-        ours = [*_cleared(ours, log.view)]
-    ours, theirs = (list(_without_answers(each, unanswered)) for each in (ours, theirs))
-    theirs = renamed(theirs, ours, _repeated(log))
+    ours, theirs = there_and_back(log, home, target)
     return Trip(log.session, target, folded, len(ours), tuple(differences(ours, theirs)))
 
 
-def _cleared(blocks: Sequence[Any], view: View) -> Iterator[Any]:
+def there_and_back(log: Log, home: Home, target: Target) -> tuple[list[Any], list[Any]]:
+    """What a model is shown of a session, and of the file that was made of it: the same, but for what the rules below say."""
+    model = _model(log.view.model, target)
+    ours = request_of(_cleared(log.view) if target == "claude" else log.view, model, home)
+    theirs = _read_back(log, home, target, model)
+    unanswered = frozenset(touch.call_id for touch in ours.touches if touch.case.startswith("open_"))
+    blocks = shown(ours)
+    theirs = renamed(theirs, blocks, _repeated(log))
+    return list(_without_answers(blocks, unanswered)), list(_without_answers(theirs, unanswered))
+
+
+def _cleared(view: View) -> View:
     """Claude Code notes of a masked result only that it was cleared, and shows a text of its own in its place."""
-    masked = frozenset(_call_id(item) for item in view.items if isinstance(item.content, ToolResult) and item.mask and item.mask.text)
-    for block in blocks:
-        yield {**block, "content": CLEARED} if block.get("tool_use_id") in masked else block
+    return structs.replace(view, items=tuple(map(_as_cleared, view.items)))
+
+
+def _as_cleared(item: Item) -> Item:
+    if not isinstance(item.content, ToolResult) or item.mask is None or not item.mask.text:
+        return item
+    return structs.replace(item, mask=Cover(CLEARED))
 
 
 def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[Any]:
@@ -110,23 +117,21 @@ def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[A
 
 
 def _repeated(log: Log) -> frozenset[str]:
-    """The ids that more than one call of a session has, on whichever branch."""
-    replies = [event.body for event in log.reader.run(log.reader.first, log.tip) if isinstance(event.body, ModelReplied)]
-    count = Counter(part.call_id for reply in replies for part in reply.parts if isinstance(part, ToolCall))
-    return frozenset(scrubbed(call_id, "claude") for call_id, times in count.items() if times > 1)
+    """The ids of calls that are recorded under another one than they came with."""
+    calls = [call for call in calls_of(log.reader.run(log.reader.first, log.tip)) if call.given]
+    return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
 
 
 def renamed(theirs: Sequence[Any], ours: Sequence[Any], repeated: frozenset[str]) -> list[Any]:
-    """Blocks with the ids of ours in place of theirs, where ours repeat in the session: in a file each call has an id of its own."""
-    names: dict[str, str] = {}
-    for one, two in zip(ours, theirs, strict=False):
-        if one.get("type") == two.get("type") and one.get("id") in repeated:
-            names[two.get("id", "")] = one["id"]
-    return [{**each, **{key: names.get(each[key], each[key]) for key in ("id", "tool_use_id") if key in each}} for each in theirs]
+    """Blocks with the ids of ours in place of theirs, where an id repeats: in a file it may occur once, and in each request once."""
+    one, two = ([_id(block) for block in blocks if block.get("type") in _CALLS] for blocks in (ours, theirs))
+    names = {there: here for here, there in zip(one, two, strict=False) if here in repeated}
+    keys = ("id", "call_id", "tool_use_id")
+    return [{**each, **{key: names.get(each[key], each[key]) for key in keys if key in each}} for each in theirs]
 
 
-def _call_id(item: Item) -> str:
-    return scrubbed(item.content.call_id, "claude") if isinstance(item.content, ToolCall | ToolResult) else ""
+def _id(block: Any) -> str:
+    return str(block.get("call_id") or block.get("id"))
 
 
 def _model(name: str, target: Target) -> ModelCard:
@@ -152,13 +157,19 @@ def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[A
     if done.bad:
         return [f"not read: {each.where}: {each.why}" for each in done.bad]
     with Log.open(other.store, done.session, FixedClock(_AT)) as back:
-        return shown(back.view, model, other)
+        return shown(request_of(back.view, model, other))
 
 
-def shown(view: View, model: ModelCard, home: Home) -> list[Any]:
-    """What a model is shown of a view, parsed and in order."""
-    body = msgspec.json.decode(encode(view, model, (), _PARAMS, home.blobs.get).body)
-    if model.wire == "responses":
+def request_of(view: View, model: ModelCard, home: Home) -> Request:
+    """The request that shows a view; a file of Claude Code has no system messages, so that statements are framed."""
+    spoken = structs.replace(model, system_messages=False) if model.wire == "anthropic" else model
+    return encode(view, spoken, (), _PARAMS, home.blobs.get)
+
+
+def shown(request: Request) -> list[Any]:
+    """What a model is shown by a request, parsed and in order."""
+    body = msgspec.json.decode(request.body)
+    if request.wire == "responses":
         return list(body["input"])
     return [{"role": message["role"], **block} for message in body["messages"] for block in message["content"]]
 

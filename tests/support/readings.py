@@ -77,6 +77,13 @@ def returned(bodies: list[Body]) -> list[str]:
     return [body.result.call_id for body in bodies if isinstance(body, ToolReturned)]
 
 
+def own_ids(bodies: list[Body]) -> tuple[list[str], list[str]]:
+    """The ids that all calls and all results have in the file they came from, each in order."""
+    calls = [part for body in bodies if isinstance(body, ModelReplied) for part in body.parts if isinstance(part, ToolCall)]
+    own = {call.call_id: call.given or call.call_id for call in calls}
+    return [own[call.call_id] for call in calls], [own.get(call_id, call_id) for call_id in returned(bodies)]
+
+
 def faults(home: Home, session: str, every: int = 1) -> list[str]:
     """What the providers would refuse of the views of a session, at every event or every so many."""
     encoders = [(each, Encoder(each, fetch=home.blobs.get)) for each in CARDS]

@@ -3,18 +3,13 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 Role: TypeAlias = Literal["user", "assistant", "developer", "system"]
 Kind: TypeAlias = Literal[
     "user", "steering", "assistant", "thinking", "call", "result", "context", "summary", "reminder", "recalled", "notice"
 ]
 Form: TypeAlias = Literal["json", "free", "shell", "search"]
-
-_SAID = frozenset({"assistant", "thinking", "call"})
-_encode = msgspec.json.Encoder().encode
 
 
 class Value(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -139,49 +134,6 @@ class Item(Value, frozen=True):
     def hidden(self) -> bool:
         """Whether the model sees nothing of it."""
         return self.mask is not None and self.mask.form == "shown" and not self.mask.text
-
-
-def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing.
-
-    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
-    """
-    mask = item.mask
-    if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
-        return item.content
-    return _covered(item, mask.text) if mask.text else None
-
-
-def _covered(item: Item, text: str) -> Content:
-    """A text in the place of a content; a call and a result stay what they are, so that they are still a pair."""
-    content = item.content
-    match content:
-        case ToolResult():
-            return replace(content, parts=(Text(text),), blob="")
-        case ToolCall():
-            return replace(content, args=_note(content.form, text))
-        case Text():
-            return replace(content, text=text)
-        case Thinking() | Image() | Document() | Opaque():
-            return Text(text, role_of(item), ref=content.ref)
-
-
-def _note(form: Form, text: str) -> str:
-    """A text in place of arguments, in the shape that arguments of this form have."""
-    match form:
-        case "free":
-            return text
-        case "shell":
-            return _encode({"type": "exec", "command": [text], "env": {}}).decode()
-        case "json" | "search":
-            return _encode({"note": text}).decode()
-
-
-def role_of(item: Item) -> Role:
-    """The role that speaks in an item, by its content or, where that does not say, by its kind."""
-    if isinstance(item.content, Text):
-        return item.content.role
-    return "assistant" if item.kind in _SAID else "user"
 
 
 def same_start(one: Sequence[object], other: Sequence[object]) -> int:

@@ -1,19 +1,21 @@
 """Edits of ours in the lines by which Claude Code remembers its own: boundaries, summaries, preserved lines, cleared results."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
-from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
+from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import Content, Item, ToolResult, shown
+from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.masking import shown
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
-from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, user_content
+from palimpsest.foreign.claude_forms import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude_layout import Layout, LineIndex, Unit, layout_of
+from palimpsest.foreign.file_ids import FileIds
 from palimpsest.wire.lenient import Json
 
 
@@ -32,7 +34,7 @@ class EditLine:
 class Compacting:
     """Knows which line each item came from, so that what a fold keeps is named and not copied."""
 
-    def __init__(self, log: Log, blobs: Blobs, session: str, index: LineIndex) -> None:
+    def __init__(self, log: Log, blobs: Blobs, session: str, index: LineIndex, ids: FileIds) -> None:
         self.index = index
         self.compacted = False
         self.stays: frozenset[str] = frozenset()
@@ -41,6 +43,7 @@ class Compacting:
         self._log = log
         self._blobs = blobs
         self._session = session
+        self._ids = ids
         self._path = log.path
         self._walk = Walk(log.reader, self._path)
         self._undone = log.reader.skip(self._path)
@@ -60,41 +63,45 @@ class Compacting:
         self.compacted = False
         undone = self._undone.get(event.seq)
         edits = [(index, edit) for index, edit in enumerate(body.edits) if undone is None or (undone and index not in undone)]
+        on_path = event.seq in self._path
         if any(isinstance(edit, Fold) for _, edit in edits):
-            view = self._walk.view_at(event.seq) if event.seq in self._path else self._log.state_at(event.seq).view
+            view = self._walk.view_at(event.seq) if on_path else self._log.state_at(event.seq).view
+            self._dirty = self._dirty and not on_path
             trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
             details: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
             yield from self._folded(view, f"{event.seq}.", details, waiting)
             return
-        masked = {item.id: item for _, edit in edits if isinstance(edit, Mask) for item in map(self._log.item, edit.ids)}
-        cleared = [item for item in masked.values() if self._is_clearable(item, hidden=_hides(edits, item.id))]
+        masks = {item_id: edit for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids}
+        cleared = [self._log.item(item_id) for item_id in masks if self._is_clearable(item_id, masks)]
         if cleared:
             yield self._cleared(body, cleared)
         for index, edit in edits:
             if isinstance(edit, Insert) and not _moves(edit):
                 yield from self._inserted(event, index, edit)
-        moved = len(cleared) < len(masked) or any(isinstance(edit, Insert) and _moves(edit) for _, edit in edits)
-        self._dirty = self._dirty or (moved and event.seq in self._path)
+        moved = len(cleared) < len(masks) or any(isinstance(edit, Insert) and _moves(edit) for _, edit in edits)
+        self._dirty = self._dirty or (moved and on_path)
 
-    def touched(self) -> None:
-        """The view changed in a way that only a boundary can tell."""
+    def undone(self) -> None:
+        """An edit was undone whose lines stand already."""
         self._dirty = True
 
-    def _is_clearable(self, item: Item, *, hidden: bool) -> bool:
-        """Whether the file can say that an item is masked: results have a text in their place, and attachments are gone."""
-        if hidden:
-            return self.index.sources.get(item.id, "") in self.index.attachments
-        return isinstance(item.content, ToolResult)
+    def _is_clearable(self, item_id: str, masks: Mapping[str, Mask]) -> bool:
+        """Whether the file can say that an item is masked: a result has a text in its place, and an attachment is gone as a whole."""
+        if masks[item_id].text or masks[item_id].form == "cached":
+            return isinstance(self._log.item(item_id).content, ToolResult)
+        uuid = self.index.sources.get(item_id, "")
+        return uuid in self.index.attachments and all(each in masks and not masks[each].text for each in self.index.brings[uuid])
 
     def settled(self, view: View, waiting: AbstractSet[str]) -> Iterator[EditLine]:
         """The lines that make the file show the view, where edits since the last boundary did more than clear results and add texts."""
         self.compacted = False
         if self._dirty:
+            self._dirty = False
             tokens = view.reported.tokens if view.reported is not None else 0
             yield from self._folded(view, "-", {"trigger": "auto", "preTokens": tokens, "postTokens": tokens}, waiting)
 
     def _folded(self, view: View, made: str, details: Json, waiting: AbstractSet[str]) -> Iterator[EditLine]:
-        self.compacted, self._dirty = True, False
+        self.compacted = True
         # What another provider sealed is on no line and leaves none.
         items = [item for item in view.items if item.id in self.index.sources or any(self._new(Unit((item,))))]
         layout = layout_of(items, self.index, made, waiting)
@@ -127,7 +134,7 @@ class Compacting:
 
     def _new(self, unit: Unit) -> Iterator[EditLine]:
         """The new lines of a unit. A line that is written once more says of which one it is a copy."""
-        contents = [(item, content) for item in unit.items if (content := shown(item)) is not None]
+        contents = [(item, self._ids.renamed(content)) for item in unit.items if (content := shown(item)) is not None]
         if unit.of_user:
             yield from self._of_user(unit, [content for _, content in contents])
             return
@@ -162,7 +169,7 @@ class Compacting:
         return head
 
     def _cleared(self, body: ViewEdited, items: Iterable[Item]) -> EditLine:
-        calls = [plain_id(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
+        calls = [self._ids.of(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
         others = [self.index.sources[item.id] for item in items if not isinstance(item.content, ToolResult)]
         metadata: Json = {
             "trigger": "manual" if body.moment == "asked" else "auto",
@@ -181,11 +188,6 @@ class Compacting:
 
 
 _SUMMARY: Json = {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}
-
-
-def _hides(edits: Iterable[tuple[int, Edit]], item_id: str) -> bool:
-    """Whether the newest of the masks over an item leaves nothing of it."""
-    return [not edit.text and edit.form == "shown" for _, edit in edits if isinstance(edit, Mask) and item_id in edit.ids][-1]
 
 
 def _moves(edit: Insert) -> bool:

@@ -25,8 +25,8 @@ def folded(entry: Entry, contents: Sequence[Content], trail: Trail) -> Told:
     stays = list(preserved(entry.boundary, trail))
     last = max((place for place, (_, each) in enumerate(stays) if each.sort in {"reply", "result"}), default=-1)
     head, tail = stays[: last + 1], stays[last + 1 :]
-    words = [pair for pair in tail if pair[1].sort == "text"]
-    stated = [pair for pair in tail if pair[1].sort != "text"]
+    words = [pair for pair in tail if pair[1].sort != "attachment"]
+    stated = [pair for pair in tail if pair[1].sort == "attachment"]
     summary = tuple(Put("summary", content) for content in contents)
 
     def made(desk: Desk) -> Body:

@@ -2,16 +2,16 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from palimpsest.core.edits import Put, into_of
-from palimpsest.core.event_items import pieces_of
-from palimpsest.core.events import Body, Event, ViewEdited
-from palimpsest.core.items import Content
+from palimpsest.core.event_items import all_items_of
+from palimpsest.core.events import Event
+from palimpsest.core.items import Content, ToolCall
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import HOLE, fill_blocks
+from palimpsest.foreign.file_ids import calls_of
 from palimpsest.foreign.importing import foreign_of
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 
@@ -32,6 +32,7 @@ class Kept:
         self.sources: dict[str, str] = {}
         self.attachments: set[str] = set()
         self.events: set[int] = set()
+        self.calls: list[ToolCall] = []
 
     def take(self, event: Event) -> bool:
         """Take in an event; whether it was imported, so that its lines are known."""
@@ -39,6 +40,7 @@ class Kept:
         if found is None:
             return False
         self.events.add(event.seq)
+        self.calls += calls_of((event,))
         lines = _numbered(msgspec.json.decode(bytes(found.line)))
         if _LINE.split(found.key)[0] != self._open_key:
             self._close()
@@ -108,27 +110,7 @@ def _numbered(value: object) -> list[tuple[int, Json]]:
 
 def _brought(event: Event) -> list[tuple[str, Content]]:
     """The contents that an event brought, by their item ids."""
-    return [(f"{event.seq}.{suffix}", content) for suffix, content in contents_of(event.body)]
-
-
-def contents_of(body: Body) -> list[tuple[str, Content]]:
-    """Contents with the ends of their item ids; of an edit those that it put in."""
-    if isinstance(body, ViewEdited):
-        return [
-            (f"{index}.{number}", piece.content)
-            for index, edit in enumerate(body.edits)
-            for number, piece in enumerate(into_of(edit))
-            if isinstance(piece, Put)
-        ]
-    return [(str(number), piece.content) for number, piece in enumerate(pieces_of(body))]
-
-
-def call_ids(lines: Iterable[Json]) -> Iterator[str]:
-    """The ids of all calls that stand on lines."""
-    for line in lines:
-        if line.get("type") == "assistant":
-            blocks = tables_at(table_at(line, "message"), "content")
-            yield from (text(block, "id") for block in blocks if block.get("type") == "tool_use")
+    return [(item.id, item.content) for item in all_items_of(event)]
 
 
 def open_calls(lines: list[Json]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from palimpsest.foreign.claude_blocks import PROVIDER
 from palimpsest.wire.args import object_of, tool_name
 from palimpsest.wire.lenient import Json
 from palimpsest.wire.repair import scrubbed
+from palimpsest.wire.statements import framed, is_statement
 
 _LONGEST_ID = 128
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -64,7 +65,7 @@ def _assistant_block(part: Content) -> Json | None:
 def user_content(contents: Sequence[Content], blobs: Blobs) -> str | list[Json]:
     """What a user line says: a text, or blocks where there is more; nothing of empty texts."""
     if len(contents) == 1 and isinstance(contents[0], Text):
-        return contents[0].text if contents[0].text.strip() else ""
+        return _said(contents[0])
     return [block for content in contents if (block := _user_block(content, blobs)) is not None]
 
 
@@ -83,8 +84,15 @@ def _user_block(content: Content | Part, blobs: Blobs) -> Json | None:
         case Image(blob=blob) | Document(blob=blob) if blob and (isinstance(content, Document) or content.media in _PICTURES):
             return _media(content, blobs)
         case _:
-            said = text_of(content)
+            said = _said(content) if isinstance(content, Text) else text_of(content)
             return {"type": "text", "text": said} if said.strip() else None
+
+
+def _said(content: Text) -> str:
+    """A text on the user's side; what the operator stated says so, as in a request, for such lines have no other roles."""
+    if not content.text.strip():
+        return ""
+    return framed(content.text) if is_statement(content) else content.text
 
 
 def _media(content: Image | Document, blobs: Blobs) -> Json:

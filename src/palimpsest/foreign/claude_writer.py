@@ -6,16 +6,19 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
     ContextStated,
     EditUndone,
     Event,
+    Interrupted,
     ModelReplied,
     Recalled,
     Rewound,
     SessionOpened,
     Titled,
     ToolReturned,
+    Usage,
     UserSaid,
     UserTyped,
     ViewEdited,
@@ -23,17 +26,18 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.claude_calls import distinct_calls
 from palimpsest.foreign.claude_compacting import Compacting, EditLine
-from palimpsest.foreign.claude_exact import Kept, call_ids, contents_of, open_calls
+from palimpsest.foreign.claude_exact import Kept, open_calls
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude_layout import LineIndex
+from palimpsest.foreign.file_ids import FileIds, calls_of
 from palimpsest.foreign.importing import key_of
 from palimpsest.wire.lenient import Json, text
 
 VERSION = "2.1.325"
 _INTERRUPTED = "The call was interrupted; there is no result."
 _GONE_BACK = "The conversation goes on from here."
+_NO_USAGE = Usage()
 # The program looks for titles and tags only here, at the end of a file.
 TAIL = 16 * 1024
 
@@ -63,11 +67,12 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-    ours = list(distinct_calls(ours, call_ids(kept.lines())))
+    ids = FileIds(calls_of(ours), plain_id, kept.calls)
+    ours = [ids.renamed_event(event) for event in ours]
     for event in ours:
         if isinstance(event.body, ToolReturned):
-            results.setdefault(plain_id(event.body.result.call_id), []).append(event)
-    writing = _Writing(log, blobs, kept, parents, results, cwd=cwd)
+            results.setdefault(event.body.result.call_id, []).append(event)
+    writing = _Writing(log, blobs, kept, parents, results, ids=ids, cwd=cwd)
     for line in kept.lines():
         if not whole and "sessionId" in line:
             line["sessionId"] = writing.session
@@ -82,7 +87,9 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
 class _Writing:
     """Writes events that no line was kept of, chained to the lines before them."""
 
-    def __init__(self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], *, cwd: str) -> None:
+    def __init__(
+        self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], *, ids: FileIds, cwd: str
+    ) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
@@ -115,7 +122,7 @@ class _Writing:
         for item, uuid in kept.sources.items():
             index.add((item,), uuid)
         self._index = index
-        self._compacting = Compacting(log, blobs, self.session, index)
+        self._compacting = Compacting(log, blobs, self.session, index, ids)
         # Results by their calls: one that came too late for the provider is told earlier, and then not again.
         self._results = results
         self._answered: set[int] = set()
@@ -184,21 +191,19 @@ class _Writing:
                 self._typed[event.seq] = body
             case UserSaid():
                 self._typed.pop(body.typed if body.typed is not None else -1, None)
-                yield from self._user(event, [content for _, content in contents_of(body)], {"permissionMode": "default"})
+                yield from self._user(event, {"permissionMode": "default"})
             case ContextStated():
-                items = [content for _, content in contents_of(body)][len(body.head or ()) :]
-                yield from self._user(event, items, {"isMeta": True}, len(body.head or ()))
+                yield from self._user(event, {"isMeta": True}, len(body.head or ()))
             case Recalled():
-                yield from self._user(event, [content for _, content in contents_of(body)], {"isMeta": True})
-            case ModelReplied():
+                yield from self._user(event, {"isMeta": True})
+            case ModelReplied() | Interrupted():
                 yield from self._assistant(event, body)
             case ToolReturned():
                 yield from self._result(event, body)
             case ViewEdited():
                 yield from self._edited(event, body)
-            case EditUndone() if body.event in self._kept_events:
-                # The lines of the edit stand already.
-                self._compacting.touched()
+            case EditUndone() if body.event in self._kept_events and event.seq in self._log.path:
+                self._compacting.undone()
             case Titled():
                 self._names = list(self._naming(body))
                 yield from self._names
@@ -208,13 +213,18 @@ class _Writing:
             case _:
                 pass
 
-    def _user(self, event: Event, contents: list[Content], fields: Json, first: int = 0) -> Iterator[Json]:
+    def _user(self, event: Event, fields: Json, first: int = 0) -> Iterator[Json]:
+        """What an event brought on the user's side, from one of its items on."""
+        items = items_of(event.seq, event.body)[first:]
+        yield from self._said([item.id for item in items], [item.content for item in items], fields)
+
+    def _said(self, ids: list[str], contents: list[Content], fields: Json) -> Iterator[Json]:
         content = user_content(contents, self._blobs)
         if not content:
             return
         yield from self._interrupted()
         line = self._chained("user", {"message": {"role": "user", "content": content}, **fields})
-        self._index.add((f"{event.seq}.{number}" for number in range(first, first + len(contents))), self._parent)
+        self._index.add(ids, self._parent)
         yield line
 
     def _interrupted(self) -> Iterator[Json]:
@@ -236,32 +246,34 @@ class _Writing:
         self._index.add((f"{seq}.0",), self._parent)
         return line
 
-    def _assistant(self, event: Event, body: ModelReplied) -> Iterator[Json]:
-        blocks = assistant_blocks(body.parts)
+    def _assistant(self, event: Event, body: ModelReplied | Interrupted) -> Iterator[Json]:
+        parts = [item.content for item in items_of(event.seq, body)]
+        blocks = assistant_blocks(parts)
         if not blocks:
             return
         yield from self._interrupted()
         self._model = body.model or self._model
-        message = body.message if body.message.startswith("msg_") else self._message_id("message")
+        own = body.message if isinstance(body, ModelReplied) else ""
+        message = own if own.startswith("msg_") else self._message_id("message")
+        stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         for number, block in blocks:
-            line = self._reply(message, block, body)
+            line = self._reply(message, block, stop, body.usage)
             self._index.add((f"{event.seq}.{number}",), self._parent)
             if block["type"] == "tool_use":
                 self._open[text(block, "id")] = self._parent
             yield line
 
-    def _reply(self, message: str, block: Json, body: ModelReplied) -> Json:
+    def _reply(self, message: str, block: Json, stop: str = "end_turn", usage: Usage = _NO_USAGE) -> Json:
         """One line of a reply."""
-        calls = any(isinstance(part, ToolCall) for part in body.parts)
         reply = {
             "id": message,
             "type": "message",
             "role": "assistant",
             "model": self._model or "unknown",
             "content": [block],
-            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_reason": stop,
             "stop_sequence": None,
-            "usage": usage_of(body.usage),
+            "usage": usage_of(usage),
         }
         return self._chained("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
 
@@ -271,12 +283,12 @@ class _Writing:
     def _result(self, event: Event, body: ToolReturned) -> Iterator[Json]:
         if event.seq in self._answered:
             return
-        source = self._open.pop(plain_id(body.result.call_id), "")
+        source = self._open.pop(body.result.call_id, "")
         if source:
             yield self._answer(event.seq, body, source)
         else:
             # A result whose call the file does not have would be refused: what it says is told as context.
-            yield from self._user(event, [Text(text_of(body.result))], {"isMeta": True})
+            yield from self._said([f"{event.seq}.0"], [Text(text_of(body.result))], {"isMeta": True})
 
     def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
         yield from self._edit_lines(self._compacting.lines(event, body, frozenset(self._open.values())))
@@ -297,7 +309,7 @@ class _Writing:
             fields = {"logicalParentUuid": self._parent or None, **fields}
             self._parent = ""
         if made.sort == "assistant":
-            line = self._reply(self._message_id(f"message {self._number}"), fields, ModelReplied(()))
+            line = self._reply(self._message_id(f"message {self._number}"), fields)
         else:
             line = self._chained("user" if made.sort in {"summary", "user"} else "system", fields)
         self._index.add(made.items, self._parent)

@@ -9,12 +9,14 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.edits import Fold
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of as brought_by
 from palimpsest.core.events import (
+    TURN,
     CallStarted,
     ContextStated,
     EditUndone,
     Event,
+    Interrupted,
     ModelReplied,
     ModelSwitched,
     Recalled,
@@ -36,6 +38,7 @@ from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
 from palimpsest.foreign.codex_lines import picture_url
 from palimpsest.foreign.codex_shape import Shaping, items_of
+from palimpsest.foreign.file_ids import FileIds
 from palimpsest.foreign.parts import wire_of
 from palimpsest.wire.cards import card
 from palimpsest.wire.fit import fit
@@ -70,7 +73,16 @@ class Fresh:
     """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
 
     def __init__(
-        self, log: Log, blobs: Blobs, variant: Variant, thread: str, *, ordinal: int | None, turn: bool | None = None, cwd: str = ""
+        self,
+        log: Log,
+        blobs: Blobs,
+        variant: Variant,
+        ids: FileIds,
+        *,
+        thread: str,
+        ordinal: int | None,
+        turn: bool | None = None,
+        cwd: str = "",
     ) -> None:
         self._log = log
         self._cwd = cwd or log.opened.cwd or "/"
@@ -88,7 +100,7 @@ class Fresh:
         # Items of a message that the next event may go on with: a message of another program can hold context and words.
         self._held: tuple[Item, ...] = ()
         self._at = self._made = 0
-        self._shaping = Shaping(blobs, self._named)
+        self._shaping = Shaping(blobs, self._named, ids.of)
         self._walk = Walk(log.reader, log.path)
 
     def _named(self, prefix: str, ref: str) -> Json:
@@ -124,7 +136,7 @@ class Fresh:
         return self.line("session_meta", {**meta, **({"git": git} if git else {})})
 
     def paid(self, usage: Usage) -> None:
-        """Tokens of a reply whose lines stand already."""
+        """Tokens that count for the session."""
         self._total = _sum(self._total, usage)
 
     def take(self, event: Event) -> Iterator[bytes]:
@@ -136,7 +148,7 @@ class Fresh:
         match body:
             case UserSaid():
                 yield from self._said(event, body)
-            case ModelReplied():
+            case ModelReplied() | Interrupted():
                 yield from self._replied(event, body)
             case ContextStated() | Recalled():
                 yield from self._items(_items(event))
@@ -201,14 +213,14 @@ class Fresh:
         }
         yield self.line("turn_context", context)
 
-    def _replied(self, event: Event, body: ModelReplied) -> Iterator[bytes]:
+    def _replied(self, event: Event, body: ModelReplied | Interrupted) -> Iterator[bytes]:
         for item in _items(event):
             if isinstance(item.content, Text):
                 shown: Json = {"type": "agent_message", "message": item.content.text}
                 yield self.line("event_msg", {**shown, **({"phase": item.content.phase} if item.content.phase else {})})
         yield from self._written(_items(event))
-        if body.usage.total:
-            self.paid(body.usage)
+        self.paid(body.usage)
+        if body.usage.total and body.purpose == TURN:
             yield self._counted(_tokens(body.usage))
 
     def _counted(self, last: Json) -> bytes:
@@ -248,8 +260,7 @@ class Fresh:
 
 def _items(event: Event) -> tuple[Item, ...]:
     skipped = len(event.body.head or ()) if isinstance(event.body, ContextStated) else 0
-    pieces = tuple(enumerate(pieces_of(event.body)))[skipped:]
-    return tuple(Item(f"{event.seq}.{number}", piece.kind, piece.content, piece.source) for number, piece in pieces)
+    return tuple(brought_by(event.seq, event.body)[skipped:])
 
 
 def _goes_on(held: tuple[Item, ...], event: Event) -> bool:

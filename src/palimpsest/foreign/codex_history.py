@@ -5,7 +5,6 @@ from typing import NamedTuple, TypeAlias
 
 from palimpsest.core.bound import middle_cut
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
-from palimpsest.core.errors import BadEdit
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
 from palimpsest.foreign.transcript import Desk
 
@@ -49,10 +48,6 @@ class History:
         """Pieces come to the end of the view; `before` is the fact told before them."""
         self._before[key] = before
         self.shown.extend(Shown(key, first + number, piece, boundary and number == 0) for number, piece in enumerate(pieces))
-
-    def forget(self, key: str) -> None:
-        """A fact turned out to be no part of the conversation."""
-        self.shown = [each for each in self.shown if each.key != key]
 
     def folding(self, items: Iterable[Sequence[Piece]]) -> Folding:
         """A fold of everything into the pieces of these items: what is in view is kept, all else is new."""
@@ -180,14 +175,17 @@ def _likeness(content: Content) -> object:
 
 
 def _edit(folding: Folding, desk: Desk) -> Edit:
-    into = tuple(Keep(_id(each, desk)) if isinstance(each, Shown) else each for each in folding.into)
-    if not folding.over:
-        return Insert(into)
-    return Fold(_id(folding.over[0], desk), _id(folding.over[-1], desk), into)
+    """The fold; a reply that is no part of the conversation, as that which made a summary, may have left no items to fold or to keep."""
+    into = tuple(_kept(each, desk) if isinstance(each, Shown) else each for each in folding.into)
+    over = [item_id for each in folding.over if (item_id := _id(each, desk))]
+    return Fold(over[0], over[-1], into) if over else Insert(into)
+
+
+def _kept(shown: Shown, desk: Desk) -> Keep | Put:
+    item_id = _id(shown, desk)
+    return Keep(item_id) if item_id else Put(shown.piece.kind, shown.piece.content, shown.piece.source)
 
 
 def _id(shown: Shown, desk: Desk) -> str:
     ids = desk.ids(shown.key)
-    if shown.number >= len(ids):
-        raise BadEdit(f"piece {shown.number} of line {shown.key} was not taken over")
-    return ids[shown.number]
+    return ids[shown.number] if shown.number < len(ids) else ""

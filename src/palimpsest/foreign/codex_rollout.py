@@ -1,6 +1,6 @@
 """The lines of one rollout, taken in order, as the facts they tell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Raw, structs
 
@@ -19,7 +19,7 @@ from palimpsest.core.events import (
     Usage,
     ViewEdited,
 )
-from palimpsest.core.items import Piece, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Piece, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_children import Children, notified
 from palimpsest.foreign.codex_facts import Aside, Fact, Folded, Reply, patched, returned_by, said_by, stated_by, usage_of
@@ -132,6 +132,7 @@ class Rollout:
         if not self.telling.base:
             reply.lines.append(self.telling.line)
         first = len(reply.parts)
+        pieces = _apart(pieces, reply.parts, f"m{self.telling.line[0]}")
         for piece in pieces:
             reply.parts.append(piece.content)
             if isinstance(piece.content, ToolCall):
@@ -196,7 +197,6 @@ class Rollout:
         elif self._newest is not None and self._newest.said and summary.endswith(self._newest.said):
             # The reply is the summary: the model has not begun to answer the user by it.
             self._newest.purpose = "compact"
-            self._history.forget(self._newest.key)
             self._replied = self._newest.late
         if summary:
             self._summaries |= {summary}
@@ -353,3 +353,11 @@ class Rollout:
     def _tell_child(self, body: ChildOpened | ChildEnded | None) -> None:
         if body is not None:
             self.telling.tell(body, end=f".{body.session}", line=False)
+
+
+def _apart(pieces: tuple[Piece, ...], before: Sequence[Content], ref: str) -> tuple[Piece, ...]:
+    """The pieces of a message with a name of their own where they would pass for parts of an earlier message of the reply."""
+    said = pieces[0].content if pieces else None
+    if isinstance(said, Text) and any(isinstance(part, Text) and part.ref == said.ref for part in before):
+        return tuple(structs.replace(piece, content=structs.replace(piece.content, ref=ref)) for piece in pieces)
+    return pieces

@@ -22,10 +22,11 @@ _PARTS = frozenset({"input_text", "input_image", "output_text", "input_audio", "
 
 
 class Shaping(NamedTuple):
-    """How items are written: where pictures are, and the id that a prefix and the provider's own id give an item, if any."""
+    """How items are written: where pictures are, the id that a prefix and the provider's own id give an item, if any, and ids of calls."""
 
     blobs: Blobs
     name: Name
+    call_id: Callable[[str], str]
 
 
 @dataclass(slots=True)
@@ -69,6 +70,9 @@ def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
                     yield message.json(shaping.name("msg", message.ref))
                 message = _Message(role, phase, group, content.ref)
             message.add(part, _kind_in(item, role))
+            continue
+        if isinstance(content, Thinking) and content.seal is not None and content.seal.provider != PROVIDER:
+            # Nothing of it is sent, so that what stands around it is still one message.
             continue
         if message is not None:
             yield message.json(shaping.name("msg", message.ref))
@@ -147,29 +151,30 @@ def _reasoning(content: Thinking, shaping: Shaping) -> Json | None:
 
 def call_of(call: ToolCall, shaping: Shaping) -> Json:
     """A call, in the shape of its form."""
+    call_id = shaping.call_id(call.call_id)
     match call.form:
         case "free":
             called: Json = {"type": "custom_tool_call", **shaping.name("ctc", call.ref), "status": "completed"}
-            return {**called, "call_id": call.call_id, "name": tool_name(call.tool), "input": call.args}
+            return {**called, "call_id": call_id, "name": tool_name(call.tool), "input": call.args}
         case "shell" if is_object(call.args):
-            ran: Json = {"type": "local_shell_call", **shaping.name("lsh", call.ref), "call_id": call.call_id}
+            ran: Json = {"type": "local_shell_call", **shaping.name("lsh", call.ref), "call_id": call_id}
             return {**ran, "status": "completed", "action": Raw(call.args.encode())}
         case "search" if is_object(call.args):
-            sought: Json = {"type": "tool_search_call", **shaping.name("tsc", call.ref), "call_id": call.call_id}
+            sought: Json = {"type": "tool_search_call", **shaping.name("tsc", call.ref), "call_id": call_id}
             return {**sought, "status": "completed", "execution": "client", "arguments": Raw(call.args.encode())}
         case _:
             asked: Json = {"type": "function_call", **shaping.name("fc", call.ref), "name": tool_name(call.tool)}
-            return {**asked, "arguments": call.args, "call_id": call.call_id}
+            return {**asked, "arguments": call.args, "call_id": call_id}
 
 
 def result_of(result: ToolResult, shaping: Shaping) -> Json:
     """A result, in the shape that its call has."""
-    kind = family(result.form)
+    kind, call_id = family(result.form), shaping.call_id(result.call_id)
     if kind == "search":
-        found: Json = {"type": "tool_search_output", **shaping.name("tso", result.ref), "call_id": result.call_id}
+        found: Json = {"type": "tool_search_output", **shaping.name("tso", result.ref), "call_id": call_id}
         return {**found, "status": "completed", "execution": "client", "tools": _tools(result)}
     prefix, name = ("ctco", "custom_tool_call_output") if kind == "custom" else ("fco", "function_call_output")
-    return {"type": name, **shaping.name(prefix, result.ref), "call_id": result.call_id, "output": _output(result.parts, shaping.blobs)}
+    return {"type": name, **shaping.name(prefix, result.ref), "call_id": call_id, "output": _output(result.parts, shaping.blobs)}
 
 
 def _output(parts: tuple[Part, ...], blobs: Blobs) -> object:

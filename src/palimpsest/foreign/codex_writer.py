@@ -5,15 +5,17 @@ from functools import partial
 
 import msgspec
 
-from palimpsest.core.events import Event, ForeignNoted, ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
-from palimpsest.core.items import Content
+from palimpsest.core.events import Event, ForeignNoted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
+from palimpsest.core.items import Content, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_fresh import Fresh, Variant, stamp, thread_of
 from palimpsest.foreign.codex_lines import contents_of, lines_back
 from palimpsest.foreign.codex_meta import NAME, envelope
+from palimpsest.foreign.file_ids import FileIds, calls_of
 from palimpsest.foreign.importing import foreign_of
 from palimpsest.wire.lenient import table_at
+from palimpsest.wire.repair import scrubbed
 
 
 def rollout_name(log: Log) -> str:
@@ -39,7 +41,8 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bo
     if log.opened.origin == NAME and log.opened.base is None and not alone:
         yield from _returned(log, blobs, variant, cwd)
         return
-    fresh = Fresh(log, blobs, variant, thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
+    ids = FileIds(calls_of(log.reader.along(log.path)), _call_id)
+    fresh = Fresh(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
     yield fresh.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
         if not isinstance(event.body, SessionOpened):
@@ -51,6 +54,8 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     """A session that came from Codex: its own lines in their order, then what happened here since."""
     kept: dict[int, bytes] = {}
     since: list[Event] = []
+    calls: dict[str, ToolCall] = {}
+    answered: set[str] = set()
     in_turn, said, paid = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
         found = foreign_of(event.body)
@@ -61,6 +66,9 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
             in_turn, said = True, event.body
         elif isinstance(event.body, ModelReplied):
             paid.append(event.body.usage)
+        elif isinstance(event.body, ToolReturned):
+            answered.add(event.body.result.call_id)
+        calls.update({call.call_id: call for call in calls_of((event,))})
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
         # Lines that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
@@ -71,7 +79,10 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     ordinal = last.get("ordinal") if isinstance(last, dict) else None
     dialect: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
     ordinal = ordinal + 1 if isinstance(ordinal, int) else None
-    fresh = Fresh(log, blobs, dialect, thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
+    # A call that is still open has a line that its result must fit; what a fold repeats of the others may have other ids.
+    waiting = [call for call_id, call in calls.items() if call_id not in answered]
+    ids = FileIds((*calls.values(), *calls_of(since)), _call_id, waiting)
+    fresh = Fresh(log, blobs, dialect, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
     for usage in paid:
         fresh.paid(usage)
     path = log.path
@@ -80,6 +91,10 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
             yield from fresh.take(event)
     if since:
         yield from fresh.ending(log.tip)
+
+
+def _call_id(call_id: str) -> str:
+    return scrubbed(call_id, "any")
 
 
 def _moved(line: bytes, cwd: str) -> bytes:

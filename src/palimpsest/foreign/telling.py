@@ -6,7 +6,7 @@ from msgspec import structs
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.errors import BadInput
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
     TURN,
     CallStarted,
@@ -148,10 +148,10 @@ class _Teller:
         return f"{event.seq}.{number}" not in self._shown
 
     def _stated(self, event: Event) -> None:
-        for number, piece in enumerate(pieces_of(event.body)):
-            if isinstance(piece.content, Text | Image | Document | Opaque):
-                content, source = self._cleaned(piece.content), self._clean(piece.source)
-                self._entries.append(Said(event.seq, event.at, piece.kind, content, source, self._hidden(event, number)))
+        for number, item in enumerate(items_of(event.seq, event.body)):
+            if isinstance(item.content, Text | Image | Document | Opaque):
+                content, source = self._cleaned(item.content), self._clean(item.source)
+                self._entries.append(Said(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
 
     def _replied(self, event: Event, body: ModelReplied | Interrupted) -> None:
         model = body.model or self._model
@@ -162,7 +162,7 @@ class _Teller:
                 Noted(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
             )
             return
-        for number, item in enumerate(pieces_of(body)):
+        for number, item in enumerate(items_of(event.seq, body)):
             part, hidden = item.content, self._hidden(event, number)
             match part:
                 case ToolCall():

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -15,7 +15,6 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Item
 from palimpsest.core.log import Log
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
@@ -64,8 +63,7 @@ class Weighing:
         if kind in _CHANGES or (isinstance(body, ContextStated) and body.head is not None):
             self._size = None
         elif self._size is not None and kind in _BRINGS:
-            for number, piece in enumerate(pieces_of(body)):
-                self._size += self._counter.item(Item(f"{event.seq}.{number}", piece.kind, piece.content))
+            self._size += sum(self._counter.item(item) for item in items_of(event.seq, body))
 
     def recall(self, event: Event, log: Log) -> None:
         """Take in an event of an earlier import, as if it were imported now."""

@@ -4,13 +4,13 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult, role_of
+from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message, alternate
 from palimpsest.wire.args import object_of, pair_key, type_of
 from palimpsest.wire.caching import HEAD, Spot, anchors, control, label, spots
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.fit import fit, seal_of
+from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
 from palimpsest.wire.given_ids import given_id
 from palimpsest.wire.media import Fetch, base64_of, bytes_of, is_inline, media_of

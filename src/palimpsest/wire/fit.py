@@ -15,10 +15,9 @@ from palimpsest.core.items import (
     Thinking,
     ToolCall,
     ToolResult,
-    role_of,
-    shown,
     text_of,
 )
+from palimpsest.core.masking import shown, speaker
 from palimpsest.wire.args import is_object, type_of
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.media import is_inline, media_of
@@ -52,6 +51,11 @@ def fit(item: Item, card: ModelCard) -> Content | None:
             return _result(content, card)
         case ToolCall():
             return content
+
+
+def role_of(item: Item) -> Role:
+    """Who says an item, by its content or, where that does not say, by its kind."""
+    return item.content.role if isinstance(item.content, Text) else speaker(item.kind)
 
 
 def own(provider: str, model: str, card: ModelCard) -> bool:
