@@ -8,7 +8,7 @@ from generated import generate
 from model_server import model_saying
 from pal_runs import BEGAN, LONG, MODEL, Pal, long
 
-from palimpsest.core.events import SessionOpened
+from palimpsest.core.events import CallStarted, SessionOpened
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock
@@ -60,6 +60,21 @@ def test_where_an_undo_would_not_fit_the_way_back_is_a_fork(pal: Pal) -> None:
     assert words == ["pal", "fork", LONG, "--at", "900"]
     forked = pal(*words[1:]).stdout.strip()
     assert pal("show", forked, "--request", "next").stdout_bytes.replace(forked.encode(), LONG.encode()) == before
+
+
+def test_the_request_for_a_summary_is_shown_byte_for_byte_as_it_left(pal: Pal, tmp_path: Path) -> None:
+    _with_files(pal, tmp_path / "work")
+    with model_saying(TOLD) as model:
+        assert pal("compact", LONG, "--profile", "claude-code", **model.environment).exit_code == 0
+    (asked,) = model.asked
+    with Log.open(pal.home.store, LONG, FixedClock(BEGAN)) as log:
+        calls = [(event.seq, event.body.purpose) for event in log.events() if isinstance(event.body, CallStarted)]
+    result = pal("show", LONG, "--request", str(len(calls)))
+
+    assert calls[-1] == (901, "summary")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("verified: event 901, sha256 ")
+    assert msgspec.json.decode(result.stdout_bytes) == asked
 
 
 def test_a_focus_has_a_model_asked_even_where_that_is_not_usual(pal: Pal) -> None:

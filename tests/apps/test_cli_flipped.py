@@ -50,6 +50,19 @@ def flipped(data: bytes, last: int, seed: int) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_a_session_is_shown_the_same_with_its_checkpoint_without_it_and_with_a_damaged_one(pal: Pal, command: str) -> None:
+    path = sixty_events(pal)
+    beside = path.with_suffix(".checkpoint")
+    kept, whole = beside.read_bytes(), pal(*COMMANDS[command])
+    assert whole.exit_code == 0
+    for place in range(0, len(kept), len(kept) // 20):
+        beside.write_bytes(kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :])
+        assert pal(*COMMANDS[command]).stdout == whole.stdout
+    beside.unlink()
+    assert pal(*COMMANDS[command]).stdout == whole.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["with its checkpoint", "without its checkpoint"])
 def test_a_flipped_byte_changes_nothing_of_what_is_printed_or_is_an_error_of_one_line(pal: Pal, command: str, *, checkpoint: bool) -> None:
     path = sixty_events(pal)

@@ -10,7 +10,7 @@ from msgspec import Raw
 from tiny_format import BEGAN, MODEL, Tiny, reply, source_of, user, written
 
 from palimpsest.core.errors import BadLog, Locked, StoreError
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -337,7 +337,7 @@ def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
     desk = _Recording(store, "tiny-a", FixedClock())
     desk.close()
     found = {key_of(event.body): event for event in events(store)}
-    brought = {key: tuple(f"{event.seq}.{number}" for number in range(len(pieces_of(event.body)))) for key, event in found.items()}
+    brought = {key: tuple(item.id for item in items_of(event.seq, event.body)) for key, event in found.items()}
     edits = {key: put_by(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
     assert {key: desk.ids(key) for key in found} == brought | edits
     assert {"user_said", "model_replied", "tool_returned", "context_stated"} <= {str(type(each).__struct_config__.tag) for each in bodies}

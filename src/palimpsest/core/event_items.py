@@ -21,11 +21,6 @@ def items_of(seq: int, body: Body) -> list[Item]:
     return [] if bring is None else bring(seq, body)
 
 
-def pieces_of(body: Body) -> list[Item]:
-    """What a body brings, for callers that number the items themselves."""
-    return items_of(0, body)
-
-
 def edit_items(seq: int, index: int, edit: Edit) -> dict[int, Item]:
     """The new items that edit `index` of event `seq` brings, by their place among all that it brings or keeps."""
     return {

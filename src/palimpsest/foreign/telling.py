@@ -22,6 +22,7 @@ from palimpsest.core.events import (
     ModelReplied,
     ModelSwitched,
     NotesTaken,
+    ProfileChanged,
     Recalled,
     Rewound,
     SessionOpened,
@@ -239,6 +240,8 @@ class _Teller:
             case ModelSwitched() as body:
                 self._model = body.model
                 return f"the model is now {body.model}", ""
+            case ProfileChanged() as body:
+                return f"the profile is now {body.profile}", ""
             case ModeChanged() as body:
                 return f"the mode is now {body.mode}", ""
             case NotesTaken() as body:

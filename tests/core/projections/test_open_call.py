@@ -103,4 +103,4 @@ def test_a_call_that_was_under_way_is_so_for_who_resumes_and_follows_and_not_for
     log.append(Interrupted(4))
     log.append(Rewound(3))
     reader.follow()
-    assert (reader.open_call, log.open_call) == (None, None)
+    assert [each.open_call for each in (reader, log)] == [None, None]
