@@ -43,7 +43,7 @@ def test_the_way_back_that_is_named_takes_back_all_that_a_fold_did(pal: Pal, tmp
 
     assert moments == ["asked", "folded"]
     assert _next(pal) != before
-    assert words == ["pal", "undo", LONG, "902", "--yes"]
+    assert words == ["pal", "undo", LONG, "903", "--yes"]
     assert pal(*words[1:]).exit_code == 0
     assert _next(pal) == before
 
@@ -146,5 +146,5 @@ def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal
     (edit,) = msgspec.json.decode(result.stdout)
 
     assert len(model.asked) == 1
-    assert (edit["edit"], edit["policy"]) == (902, "narrate")
+    assert (edit["edit"], edit["policy"]) == (903, "narrate")
     assert pal.home.store.path_of(LONG).read_bytes() == data

@@ -53,6 +53,15 @@ def test_a_line_is_its_simple_commands(line: str, commands: list[ShellCommand]) 
     assert parse_line(line) == commands
 
 
+@pytest.mark.parametrize("letter", ["é", "文", "😀", "\U0010d136", "\xa0", "\u2028"])
+def test_letters_of_every_script_stay_in_their_words(letter: str) -> None:
+    line = f"cat {letter}/a{letter}.md > 'b {letter}' | grep {{{letter}"
+    assert parse_line(line) == [
+        ShellCommand(("cat", f"{letter}/a{letter}.md"), (Redirect(">", f"b {letter}"),)),
+        ShellCommand(("grep", f"{{{letter}")),
+    ]
+
+
 def test_a_word_of_two_expansions_is_one_word() -> None:
     assert parse_line("cat a/$x.$y.c d") == [ShellCommand(("cat", "a/$x.$y.c", "d"))]
 
@@ -81,6 +90,6 @@ def test_a_document_of_any_length_is_passed_on_whole_and_what_follows_is_still_r
     assert parse_line(f"cat > a.py <<'EOF'\n{body.rstrip()}") == [ShellCommand(("cat",), (Redirect(">", "a.py"),), body)]
 
 
-@given(st.text(alphabet="ab $(){}[]<>|&;'\"`\\\n#!*?=0", max_size=80))
+@given(st.one_of(st.text(), st.text(alphabet="ab $(){}[]<>|&;'\"`\\\n#!*?=0文", max_size=80)))
 def test_any_line_can_be_parsed(line: str) -> None:
     assert parse_line(line) == parse_line(line)

@@ -141,7 +141,7 @@ def test_a_read_is_superseded_by_a_command_that_changes_or_removes_its_file(comm
     session = begin()
     item = returned(session, "Read", READ)
     returned(session, "Bash", msgspec.json.encode({"command": command}).decode())
-    assert session.witness.uses[item].superseded == (2 if superseded else None)
+    assert session.derived.uses.value()[item].superseded == (2 if superseded else None)
 
 
 def test_pa_02_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:
@@ -234,3 +234,23 @@ def test_patience_scales_the_ages_of_what_is_not_superseded() -> None:
     assert [dies_at(Use(4, kind="acknowledgement"), ages_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
     assert dies_at(Use(4, superseded=10, kind="read"), ages_for(0.5)) == 13
     assert dies_at(Use(4, last_named=5, kind="report"), ages_for(0.1)) is None
+
+
+def test_uses_are_copied_once_between_two_events_and_later_events_do_not_reach_the_copy() -> None:
+    session = begin()
+    item = returned(session, "Bash", '{"command":"ls"}')
+    uses = session.derived.uses.value()
+    assert session.derived.uses.value() is uses
+    wait(session, 8)
+    assert (uses, session.derived.uses.value()) == ({item: Use(1)}, {item: Use(1, died=9)})
+
+
+def test_uses_that_are_restored_are_those_of_the_snapshot() -> None:
+    session = begin()
+    returned(session, "Bash", '{"command":"ls"}')
+    projection = session.derived.uses
+    before, snapshot = projection.value(), projection.snapshot()
+    projection.reset()
+    assert projection.value() == {}
+    projection.restore(snapshot)
+    assert projection.value() == before

@@ -28,7 +28,7 @@ def _product_text(item: pal.Item) -> str:
 def _rest(view: pal.View) -> tuple[object, ...]:
     facts = {source: (fact.value, fact.id) for source, fact in view.facts.items()}
     notes, reported = view.notes and view.notes.text, view.reported and view.reported.tokens
-    return facts, notes or "", view.pins, view.held, view.epoch, reported, view.model, view.mode
+    return facts, notes or "", view.pins, view.held, view.epoch, reported, view.model, view.mode, view.profile
 
 
 def _product_view(view: pal.View) -> list[tuple[str, str]]:
@@ -56,7 +56,8 @@ def _compare(fetch: Callable[[str], bytes], log: pal.Log) -> list[str]:
     reader = Reader(fetch, log.session)
     state = reader.state()
     assert [(item.id, item.kind) for item in (*state.head, *state.items)] == _product_view(log.view)
-    assert (state.facts, state.notes, state.pins, state.held, state.epoch, state.reported, state.model, state.mode) == _rest(log.view)
+    rest = (state.stated(), state.notes, state.pins, state.held, state.epoch, state.reported, state.model, state.mode, state.profile)
+    assert rest == _rest(log.view)
     texts = reader.texts()
     assert texts == _product_texts(log.view)
     assert reader.link == log.place_of(log.tip).link

@@ -1,20 +1,82 @@
-"""Another model takes over."""
+"""The moments of a session beside its calls: a turn, a switch to another model."""
 
 import asyncio
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from codex_work import BOTH, CONTEXT, OTHER, SMALL, codex_session, shows, state, turn
 from msgspec.structs import replace
-from workplace import online, say
+from workplace import answered_by, online, say, work
 
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import ModelSwitched, Usage, ViewEdited
-from palimpsest.engine.moments import switch
+from palimpsest.core.events import (
+    CallStarted,
+    ModelReplied,
+    ModelSwitched,
+    SessionOpened,
+    TurnEnded,
+    TurnStarted,
+    Usage,
+    UserSaid,
+    UserTyped,
+    ViewEdited,
+)
+from palimpsest.core.items import Text
+from palimpsest.core.policy import Plan
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.engine.call import call
+from palimpsest.engine.moments import compact, end_turn, idle, resumed, start_turn, switch
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
+
+
+@dataclass(frozen=True)
+class Seeing:
+    """A policy that remembers when it was asked for a plan, and how many tokens it was told to expect."""
+
+    seen: list[tuple[Moment, int, str]] = field(default_factory=list)
+    name: str = "seeing"
+    moments: frozenset[Moment] = frozenset({"turn_starts", "turn_ends", "idle", "resumed", "asked", "before_call", "after_call"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        self.seen.append((situation.moment, situation.incoming, situation.asked))
+        return ()
+
+
+def test_a_turn_from_its_start_to_its_end_fires_its_moments_in_order_and_is_recorded() -> None:
+    policy = Seeing()
+    session = answered_by(work(Profile("seeing", (policy,), profile("none").budget)), Scripted("done"))
+
+    async def turn() -> None:
+        typed = session.log.append(UserTyped((Text("go"),)))
+        await start_turn(session, incoming=7, typed=(typed.seq,))
+        assert session.log.health.turn == 2
+        session.log.append(UserSaid((Text("go"),), typed=typed.seq))
+        await call(session)
+        await end_turn(session)
+        await idle(session)
+        await compact(session, "the tests")
+        await resumed(session)
+
+    asyncio.run(turn())
+    assert policy.seen == [
+        ("turn_starts", 7, ""),
+        ("before_call", 0, ""),
+        ("after_call", 0, ""),
+        ("turn_ends", 0, ""),
+        ("idle", 0, ""),
+        ("asked", 0, "the tests"),
+        ("resumed", 0, ""),
+    ]
+    bodies = [event.body for event in session.log.events()]
+    assert [type(body) for body in bodies] == [SessionOpened, UserTyped, TurnStarted, UserSaid, CallStarted, ModelReplied, TurnEnded]
+    assert (bodies[2], bodies[6], session.log.health.turn) == (TurnStarted((1,)), TurnEnded("done"), None)
 
 
 def worked(name: str, used: int) -> Session:

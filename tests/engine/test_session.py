@@ -1,20 +1,38 @@
 """A session records, resumes, forks, undoes, pins and switches, and what follows from its events follows."""
 
+import asyncio
+
 import pytest
 from msgspec import Raw
-from workplace import START, offline, reply, say, use, work
+from workplace import START, answered_by, offline, reply, say, use, work
 
 from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ModelSwitched, Pinned, Rewound, SessionOpened, ToolReturned, ViewEdited
+from palimpsest.core.errors import BadInput, CallOpen
+from palimpsest.core.events import (
+    ModelReplied,
+    ModelSwitched,
+    Pinned,
+    ProfileChanged,
+    Rewound,
+    SessionOpened,
+    ToolReturned,
+    Usage,
+    UserSaid,
+    UserTyped,
+    ViewEdited,
+)
 from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.log import CHECKPOINT_EVERY
 from palimpsest.core.policy import Save, Span, save, span
+from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.providers.retrying import NO_RETRIES
+from palimpsest.providers.scripted import Scripted, Stalled
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 from palimpsest.wire.cards import card
 from palimpsest.wire.request import Tool
 
@@ -57,6 +75,63 @@ def test_a_resumed_session_has_the_same_view_and_the_same_derived_state() -> Non
     resumed = again(session)
     assert resumed.log.view == view
     assert snapshots(resumed) == kept
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 4])
+def test_no_event_is_missing_from_the_evidence_after_an_automatic_checkpoint_and_a_resume(more: int) -> None:
+    session = work(PLAIN)
+    say(session, "read them all")
+    files = [f"f{number}.py" for number in range((CHECKPOINT_EVERY + 12) // 3)]
+    for number, name in enumerate(files):
+        use(session, f"c{number}", "Read", f'{{"file_path":"{name}"}}', f"value_{number} = 1\n" * 300)
+    for number in range(more):
+        say(session, f"and never touch part {number}")
+    lines = session.environment.store.open("s")
+    assert lines.load_checkpoint() is not None
+    live = snapshots(session)
+    # The process ends without closing the session.
+    assert isinstance(lines, MemoryFile)
+    lines._file.writer = None
+    resumed = Session.resume("s", PLAIN, session.card, session.environment)
+    assert list(resumed.derived.evidence.value().read) == files
+    assert len(resumed.derived.evidence.value().said) == 1 + more
+    assert snapshots(resumed) == live
+
+
+def test_what_is_typed_during_a_call_waits_in_the_inbox_and_is_counted_when_it_enters_the_view() -> None:
+    async def steered() -> Session:
+        stalled = Stalled(ModelReplied((Text("Working.", "assistant"),), usage=Usage(input=40_000, output=2_000)), after=1)
+        session = answered_by(work(PLAIN), Scripted(stalled))
+        say(session, "go")
+        task = asyncio.create_task(call(session))
+        await stalled.reached.wait()
+        typed = session.log.append(UserTyped((Text("use tabs " * 1_000),)))
+        with pytest.raises(CallOpen):
+            session.log.append(UserSaid((Text("use tabs " * 1_000),), typed=typed.seq, steering=True))
+        assert (session.log.inbox, session.log.view.ids) == ((typed.seq,), ("1.0",))
+        stalled.released.set()
+        await task
+        return session
+
+    session = asyncio.run(steered())
+    (typed,) = session.log.inbox
+    before = session.used
+    assert before == 42_000
+    session.log.append(UserSaid((Text("use tabs " * 1_000),), typed=typed, steering=True))
+    steering = session.log.view.items[-1]
+    assert (session.log.inbox, steering.kind) == ((), "steering")
+    assert session.used == before + session.counter.item(steering) > before + 1_000
+
+
+def test_resuming_with_another_model_or_profile_records_the_change_once() -> None:
+    session = worked()
+    session.close()
+    for number in range(2):
+        resumed = Session.resume("s", SMALL, card("gpt-5.5"), session.environment)
+        assert (resumed.log.view.profile, resumed.log.view.model, resumed.log.tip) == ("small", "gpt-5.5", 8)
+        bodies = [resumed.log.event(seq).body for seq in (7, 8)]
+        assert bodies == [ProfileChanged("small", "plain"), ModelSwitched("gpt-5.5", "claude-sonnet-4-5")], number
+        resumed.close()
 
 
 def test_a_call_that_a_crash_left_open_is_answered_when_the_session_is_resumed() -> None:
@@ -125,7 +200,7 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:
     """A session with the tools of somebody else, whose names say nothing."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
     say(session, "rename it")
     use(session, "c1", "mcp__desk__peek", '{"path":"src/a.py"}', "def old_name(): ...\n" * 300)

@@ -14,6 +14,7 @@ from palimpsest.engine.session import Session
 from palimpsest.lab.imitation import MANNERS, Manner, Summariser, drawn, manner_of, reply_to, summary_text, survives
 from palimpsest.lab.unsent import Summaries, UnsentEncoder
 from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.media import Fetch
@@ -92,7 +93,7 @@ WISHES = [f"Please keep message number {number} exactly as it is." for number in
 
 
 def _opened() -> Session:
-    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline)
+    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), environment)
     summaries = Summaries(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
 

@@ -25,6 +25,7 @@ from palimpsest.policies.clear_results import ClearResults
 from palimpsest.policies.read_state import known_paths, must_read_again
 from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles
 
@@ -216,7 +217,7 @@ def transcript(folder: Path, *, boundary: bool) -> Path:
 def test_cc_24_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
     home = Home()
     (imported,) = home.take(ClaudeFormat(), transcript(tmp_path, boundary=boundary))
-    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline)
+    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline, retries=NO_RETRIES)
     session = Session.resume(imported.session, profile("claude-code", {}), SONNET, around)
     assert masked(session) == ([0, 1, 2, 3, 4, 5] if boundary else [])
     session.profile = with_(session.profile, policies=(ClearResults(),))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from again import again, bodies
+from again import again, bodies, pauses
 from corpus import CORPUS, WITHOUT
 from msgspec.structs import replace
 from real_work import CLAUDE, Place, generated, recorded
@@ -31,10 +31,8 @@ def folded(place: Place, recorded_as: str) -> Iterator[tuple[Session, View, Fold
     session = again(place, profile("palimpsest"), ROOMY)
     told = bodies(place, recorded_as)
     due = [len(told) * part // TIMES for part in range(1, TIMES + 1)]
-    for number, body in enumerate(told, 1):
-        session.log.append(body)
-        # Nothing is folded while a call is under way.
-        if due and number >= due[0] and session.log.open_call is None:
+    for number in pauses(session, told):
+        if due and number >= due[0]:
             del due[0]
             before = session.log.view
             for event in offline(session, run_policies(session, "asked")).edited:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from again import again, bodies
+from again import again, bodies, pauses
 from corpus import CORPUS, GOLDEN, WITHOUT
 from msgspec.structs import replace
 from real_work import CLAUDE, Place, faults, generated, recorded
@@ -12,7 +12,7 @@ from workplace import offline
 
 from palimpsest.audit.block import SHORT
 from palimpsest.audit.visible import Visible, texts_of
-from palimpsest.core.events import EditUndone, UserSaid, ViewEdited
+from palimpsest.core.events import CallStarted, EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
 from palimpsest.core.projections.view import project
 from palimpsest.core.situation import Ran
@@ -31,11 +31,12 @@ def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, li
     """The session after each of ten folds, with the folds so far."""
     session = again(place, profile("palimpsest"), ROOMY)
     told = bodies(place, recorded_as)
+    while isinstance(told[-1], CallStarted):
+        # The recording ends before the reply came.
+        told.pop()
     folds: list[int] = []
-    for number, body in enumerate(told, 1):
-        session.log.append(body)
-        # Nothing is folded while a call is under way.
-        if number >= len(told) * (len(folds) + 1) // TIMES and session.log.open_call is None:
+    for number in pauses(session, told):
+        if number >= len(told) * (len(folds) + 1) // TIMES:
             ran = offline(session, run_policies(session, "asked"))
             folds += [event.seq for event in ran.edited]
             yield session, folds

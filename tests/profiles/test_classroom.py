@@ -19,6 +19,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -46,7 +47,7 @@ def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
     session = work(profile("classroom", {"told_from": told_from}))
     place = folder or Folder()
     session.environment = Environment(
-        MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline
+        MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline, retries=NO_RETRIES
     )
     return session
 

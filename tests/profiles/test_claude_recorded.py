@@ -14,6 +14,7 @@ from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
@@ -42,7 +43,7 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
     assert [body.tokens_before for _, body in real] == counted
     for number, (seq, body) in enumerate(real):
         prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
-        around = Environment(home.store, home.blobs, FixedClock(START), offload=inline)
+        around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
         session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), around)
         assert abs(session.used - body.tokens_before) <= 25
         before = said(session.log.view)
@@ -57,7 +58,7 @@ def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() 
     home = Home()
     log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
     (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
-    around = Environment(home.store, home.blobs, FixedClock(START), offload=inline)
+    around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
     session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)
     assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     assert said(session.log.view) == said(log.state_at(seq).view)

@@ -14,6 +14,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.tail import tail_start
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import card
@@ -24,7 +25,7 @@ RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 def session_with(usable: int, settings: dict[str, str] | None = None) -> Session:
     """A session under 1.18 whose model leaves so many tokens for what is read."""
     model = replace(card("claude-sonnet-4-5"), window=usable + 1_000, reply=1_000, input_limit=None)
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline)
+    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
     return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, around)
 
 

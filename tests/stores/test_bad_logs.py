@@ -13,7 +13,7 @@ from palimpsest.core.verify import verify
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.mend import repair
+from palimpsest.stores.mend import Repair, repair
 
 LogFile = list[bytes]
 
@@ -99,6 +99,35 @@ def test_a_changed_body_breaks_the_chain_and_verify_names_the_event(tmp_path: Pa
     assert [(finding.kind, finding.message) for finding in verdict.findings] == [
         ("hash", "event 2 does not continue the chain: it or the event before was changed")
     ]
+
+
+def test_a_changed_last_line_is_refused_and_found_by_the_checkpoint_after_it_until_it_is_repaired(tmp_path: Path) -> None:
+    store = JsonlSessions(tmp_path)
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
+        log.append(UserSaid((Text("fix the test"),)))
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"fix the test", b"fix the best"))
+    changed = "event 1 is not the one that the checkpoint was made after: it was changed"
+    for write in (False, True):
+        with pytest.raises(PalimpsestError, match=f"byte 86: {changed}; see `pal verify`"):
+            Log.open(store, "s", FixedClock(1, 1), write=write)
+    assert [(finding.kind, finding.message) for finding in verify(store, "s", MemoryBlobs()).findings] == [("hash", changed)]
+    assert repair(store, "s") == Repair("", ("the checkpoint, which was made after another last line, was dropped",))
+    assert verify(store, "s", MemoryBlobs()).ok
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == 1
+
+
+@pytest.mark.parametrize("kept", ["an older copy of the log", "another log"])
+def test_a_checkpoint_of_an_older_copy_or_of_another_log_is_not_used(tmp_path: Path, kept: str) -> None:
+    store = JsonlSessions(tmp_path)
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
+        log.append(UserSaid((Text("one"),)))
+        older = (tmp_path / "s.jsonl").read_bytes()
+        log.append(UserSaid((Text("two"),)))
+    with Log.create(store, SessionOpened("t"), FixedClock(1, 1)) as log:
+        log.extend([UserSaid((Text(f"message {number}"),)) for number in range(9)])
+    (tmp_path / "s.jsonl").write_bytes(older if kept.startswith("an older") else (tmp_path / "t.jsonl").read_bytes())
+    assert Log.open(store, "s", FixedClock(1, 1), whole=True).tip == (1 if kept.startswith("an older") else 9)
 
 
 def test_a_redacted_line_still_verifies_and_is_named(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 from real_work import CLAUDE, Place
 
-from palimpsest.core.events import Body, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
+from palimpsest.core.events import Body, CallStarted, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
 from palimpsest.core.log import Log
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.wire.cards import ModelCard
 
@@ -31,13 +32,31 @@ def _told(log: Log) -> Iterator[Body]:
                 continue
             case ModelReplied():
                 yield replace(body, call=None)
+            case CallStarted():
+                # Another model answers here, and what was measured on the recorded view teaches nothing about this one.
+                yield replace(body, model=CLAUDE.name, estimate=0)
             case UserSaid():
                 yield replace(body, typed=None)
             case _:
                 yield body
 
 
+def pauses(session: Session, told: list[Body]) -> Iterator[int]:
+    """Append what happened; yields how many bodies are told wherever no call is under way, so that the view may be edited there.
+
+    A call that comes next is started after the pause, as an engine edits the view before it calls.
+    """
+    for number, body in enumerate(told, 1):
+        if isinstance(body, CallStarted):
+            yield number
+            session.log.append(body)
+            continue
+        session.log.append(body)
+        if session.log.open_call is None:
+            yield number
+
+
 def again(place: Place, profile: Profile, model: ModelCard = CLAUDE) -> Session:
     """A new session that can see the blobs of the recorded ones."""
-    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000), offload=inline)
+    around = Environment(MemorySessions(), place.blobs, FixedClock(1_700_000_000_000, 1_000), offload=inline, retries=NO_RETRIES)
     return Session.create(SessionOpened("again"), profile, model, around)

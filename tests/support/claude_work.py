@@ -13,6 +13,7 @@ from palimpsest.core.ports import Sendable
 from palimpsest.engine.environment import Environment, inline, nothing_there
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.result_files import MemoryResultFiles
 from palimpsest.wire.cards import ModelCard, card
@@ -52,6 +53,7 @@ def claude(
         keep=MemoryResultFiles(),
         look=world or nothing_there,
         offload=inline,
+        retries=NO_RETRIES,
     )
     return Session.create(opened or SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, tools)
 

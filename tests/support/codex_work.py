@@ -12,6 +12,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.handoff_proof import TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import CARDS, ModelCard, card
 from palimpsest.wire.request import Tool
@@ -31,7 +32,9 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 def codex_session(name: str = "codex", model: ModelCard = OTHER, settings: Mapping[str, str] = NO_SETTINGS) -> Session:
     """A new session; settings have the names of the original."""
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL), offload=inline)
+    around = Environment(
+        MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), cards=(*CARDS, OTHER, SMALL), offload=inline, retries=NO_RETRIES
+    )
     return Session.create(SessionOpened("s", cwd="/repo"), profile(name, settings), model, around, (SHELL,))
 
 

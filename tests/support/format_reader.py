@@ -33,6 +33,12 @@ class State:
     reported: int | None = None
     model: str = ""
     mode: str = ""
+    profile: str = ""
+
+    def stated(self) -> dict[str, tuple[str, str]]:
+        """The facts that count as stated: not those whose item has a mask of the form shown."""
+        masked = {item.id for item in self.items if item.mask is not None and item.mask["form"] == "shown"}
+        return {source: fact for source, fact in self.facts.items() if fact[1] not in masked}
 
     def forget(self, gone: set[str]) -> None:
         """Facts stated by items that are gone are forgotten."""
@@ -94,6 +100,7 @@ class Reader:
                     before = {item.id for item in state.items}
                     state.items = self._edited(state.items, event["seq"], index, edit)
                     state.reported = None
+                    state.held |= _held(edit)
                     if edit["type"] == "fold":
                         state.forget(before - {item.id for item in state.items})
             if body["type"] == "view_edited" and event["seq"] not in undone:
@@ -136,6 +143,13 @@ class Reader:
         return [text for text in (_read(item) for item in self.view()) if text is not None]
 
 
+def _held(edit: Json) -> set[str]:
+    """What an edit brings back is held."""
+    if edit["type"] == "unmask":
+        return set(edit["ids"])
+    return {piece["id"] for piece in edit["contents"] if piece["type"] == "keep"} if edit["type"] == "insert" else set()
+
+
 def _made(seq: int, index: int, into: list[Json], kept: dict[str, Shown]) -> list[Shown]:
     made: list[Shown] = []
     for number, piece in enumerate(into):
@@ -155,8 +169,11 @@ def _brought(event: Json) -> list[Shown]:
     match body["type"]:
         case "user_said":
             pieces = [("steering" if body.get("steering") else "user", part) for part in body["parts"]]
-        case "model_replied":
+        case "model_replied" if body.get("purpose", "turn") == "turn":
             pieces = [(_KINDS.get(part["type"], "assistant"), part) for part in body["parts"]]
+        case "interrupted" if body.get("purpose", "turn") == "turn":
+            arrived = [part for part in body.get("parts", ()) if part["type"] in {"text", "thinking"}]
+            pieces = [(_KINDS.get(part["type"], "assistant"), part) for part in arrived]
         case "tool_returned":
             pieces = [("result", {"type": "tool_result"} | body["result"])]
         case "recalled":
@@ -193,9 +210,12 @@ def _nothing(state: State, seq: int, body: Json) -> None:
 
 def _opened(state: State, seq: int, body: Json) -> None:
     state.model = body.get("model") or state.model
+    state.profile = body.get("profile") or state.profile
 
 
 def _replied(state: State, seq: int, body: Json) -> None:
+    if body.get("purpose", "turn") != "turn":
+        return
     usage = body.get("usage", {})
     read = sum(usage.get(part, 0) for part in ("input", "cache_read", "cache_write", "cache_write_long"))
     state.reported = read + usage.get("output", 0) if read else state.reported
@@ -234,6 +254,10 @@ def _changed(state: State, seq: int, body: Json) -> None:
     state.mode = body["mode"]
 
 
+def _profile(state: State, seq: int, body: Json) -> None:
+    state.profile = body["profile"]
+
+
 def _noted(state: State, seq: int, body: Json) -> None:
     state.notes = body["text"]
 
@@ -251,6 +275,7 @@ _TAKE: dict[str, Callable[[State, int, Json], None]] = {
     "edit_undone": _undone,
     "model_switched": _switched,
     "mode_changed": _changed,
+    "profile_changed": _profile,
     "notes_taken": _noted,
     "pinned": _pinned,
 }

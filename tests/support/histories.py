@@ -7,15 +7,19 @@ from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
+    Failed,
+    Interrupted,
     ModelReplied,
     NotesTaken,
     Pinned,
+    ProfileChanged,
     Recalled,
     SessionOpened,
     Statement,
     ToolReturned,
     Usage,
     UserSaid,
+    UserTyped,
     ViewEdited,
 )
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
@@ -27,7 +31,7 @@ from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 Step = tuple[int, int, int]
 
-steps: st.SearchStrategy[list[Step]] = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 50), st.integers(0, 50)), max_size=25)
+steps: st.SearchStrategy[list[Step]] = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50), st.integers(0, 50)), max_size=25)
 
 
 def new_log(store: SessionStore | None = None, session: str = "s") -> Log:
@@ -124,4 +128,35 @@ def _note(log: Log, a: int, b: int) -> None:
     log.append(NotesTaken(f"notes {a}", log.tip) if b % 2 else Recalled(f"query {a}", ("n",), parts=(Text(f"note {b}"),)))
 
 
-_TELLERS = (_say, _reply, _reply, _return, _return, _state, _mask, _unmask, _fold, _fold, _insert, _undo, _restore, _rewind, _pin, _note)
+def _interrupt(log: Log, a: int, b: int) -> None:
+    started = log.append(CallStarted("m", "anthropic", estimate=1_000))
+    arrived: tuple[Content, ...] = (Thinking(f"thought {a}"), Text(f"half of {b}", "assistant"), ToolCall("cut", "read", '{"pa'))
+    log.append(Interrupted(started.seq, arrived[: a % 4], "cancelled", Usage(input=b), "m"))
+
+
+def _fail(log: Log, a: int, b: int) -> None:
+    purpose = "turn" if b % 2 else "title"
+    started = log.append(CallStarted("m", "anthropic", purpose=purpose))
+    log.append(Failed("call", "too_long" if a % 2 else "provider", call=started.seq, purpose=purpose))
+
+
+def _ask_aside(log: Log, a: int, b: int) -> None:
+    started = log.append(CallStarted("n", "anthropic", purpose="title"))
+    reply = (Text(f"title {a}", "assistant"), ToolCall(f"c{b}.0", "read", "{}"))
+    log.append(ModelReplied(reply, started.seq, Usage(input=a), model="n", purpose="title"))
+
+
+def _type(log: Log, a: int, b: int) -> None:
+    typed = log.append(UserTyped((Text(f"typed {a}"),)))
+    if b % 2:
+        log.append(UserSaid((Text(f"typed {a}"),), typed=typed.seq, steering=b % 3 == 0))
+
+
+def _change_profile(log: Log, a: int, b: int) -> None:
+    log.append(ProfileChanged(f"profile {a % 3}", log.view.profile))
+
+
+_TELLERS = (
+    *(_say, _reply, _reply, _return, _return, _state, _mask, _unmask, _fold, _fold, _insert, _undo, _restore, _rewind, _pin, _note),
+    *(_interrupt, _fail, _ask_aside, _type, _change_profile),
+)

@@ -22,6 +22,7 @@ from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.encode import encode
@@ -96,7 +97,9 @@ def at_work(place: Place, session: str, profile: Profile, model: ModelCard = CLA
     finally:
         base.close()
     recover(log)
-    return Session(log, profile, model, Environment(place.store, place.blobs, FixedClock(1_800_000_000_000, 1_000), offload=inline))
+    return Session(
+        log, profile, model, Environment(place.store, place.blobs, FixedClock(1_800_000_000_000, 1_000), offload=inline, retries=NO_RETRIES)
+    )
 
 
 def cramped(place: Place, session: str, share: float = 1.0) -> ModelCard:

@@ -14,7 +14,7 @@ from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.plans import carry_out, carry_out_now
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
-from palimpsest.providers.retrying import RetryPolicy
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard, card
 
@@ -26,7 +26,7 @@ NOTHING = Usage()
 def work(profile: Profile, model: str | ModelCard = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
     """A new session under a profile, for a model or the one of that name."""
     clock = clock or FixedClock(START, 1_000)
-    around = Environment(MemorySessions(), MemoryBlobs(), clock, offload=inline, retries=RetryPolicy(retries=0))
+    around = Environment(MemorySessions(), MemoryBlobs(), clock, offload=inline, retries=NO_RETRIES)
     return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model) if isinstance(model, str) else model, around)
 
 

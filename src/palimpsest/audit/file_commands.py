@@ -31,10 +31,11 @@ def shell_touches(line: str) -> tuple[Touched, ...]:
     found: list[Touched] = []
     folders: set[str] = set()
     for command, elsewhere in executed(line) if line else ():
-        found += _redirected(command.redirects)
+        if command.redirects:
+            found += _redirected(command.redirects)
         if command.words and not elsewhere:
             found += _by_program(command, folders)
-    return tuple({(each.path, each.how): each for each in found}.values())
+    return tuple({(each.path, each.how): each for each in found}.values()) if found else ()
 
 
 def _redirected(redirects: Iterable[Redirect]) -> Iterator[Touched]:

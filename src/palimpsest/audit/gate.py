@@ -6,7 +6,8 @@ from palimpsest.audit.amend import keep_pins, supported, without_lines
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.fitting import keeps_pairs
-from palimpsest.core.items import Value, shown, text_of
+from palimpsest.core.items import Value, text_of
+from palimpsest.core.masking import is_readable, shown
 from palimpsest.core.pairs import parted
 from palimpsest.core.policy import Edits
 from palimpsest.core.situation import Situation
@@ -95,7 +96,7 @@ def _remarks(edits: Edits, sizes: tuple[int, int], after: View, situation: Situa
 def _missing(after: View, situation: Situation) -> str:
     """What must be there after any edit and is not, if it was there before."""
     view = situation.view
-    seen = {item.id for item in after.items if not item.hidden and (item.mask is None or item.mask.form == "cached")}
+    seen = {item.id for item in after.items if is_readable(item)}
     lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in seen), None)
     if lost is not None:
         return f"the last request, item {lost}, would not show"

@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 # Characters of a line that are parsed, here-documents aside. Recovering from errors takes time with the square of the length.
-LONGEST: Final = 4_000
+LONGEST: Final = 2_500
+_MOST_PARSES: Final = 8
 _BASH: Final = Language(tree_sitter_bash.language())
 _OPENER: Final = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_OTHER_LETTER: Final = re.compile(r"[^\x00-\x7f]")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r"\\([\"\\$`\n])")
+_AS_WRITTEN: Final = frozenset({"word", "number", "command_name"})
 _PLAIN: Final = frozenset({"word", "number", "raw_string"})
 _SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
@@ -43,7 +47,15 @@ def parse_line(line: str) -> list[ShellCommand]:
     bodies: list[str] = []
     if len(line) > LONGEST:
         line = _without_bodies(line, bodies)[:LONGEST]
-    return list(_Walk(line, bodies).commands())
+    commands: list[ShellCommand] = []
+    for _ in range(_MOST_PARSES):
+        walk = _Walk(line, bodies)
+        commands = list(walk.commands())
+        if not walk.overrun:
+            break
+        # The grammar takes the line after some pipelines for more arguments: there a semicolon says what the end of a line means.
+        line = "".join([";" if place in walk.overrun else letter for place, letter in enumerate(line)])
+    return commands
 
 
 def _without_bodies(line: str, bodies: list[str]) -> str:
@@ -68,23 +80,31 @@ def _without_bodies(line: str, bodies: list[str]) -> str:
 
 
 class _Walk:
-    """One walk over the tree of a line, without recursion: lines may nest as deep as they are long."""
+    """One walk over the tree of a line, without recursion: lines may nest as deep as they are long.
+
+    `overrun` are the places of the ends of lines that the grammar took for blanks.
+    """
 
     def __init__(self, line: str, bodies: list[str]) -> None:
-        self._source = line.encode("utf-8", "replace")
+        self._line = line
+        # The grammar's scanner reads beyond its tables where it meets other letters. With one byte for each of them places
+        # in the tree are places in the line.
+        self._source = (line if line.isascii() else _OTHER_LETTER.sub("x", line)).encode()
         self._bodies = bodies
         self._nodes: list[Node] = []
         # The redirections of a statement belong to the last command in it.
         self._redirects: dict[int, list[Node]] = {}
+        self.overrun: set[int] = set()
 
     def commands(self) -> Iterator[ShellCommand]:
-        # A parser is no value: one that several threads share would mix up their trees.
-        self._nodes.append(Parser(_BASH).parse(self._source).root_node)
+        # A parser is no value: one that several threads share would mix up their trees. The tree is held as long as its nodes.
+        tree = Parser(_BASH).parse(self._source)
+        self._nodes.append(tree.root_node)
         while self._nodes:
             node = self._nodes.pop()
             kind = node.type
             if kind == "command":
-                yield from self._simple(node, self._redirects.pop(node.id, []))
+                yield self._simple(node, self._redirects.pop(node.id, []) if self._redirects else [])
             elif kind == "redirected_statement":
                 children = node.named_children
                 redirects = [child for child in children if child.type in _REDIRECTS]
@@ -99,41 +119,52 @@ class _Walk:
             elif kind not in _LEAVES:
                 self._nodes += reversed(node.named_children)
 
-    def _simple(self, command: Node, attached: list[Node]) -> Iterator[ShellCommand]:
-        """A command node is one command, save where the grammar takes the next line for its arguments; what stands in it is walked next."""
+    def _simple(self, command: Node, attached: list[Node]) -> ShellCommand:
+        """The command of a node; what stands in its words is walked next."""
         words: list[str] = []
         redirects: list[Node] = []
         inner: list[Node] = []
         end = 0
+        line = self._line
         for part in command.named_children:
             node, kind = part, part.type
-            if kind == "command_name" and part.named_children:
+            start, stop = part.start_byte, part.end_byte
+            word = line[start:stop]
+            if kind == "command_name" and not word.isalnum():
                 node = part.named_children[0]
                 kind = node.type
-            if kind in _REDIRECTS:
+            if kind in _AS_WRITTEN:
+                if "\\" in word:
+                    word = _ESCAPED.sub(r"\1", word)
+            elif kind in _REDIRECTS:
                 redirects.append(node)
                 continue
-            if kind == "variable_assignment":
+            elif kind == "variable_assignment":
                 inner.append(node)
                 continue
-            gap = self._source[end : node.start_byte]
-            word = self._word(node)
-            if kind not in _PLAIN and _may_hold_commands(word):
-                inner.append(node)
-            if gap == b" " or not words:
+            else:
+                word = self._word(node)
+                if _may_hold_commands(word):
+                    inner.append(node)
+            if not words or line[end:start] == " ":
                 words.append(word)
-            elif not gap:
+            elif start == end:
                 # The grammar cuts a word such as `a$b.$c` in two.
                 words[-1] += word
-            elif b"\n" in gap and b"\n" in gap.replace(b"\\\n", b""):
-                yield self._redirected(ShellCommand(tuple(words)), redirects)
-                words, redirects = [word], []
             else:
+                self._look_between(end, start)
                 words.append(word)
-            end = node.end_byte
-        self._nodes += reversed(inner)
+            end = stop
+        if inner:
+            self._nodes += reversed(inner)
         found = ShellCommand(tuple(words))
-        yield self._redirected(found, [*redirects, *attached]) if redirects or attached else found
+        return self._redirected(found, [*redirects, *attached]) if redirects or attached else found
+
+    def _look_between(self, end: int, start: int) -> None:
+        """Note the end of a line that the grammar did not see between two words."""
+        gap = self._line[end:start].replace("\\\n", "  ")
+        if "\n" in gap:
+            self.overrun.add(end + gap.index("\n"))
 
     def _redirected(self, command: ShellCommand, nodes: list[Node]) -> ShellCommand:
         """A command with its redirections; words behind the file of a redirection are arguments, and other commands are walked next."""
@@ -147,6 +178,8 @@ class _Walk:
                 inner += [target for target in targets if target.type not in _PLAIN]
                 redirects += [Redirect(self._operator(node, target), self._word(target)) for target in targets[:1]]
                 words += [self._word(target) for target in targets[1:]]
+                for target, argument in pairwise(targets):
+                    self._look_between(target.end_byte, argument.start_byte)
             elif node.type == "herestring_redirect":
                 text = "".join([self._word(child) for child in node.named_children])
             else:
@@ -162,10 +195,10 @@ class _Walk:
         return ShellCommand(tuple(words), tuple(redirects), text)
 
     def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        return self._line[node.start_byte : node.end_byte]
 
     def _operator(self, redirect: Node, target: Node) -> str:
-        return self._source[redirect.start_byte : target.start_byte].decode("utf-8", "replace").strip()
+        return self._line[redirect.start_byte : target.start_byte].strip()
 
     def _body(self, body: str) -> str:
         number = body.strip()

@@ -6,6 +6,7 @@ from palimpsest.audit.entities import names_of, names_told
 from palimpsest.audit.tools import Action, ToolClass, action_of, result_text
 from palimpsest.audit.touched import Touched
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
+from palimpsest.core.masking import is_readable
 from palimpsest.core.situation import Use
 
 
@@ -148,11 +149,6 @@ def showing_of(
             names = known[item.id]
         showing.add(item.id, use, call, names, action)
     return showing
-
-
-def is_readable(item: Item) -> bool:
-    """Whether the model can read what an item holds."""
-    return item.mask is None or item.mask.form == "cached"
 
 
 def forget(known: dict[str, tuple[str, ...]], shown: Container[str]) -> dict[str, tuple[str, ...]]:

@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
-from palimpsest.audit.showing import Showing, forget, is_readable, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.frozen import FrozenDict, frozen
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value
+from palimpsest.core.masking import is_readable
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
 from palimpsest.core.sizes import palimpsest_size
@@ -110,6 +111,7 @@ class UsesProjection:
 
     def _start_from(self, known: "_Snapshot") -> None:
         self._uses = dict(known.uses)
+        self._value: FrozenDict[str, Use] | None = None
         self._calls = known.calls
         self._due: dict[int, list[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
@@ -120,6 +122,7 @@ class UsesProjection:
 
     def take(self, event: Event) -> None:
         """Follow one event."""
+        self._value = None
         match event.body:
             case ToolReturned() as returned:
                 self._arrive(f"{event.seq}.0", returned)
@@ -135,8 +138,10 @@ class UsesProjection:
                 pass
 
     def value(self) -> FrozenDict[str, Use]:
-        """The life of every result that shows."""
-        return frozen(self._uses)
+        """The life of every result that shows. Several policies look at it between two events, so that it is copied only once for all."""
+        if self._value is None:
+            self._value = frozen(self._uses)
+        return self._value
 
     def _shown(self) -> Showing:
         if self._showing is None:

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
-from palimpsest.core.items import Content, Item, Text, ToolCall, shown, text_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
+from palimpsest.core.masking import shown
 
 COMMAND: Final = 60
 OPENING: Final = 40
@@ -154,7 +155,7 @@ _told_at_length = lru_cache(maxsize=128)(_told_now)
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
     """What the model reads of some items."""
     for item in items:
-        content = item.content if item.mask is None else shown(item)
+        content = shown(item)
         if isinstance(content, Text):
             yield content.text
         elif content is not None:

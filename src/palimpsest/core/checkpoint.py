@@ -47,7 +47,10 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def load_checkpoint(lines: LogFile) -> Checkpoint | None:
-    """The checkpoint beside a log, if it is whole, of this version, and of this very log; a log is always enough without."""
+    """The checkpoint beside a log, if it is whole, of this version, and of this very log; a log is always enough without.
+
+    Raises `BadLog` if the line that it was made after is still there and was changed: nothing else vouches for the last line of a log.
+    """
     stored = lines.load_checkpoint()
     if stored is None:
         return None
@@ -63,11 +66,16 @@ def load_checkpoint(lines: LogFile) -> Checkpoint | None:
 
 def _matches(checkpoint: Checkpoint, lines: LogFile) -> bool:
     """Whether the log has, at the place the checkpoint names, the event and the chain that it names."""
-    if checkpoint.offset > lines.size:
+    start, stop = checkpoint.last_line, checkpoint.offset
+    # A log that ends before, or has its lines elsewhere, is an older copy or another log.
+    if stop > lines.size + lines.torn or (start and lines.read(start - 1, 1) != b"\n"):
         return False
-    line = lines.read(checkpoint.last_line, checkpoint.offset - checkpoint.last_line)
-    try:
-        event = decode_line(line, lines.name)
-    except BadLog:
-        return False
-    return event.seq == checkpoint.seq and line.endswith(b"\n") and link_of_line(line, event) == checkpoint.link
+    if stop <= lines.size:
+        line = lines.read(start, stop - start)
+        event = decode_line(line, lines.name, start) if line.endswith(b"\n") else None
+        if event is not None and event.seq != checkpoint.seq:
+            return False
+        if event is not None and link_of_line(line, event) == checkpoint.link:
+            return True
+    where = f"{lines.name}, byte {start}"
+    raise BadLog(f"event {checkpoint.seq} is not the one that the checkpoint was made after: it was changed; see `pal verify`", where=where)

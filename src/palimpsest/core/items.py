@@ -136,21 +136,6 @@ class Item(Value, frozen=True):
         return self.mask is not None and self.mask.form == "shown" and not self.mask.text
 
 
-def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing.
-
-    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
-    """
-    mask = item.mask
-    if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
-        return item.content
-    if not mask.text:
-        return None
-    if isinstance(item.content, ToolResult):
-        return ToolResult(item.content.call_id, (Text(mask.text),), error=item.content.error, form=item.content.form)
-    return Text(mask.text, role=item.content.role if isinstance(item.content, Text) else "user")
-
-
 def same_start(one: Sequence[object], other: Sequence[object]) -> int:
     """How many things two rows have in common from their start on, each the very same thing."""
     count = 0

@@ -200,8 +200,7 @@ class Log:
 
     def _write_event(self, body: Body, parent: int, at: int | None) -> Event:
         """Write an event and let the projections take it; an interrupt in between leaves file and view apart, so nothing more is taken."""
-        if self._writing:
-            raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
+        self._demand_whole()
         projections = self._projections
         data = encode_checked(body)
         stamp = self._clock.now() if at is None else at
@@ -219,6 +218,11 @@ class Log:
         projections.take(event)
         self._writing = False
         return event
+
+    def _demand_whole(self) -> None:
+        """An interrupted append may have written a line that no projection has taken. Raises `ReadOnly`."""
+        if self._writing:
+            raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
 
     def extend(self, bodies: Iterable[Body]) -> tuple[Event, ...]:
         """Append several events and make them durable with one sync."""
@@ -274,7 +278,12 @@ class Log:
         return State(view.view, health.value())
 
     def checkpoint(self) -> None:
-        """Leave a checkpoint beside the log, so that the next resume starts here."""
+        """Leave a checkpoint beside the log, so that the next resume starts here.
+
+        The log is made durable first: a line that the checkpoint names and the log has not was then changed, and not lost.
+        """
+        self._demand_whole()
+        self.sync()
         self._lines.save_checkpoint(self._projections.checkpoint())
         self._since_checkpoint = 0
 

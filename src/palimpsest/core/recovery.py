@@ -1,4 +1,4 @@
-"""Closes what a crash left open: calls without an outcome, tools without a result, a turn without an end. Nothing is run again."""
+"""Closes what a crash left open: calls without an outcome, tools without a result, a turn without an end; nothing is run again."""
 
 from palimpsest.core.events import Body, CallStarted, Event, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, ToolResult

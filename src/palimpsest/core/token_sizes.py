@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from palimpsest.core.frozen import EMPTY, FrozenDict
-from palimpsest.core.items import Content, Item, Value, same_start, shown
+from palimpsest.core.items import Content, Item, Value, same_start
+from palimpsest.core.masking import shown
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.view import View
 

@@ -4,7 +4,7 @@ from msgspec import structs
 
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named
 from palimpsest.core.errors import BadInput
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import items_of
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log import Log
@@ -62,7 +62,7 @@ def restore(log: Log, item_id: str, why: str = "") -> Event:
         raise BadInput(f"there is no item {item_id} on this branch")
     if any(item.id == item_id for item in log.view.head):
         raise BadInput(f"item {item_id} stands in the head and shows already")
-    pair = _pair(log, wanted)
+    pair = pair_of(log, wanted)
     visible = {item.id: item for item in log.view.items}
     masked = tuple(item.id for item in pair if item.id in visible and visible[item.id].mask is not None)
     absent = tuple(Keep(item.id) for item in pair if item.id not in visible)
@@ -124,18 +124,26 @@ def _touched(seq: int, index: int, edit: Edit) -> set[str]:
     return {piece.id if isinstance(piece, Keep) else f"{seq}.{index}.{number}" for number, piece in enumerate(into_of(edit))}
 
 
-def _pair(log: Log, item: Item) -> tuple[Item, ...]:
-    """The item with its call or result, in their order; the other half is looked for along the path."""
+def pair_of(log: Log, item: Item) -> tuple[Item, ...]:
+    """The item with its call or result, in their order, as they were first brought; the other half is looked for along the path.
+
+    Logs of 0.1.0 may have several calls with one id: each result answers the oldest that has none yet.
+    """
     content = item.content
     if not isinstance(content, ToolCall | ToolResult):
         return (item,)
-    halves = [item]
+    calls: list[Item] = []
     for event in log.events():
-        for number, piece in enumerate(pieces_of(event.body)):
-            half = piece.content
-            if isinstance(half, ToolCall | ToolResult) and half.call_id == content.call_id and type(half) is not type(content):
-                other = Item(f"{event.seq}.{number}", piece.kind, half, piece.source)
-                return (other, *halves) if isinstance(half, ToolCall) else (*halves, other)
+        for each in items_of(event.seq, event.body):
+            half = each.content
+            if not isinstance(half, ToolCall | ToolResult) or half.call_id != content.call_id:
+                continue
+            if isinstance(half, ToolCall):
+                calls.append(each)
+            elif calls:
+                call = calls.pop(0)
+                if item.id in (call.id, each.id):
+                    return call, each
     return (item,)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from palimpsest.core.checkpoint import load_checkpoint
 from palimpsest.core.codec import GENESIS, decode_line, link_of_line
 from palimpsest.core.edits import named
 from palimpsest.core.errors import BadLog, PalimpsestError
@@ -68,8 +69,17 @@ class _Inspection:
             self._findings.append(Finding(error.where, "line", error.message))
         if not self._events and not self._findings:
             self._say(0, "empty", "the log is empty")
+        self._check_checkpoint()
         if self._lines.torn:
             self._say(self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off")
+
+    def _check_checkpoint(self) -> None:
+        """Nothing follows the last line; only the checkpoint that was made after it can tell that it was changed."""
+        try:
+            load_checkpoint(self._lines)
+        except BadLog as error:
+            if not any(finding.where == error.where for finding in self._findings):
+                self._findings.append(Finding(error.where, "hash", error.message.removesuffix("; see `pal verify`")))
 
     def check_base(self, store: SessionStore, session: str) -> None:
         try:

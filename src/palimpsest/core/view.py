@@ -40,7 +40,8 @@ class RunningNotes(Value, frozen=True):
 class View(Struct, frozen=True, omit_defaults=True, gc=False):
     """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item shows unmasked.
 
-    Epochs are counted by the heads that were stated: none yet is 0.
+    `masked_facts` are those that count again once the mask of their item is gone. Epochs are counted by the heads that were stated: none
+    yet is 0.
     """
 
     head: tuple[Item, ...] = ()
@@ -56,10 +57,13 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     model: str = ""
     mode: str = ""
     profile: str = ""
+    masked_facts: Mapping[str, Fact] = NO_FACTS
 
     def __post_init__(self) -> None:
         if self.facts is not NO_FACTS:
             force_setattr(self, "facts", frozen(self.facts))
+        if self.masked_facts is not NO_FACTS:
+            force_setattr(self, "masked_facts", frozen(self.masked_facts))
 
     def __getitem__(self, item_id: str) -> Item:
         """The visible item of that id."""

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
@@ -75,6 +76,24 @@ def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fe
     return Encoder(card, tools, params, fetch)
 
 
+async def in_thread(work: Callable[[], Result], /) -> Result:
+    """Runs a function in a thread. When the task is cancelled, it ends once the function has.
+
+    A thread cannot be stopped, and a session must not go on beside one that still works on its log.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((running,))
+        if not running.cancelled():
+            # Asked for, because an error that is never looked at is reported as lost.
+            running.exception()
+        raise
+
+
 async def inline(work: Callable[[], Result], /) -> Result:
     """Runs a function at once: for replays and tests, which have no event loop to keep free."""
     return work()
@@ -98,7 +117,7 @@ class Environment:
     provider: Callable[[ModelCard, str], Provider] = no_provider
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)
     encoder: Callable[[ModelCard, tuple[Tool, ...], Params, Fetch], RequestEncoder] = _encoder
-    offload: Offload = asyncio.to_thread
+    offload: Offload = in_thread
     retries: RetryPolicy = DEFAULT
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import NoModel
+from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.policy import Answer, Ask, Look, Save, Span, Want, complete, drive
@@ -71,11 +71,15 @@ async def _ask(want: Ask, session: Session) -> ModelReplied:
 
 
 async def _granted(call: ToolCall, want: Ask, session: Session) -> ToolResult:
-    """The result of a tool that the plan was granted; any other tool is not run."""
+    """The result of a tool that the plan was granted, or its error; any other tool is not run."""
     found = session.environment.tools.get(call.tool) if call.tool in want.grants else None
     if found is None:
         return ToolResult(call.call_id, (Text(_NOT_GRANTED),), error=True, form=call.form)
-    return ToolResult(call.call_id, (Text(await found.run(call.args)),), form=call.form)
+    try:
+        output = await found.run(call.args)
+    except PalimpsestError as error:
+        return ToolResult(call.call_id, (Text(error.message),), error=True, form=call.form)
+    return ToolResult(call.call_id, (Text(output),), form=call.form)
 
 
 def _then(asked: View, turn: int, contents: tuple[Content, ...]) -> View:

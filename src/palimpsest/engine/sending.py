@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from palimpsest.core.arrived import Arrived
 from palimpsest.core.deltas import Delta
-from palimpsest.core.errors import PalimpsestError, ProviderError
-from palimpsest.core.events import TURN, Body, CallStarted, Failed, Interrupted, ModelReplied
+from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
+from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, ModelReplied
 from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.side_request import encode_side_request
 from palimpsest.core.view import View
@@ -78,10 +78,13 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, obser
     try:
         await session.environment.offload(session.log.sync)
         reply = await _streamed(provider, request, arrived, observe)
+        body = session.log.append(replace(reply, call=call, purpose=outgoing.purpose)).body
     except BaseException as error:
-        session.log.append(_outcome(error, arrived, call, outgoing))
+        try:
+            _record_end(session, error, arrived, call, outgoing)
+        except PalimpsestError as unrecorded:
+            error.add_note(f"and it could not be recorded: {unrecorded}")
         raise
-    body = session.log.append(replace(reply, call=call, purpose=outgoing.purpose)).body
     return body if isinstance(body, ModelReplied) else reply
 
 
@@ -125,10 +128,17 @@ async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, obs
     return reply
 
 
-def _outcome(error: BaseException, arrived: Arrived, call: int, outgoing: Outgoing) -> Body:
+def _record_end(session: Session, error: BaseException, arrived: Arrived, call: int, outgoing: Outgoing) -> None:
+    """Record what came of a call that ended with an error."""
     parts, model, purpose = arrived.parts(), outgoing.card.name, outgoing.purpose
     message = error.message if isinstance(error, PalimpsestError) else type(error).__name__
-    if parts or not isinstance(error, Exception):
-        return Interrupted(call, parts, message, arrived.usage, model, purpose)
     kind = error.kind if isinstance(error, PalimpsestError) else "internal"
-    return Failed("call", kind, message, call=call, purpose=purpose)
+    failed = Failed("call", kind, message, call=call, purpose=purpose)
+    if not parts and isinstance(error, Exception):
+        session.log.append(failed)
+        return
+    try:
+        session.log.append(Interrupted(call, parts, message, arrived.usage, model, purpose))
+    except BadInput:
+        # What a model sent may be what no file can hold, such as half of a character; the call must have an outcome all the same.
+        session.log.append(failed)

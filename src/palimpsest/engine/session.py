@@ -140,9 +140,11 @@ class Session:
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
         """All that a policy may look at, now; `used` is told where it is better known than the view says."""
-        self.log.catch_up()
-        log, view, derived, budget = self.log, self.log.view, self.derived, self.budget
-        known = (self.used if used is None else used) + incoming
+        log, derived, budget = self.log, self.derived, self.budget
+        # Each of these brings all projections up to the newest event, so that each is asked for once.
+        counter, tools_tokens = self.counter, self.tools_tokens
+        view, health = log.view, log.health
+        known = (self.profile.count(view, counter, tools_tokens) if used is None else used) + incoming
         room = budget.block_at or budget.window
         forced = moment == "overflow" or 0 < room <= known
         return Situation(
@@ -150,23 +152,23 @@ class Session:
             budget=budget,
             card=self.card,
             moment=moment,
-            tokens=self.counter.sizes_of(view),
+            tokens=counter.sizes_of(view),
             used=known,
             now=self.environment.clock.now(),
-            health=log.health,
+            health=health,
             ledger=log.ledger,
             cache=derived.cache.value(),
             uses=derived.uses.value(),
             rent=derived.rent.value,
             evidence=derived.evidence.value(),
             asked=asked,
-            tools_tokens=self.tools_tokens,
+            tools_tokens=tools_tokens,
             parts=self.profile.parts,
             incoming=incoming,
             previous=previous,
             session=log.session,
             child=log.opened.opener is not None,
-            may_fold=moment == "asked" or log.health.may_fold(self.profile.folds, forced=forced),
+            may_fold=moment == "asked" or health.may_fold(self.profile.folds, forced=forced),
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import Content, Item, ToolResult, shown
+from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.masking import shown
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
@@ -72,8 +73,10 @@ class Compacting:
             return
         masks = {item_id: edit for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids}
         cleared = [self._log.item(item_id) for item_id in masks if self._is_clearable(item_id, masks)]
-        if cleared:
-            yield self._cleared(body, cleared)
+        # The program lists notes that it dropped too; where they are no attachments of the file, a boundary follows that hides them.
+        notes = [item for item_id in masks if self._is_hidden_note(item := self._log.item(item_id), masks) and item not in cleared]
+        if cleared or notes:
+            yield self._cleared(body, [*cleared, *notes])
         for index, edit in edits:
             if isinstance(edit, Insert) and not _moves(edit):
                 yield from self._inserted(event, index, edit)
@@ -90,6 +93,12 @@ class Compacting:
             return isinstance(self._log.item(item_id).content, ToolResult)
         uuid = self.index.sources.get(item_id, "")
         return uuid in self.index.attachments and all(each in masks and not masks[each].text for each in self.index.brings[uuid])
+
+    def _is_hidden_note(self, item: Item, masks: Mapping[str, Mask]) -> bool:
+        uuid = self.index.sources.get(item.id, "")
+        if item.kind != "recalled" or not uuid or uuid in self.index.attachments:
+            return False
+        return all(each in masks and not masks[each].text for each in self.index.brings[uuid])
 
     def settled(self, view: View, waiting: AbstractSet[str]) -> Iterator[EditLine]:
         """The lines that make the file show the view, where edits since the last boundary did more than clear results and add texts."""

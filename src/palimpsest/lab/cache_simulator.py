@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 
 from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, bill, rules_of
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start, shown
+from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
+from palimpsest.core.masking import shown
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
 from palimpsest.wire.caching import HEAD, Spot, anchors, label, spots

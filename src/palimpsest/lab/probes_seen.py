@@ -8,7 +8,8 @@ from palimpsest.audit.showing import plain_path
 from palimpsest.audit.tools import action_of
 from palimpsest.audit.visible import last_two, readable
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value, shown
+from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value
+from palimpsest.core.masking import shown
 from palimpsest.core.view import View
 
 # How covers and folds name an item that can be brought back.

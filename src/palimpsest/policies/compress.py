@@ -8,7 +8,8 @@ import msgspec
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
-from palimpsest.core.items import Item, Text, shown
+from palimpsest.core.items import Item, Text
+from palimpsest.core.masking import shown
 from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.responses_shape import shape_of

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, shown
+from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.masking import shown
 
 LONGEST_RESULT = 2_000
 

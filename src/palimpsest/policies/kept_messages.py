@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from palimpsest.core.bound import middle_cut
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.fragments import is_turn_boundary
-from palimpsest.core.items import Item, Text, shown
+from palimpsest.core.items import Item, Text
+from palimpsest.core.masking import shown
 
 _FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from palimpsest.audit.tools import args_of
 from palimpsest.core.edits import Mask, Put
-from palimpsest.core.items import Item, Text, ToolCall, shown, text_of
+from palimpsest.core.items import Item, Text, ToolCall, text_of
+from palimpsest.core.masking import shown
 from palimpsest.core.view import View
 
 # The source of each thing that comes back: this and its name.

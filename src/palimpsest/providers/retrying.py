@@ -29,6 +29,7 @@ class RetryPolicy:
 
 
 DEFAULT = RetryPolicy()
+NO_RETRIES = RetryPolicy(retries=0)
 
 
 def may_pass(error: Exception) -> bool:

@@ -1,8 +1,9 @@
 """Repairing a damaged log: a copy is kept, every event that can be read stays, and what is missing is named in its place."""
 
-from palimpsest.core.errors import MissingBase, PalimpsestError
+from palimpsest.core.checkpoint import load_checkpoint
+from palimpsest.core.errors import BadLog, MissingBase, PalimpsestError
 from palimpsest.core.items import Value
-from palimpsest.core.ports import SessionStore
+from palimpsest.core.ports import LogFile, SessionStore
 from palimpsest.core.reading import open_reader
 from palimpsest.stores.salvage import salvage
 
@@ -21,10 +22,23 @@ def repair(store: SessionStore, session: str) -> Repair:
     try:
         changes = [f"the torn end of {torn} bytes was set aside"] if torn else []
         found = salvage(lines.read(0, lines.size), session, _base_link(store, session))
+        changes += _dropped_checkpoint(lines, changed=bool(found.changes))
         copy = lines.rewrite(b"".join(found.lines)) if found.changes else ""
         return Repair(copy, (*changes, *found.changes))
     finally:
         lines.close()
+
+
+def _dropped_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
+    """Drop the checkpoint of a log that is about to be rewritten, or whose last line is not the one that it was made after."""
+    try:
+        load_checkpoint(lines)
+    except BadLog:
+        lines.save_checkpoint(b"")
+        return ["the checkpoint, which was made after another last line, was dropped"]
+    if changed:
+        lines.save_checkpoint(b"")
+    return []
 
 
 def _torn(store: SessionStore, session: str) -> int:

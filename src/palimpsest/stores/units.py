@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put, Unmask
-from palimpsest.core.event_items import pieces_of
+from palimpsest.core.event_items import all_items_of
 from palimpsest.core.events import (
     TURN,
     ContextStated,
@@ -20,7 +19,6 @@ from palimpsest.core.events import (
     Titled,
     Usage,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.index import SessionRow, UnitKind
 from palimpsest.core.items import text_of
@@ -40,11 +38,8 @@ class Unit(Struct, frozen=True, gc=False):
 
 def units_of(event: Event) -> Iterator[Unit]:
     """The readable pieces of an event; stated heads are left out, for they are the same in every session."""
-    body, seq = event.body, event.seq
+    body = event.body
     match body:
-        case ViewEdited():
-            for index, edit in enumerate(body.edits):
-                yield from _units_of_edit(f"{seq}.{index}", edit)
         case NotesTaken():
             yield Unit("", "note", body.text)
         case NoteSaved() | NoteForgotten():
@@ -52,24 +47,8 @@ def units_of(event: Event) -> Iterator[Unit]:
         case Titled():
             yield Unit("", "title", " ".join((body.title, *body.tags)))
         case _:
-            first = len(body.head or ()) if isinstance(body, ContextStated) else 0
-            for number, piece in enumerate(pieces_of(body)):
-                text = text_of(piece.content)
-                if number >= first and text:
-                    yield Unit(f"{seq}.{number}", piece.kind, text)
-
-
-def _units_of_edit(prefix: str, edit: Edit) -> Iterator[Unit]:
-    match edit:
-        case Fold():
-            into = edit.into
-        case Insert():
-            into = edit.contents
-        case Mask() | Unmask():
-            return
-    for number, piece in enumerate(into):
-        if isinstance(piece, Put) and (text := text_of(piece.content)):
-            yield Unit(f"{prefix}.{number}", piece.kind, text)
+            heads = len(body.head or ()) if isinstance(body, ContextStated) else 0
+            yield from (Unit(item.id, item.kind, text) for item in all_items_of(event)[heads:] if (text := text_of(item.content)))
 
 
 class Tally:

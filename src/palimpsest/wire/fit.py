@@ -4,9 +4,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.items import (
     Content,
-    Cover,
     Document,
-    Form,
     Image,
     Item,
     Opaque,
@@ -19,9 +17,9 @@ from palimpsest.core.items import (
     ToolResult,
     text_of,
 )
+from palimpsest.core.masking import shown, speaker
 from palimpsest.wire.args import is_object, type_of
 from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.fragments import dump
 from palimpsest.wire.media import is_inline, media_of
 from palimpsest.wire.names import asked_for
 from palimpsest.wire.opaque import sendable_block
@@ -29,18 +27,14 @@ from palimpsest.wire.vocabulary import RESPONSES_PARTS
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PAPERS = frozenset({"application/pdf", "text/plain"})
-_SAID = frozenset({"assistant", "thinking", "call"})
 
 
 def fit(item: Item, card: ModelCard) -> Content | None:
     """The content that this card is shown in place of an item, or `None` when it sees nothing of it."""
-    content: Content = item.content
-    mask = item.mask
-    if mask is not None and mask.form == "shown":
-        if not mask.text:
-            return None
-        content = _covered(item, mask)
+    content = shown(item)
     match content:
+        case None:
+            return None
         case Text():
             return content if content.text else None
         case Thinking():
@@ -61,9 +55,7 @@ def fit(item: Item, card: ModelCard) -> Content | None:
 
 def role_of(item: Item) -> Role:
     """Who says an item, by its content or, where that does not say, by its kind."""
-    if isinstance(item.content, Text):
-        return item.content.role
-    return "assistant" if item.kind in _SAID else "user"
+    return item.content.role if isinstance(item.content, Text) else speaker(item.kind)
 
 
 def own(provider: str, model: str, card: ModelCard) -> bool:
@@ -81,30 +73,6 @@ def seal_of(content: Thinking, card: ModelCard) -> Seal | None:
     """The seal of a thought, if this card may have it."""
     seal = content.seal
     return seal if seal is not None and own(seal.provider, seal.model, card) else None
-
-
-def _covered(item: Item, mask: Cover) -> Content:
-    content = item.content
-    match content:
-        case ToolResult():
-            return replace(content, parts=(Text(mask.text),), blob="")
-        case ToolCall():
-            return replace(content, args=_note(content.form, mask.text))
-        case Text():
-            return replace(content, text=mask.text)
-        case Thinking() | Image() | Document() | Opaque():
-            return Text(mask.text, role_of(item), ref=content.ref)
-
-
-def _note(form: Form, text: str) -> str:
-    """A text in place of arguments, in the shape that arguments of this form have."""
-    match form:
-        case "free":
-            return text
-        case "shell":
-            return dump({"type": "exec", "command": [text], "env": {}}).decode()
-        case "json" | "search":
-            return dump({"note": text}).decode()
 
 
 def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:

@@ -1,11 +1,12 @@
 """What was spent, by model and purpose."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from side_calls import side_reply
 
-from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, TurnEnded, Usage
+from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
 from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
 from palimpsest.core.tokens import Calibration, Learned
 
@@ -69,6 +70,22 @@ def test_a_reply_that_names_no_call_answers_the_newest_one() -> None:
     ledger = _ledger(CallStarted("old", "chat"), CallStarted("new", "chat"), ModelReplied((), usage=USAGE))
     assert [spending.model for spending in ledger.spendings] == ["new"]
     assert [call.model for call in ledger.open] == ["old"]
+
+
+@pytest.mark.parametrize(
+    "outcome", [Failed("call", "provider", call=0, purpose="turn"), Failed("call", "provider"), Interrupted(0), Interrupted(None)]
+)
+def test_a_call_that_failed_or_was_interrupted_does_not_stay_open(outcome: Body) -> None:
+    assert _ledger(CallStarted("m", "chat", estimate=5_000), outcome) == Ledger()
+
+
+def test_a_plan_that_failed_closes_no_call() -> None:
+    assert [call.seq for call in _ledger(CallStarted("m", "chat"), Failed("plan", "provider", by="fold")).open] == [0]
+
+
+def test_what_an_interrupted_call_is_known_to_have_cost_is_counted_and_teaches_nothing() -> None:
+    ledger = _ledger(CallStarted("m", "chat", estimate=5_000), Interrupted(0, usage=Usage(input=4_000, output=3)))
+    assert ledger == Ledger((Spending("m", "turn", 1, Usage(input=4_000, output=3)),))
 
 
 def test_calls_that_are_never_answered_do_not_pile_up() -> None:

@@ -4,7 +4,9 @@ from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
 from palimpsest.core.view import Fact, Reported
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
 def conversation() -> Log:
@@ -50,6 +52,63 @@ def test_a_fold_replaces_a_run_and_moves_what_it_keeps() -> None:
     seq = edit(log, Fold("1.0", "3.0", (Put("summary", Text("one test fails")), Keep("1.0"))))
     assert log.view.ids == (f"{seq}.0.0", "1.0", "4.0")
     assert log.view[f"{seq}.0.0"] == Item(f"{seq}.0.0", "summary", Text("one test fails"))
+
+
+def stated() -> Log:
+    """A source speaks twice: `day` in event 1, `mode` in event 2."""
+    log = new_log()
+    log.append(ContextStated((Statement("day", "It is Monday."),)))
+    log.append(ContextStated((Statement("mode", "The mode is build.", value="build"),)))
+    return log
+
+
+DAY, MODE = Fact("It is Monday.", "1.0"), Fact("build", "2.0")
+
+
+def test_a_masked_or_hidden_context_item_does_not_count_as_stated_and_does_again_when_it_is_unmasked() -> None:
+    for text in ("", "[gone]"):
+        log = stated()
+        edit(log, Mask(("1.0",), text))
+        assert log.view.facts == {"mode": MODE}
+        edit(log, Unmask(("1.0",)))
+        assert log.view.facts == {"day": DAY, "mode": MODE}
+
+
+def test_a_hidden_context_item_counts_as_stated_again_when_the_mask_is_undone() -> None:
+    log = stated()
+    undo(log, edit(log, Mask(("1.0",))))
+    assert log.view.facts == {"day": DAY, "mode": MODE}
+
+
+def test_a_context_item_that_only_the_cache_drops_still_counts_as_stated() -> None:
+    log = stated()
+    edit(log, Mask(("1.0",), "", "cached"))
+    assert log.view.facts == {"day": DAY, "mode": MODE}
+
+
+def test_what_is_stated_anew_counts_while_the_older_item_stays_hidden() -> None:
+    log = stated()
+    edit(log, Mask(("1.0",)))
+    log.append(ContextStated((Statement("day", "It is Tuesday."),)))
+    assert log.view.facts == {"day": Fact("It is Tuesday.", "4.0"), "mode": MODE}
+    edit(log, Unmask(("1.0",)))
+    assert log.view.facts == {"day": Fact("It is Tuesday.", "4.0"), "mode": MODE}
+
+
+def test_a_hidden_context_item_counts_as_stated_again_when_a_fork_or_a_resumed_log_unmasks_it() -> None:
+    store = MemorySessions()
+    log = new_log(store)
+    log.append(ContextStated((Statement("day", "It is Monday."),)))
+    edit(log, Mask(("1.0",)))
+    fork = log.fork(store, "f")
+    log.checkpoint()
+    resumed = Log.open(store, "s", FixedClock(1, 1))
+    assert (fork.view.facts, resumed.view.facts) == ({}, {})
+    for one in (fork, log):
+        edit(one, Unmask(("1.0",)))
+        assert one.view.facts == {"day": DAY}
+    resumed.follow()
+    assert resumed.view.facts == {"day": DAY}
 
 
 def test_an_insert_puts_contents_before_an_item_or_at_the_end() -> None:

@@ -13,9 +13,10 @@ from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.tools import exit_of
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.items import Item, shown, text_of
+from palimpsest.core.items import Item, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.loss import Loss
+from palimpsest.core.masking import shown
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View

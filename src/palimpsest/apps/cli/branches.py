@@ -12,7 +12,6 @@ from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
 from palimpsest.core.items import text_of
 from palimpsest.core.log import Log
 from palimpsest.core.path import Path
-from palimpsest.core.recovery import recover
 from palimpsest.core.undo import rewind as go_back
 
 _SHOWN = 8
@@ -31,7 +30,6 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
     with open_log(found, whole=True) as log:
         made = new_session_id(found.clock.now())
         with log.fork(found.store, made, at) as forked:
-            recover(forked)
             forked.sync()
             base = forked.opened.base
     if as_json:

@@ -9,8 +9,9 @@ from rich.text import Text
 from palimpsest.apps.cli.output import one_line, plain, when
 from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Event, Unknown
-from palimpsest.core.items import Item, ToolResult, shown, text_of
+from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log import Log
+from palimpsest.core.masking import shown
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 

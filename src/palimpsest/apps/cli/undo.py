@@ -11,11 +11,10 @@ from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
-from palimpsest.core.event_items import pieces_of
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.items import Item
 from palimpsest.core.log import Log
-from palimpsest.core.undo import Undoing, plan_undo
+from palimpsest.core.undo import Undoing, pair_of, plan_undo
 from palimpsest.core.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -124,14 +123,4 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
 def _missing(log: Log, wanted: Item) -> list[Item]:
     """The item and its other half, as far as they do not show now."""
     shown = {item.id for item in log.view.items if item.mask is None}
-    content = wanted.content
-    if not isinstance(content, ToolCall | ToolResult):
-        return [wanted] if wanted.id not in shown else []
-    found: dict[str, Item] = {}
-    for event in log.events():
-        for number, piece in enumerate(pieces_of(event.body)):
-            half = piece.content
-            name = f"{event.seq}.{number}"
-            if isinstance(half, ToolCall | ToolResult) and half.call_id == content.call_id and name not in shown:
-                found[name] = Item(name, piece.kind, half, piece.source)
-    return list(found.values())
+    return [item for item in pair_of(log, wanted) if item.id not in shown]

@@ -24,7 +24,7 @@ _PENDING: Final = 256
 
 _encode = msgspec.json.Encoder().encode
 _texts = msgspec.json.Decoder(str)
-_pairs = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+_pending = msgspec.json.Decoder(dict[str, tuple[str, int]])
 
 
 class UsedCallIds:
@@ -82,25 +82,26 @@ def _places(call_id: str) -> tuple[int, int, int, int]:
 
 
 class PendingCalls:
-    """The tool calls of the path that have no result yet, oldest first, with the id that the provider gave each."""
+    """The tool calls of the path that have no result yet, oldest first, with the id that the provider gave each and its reply."""
 
     name: ClassVar = "pending_calls"
     watches: ClassVar = frozenset({ModelReplied, ToolReturned})
-    version: ClassVar = 1
+    version: ClassVar = 2
     scope: ClassVar[Scope] = "path"
 
     def __init__(self) -> None:
-        self._given: dict[str, str] = {}
+        self._given: dict[str, tuple[str, int]] = {}
 
     def resolve(self, call_id: str) -> str:
-        """The recorded id of the oldest pending call that a provider or file means by an id; the id itself if there is none.
+        """The recorded id of the pending call that a provider or file means by an id; the id itself if there is none.
 
-        A result without an id answers the oldest call without one.
+        Of several it is the first of the newest reply: an older one was left unanswered. A result without an id answers a call without one.
         """
-        for recorded, given in self._given.items():
-            if call_id == recorded or (call_id == given and (given or recorded.startswith(_OURS))):
-                return recorded
-        return call_id
+        found, newest = call_id, -1
+        for recorded, (given, reply) in self._given.items():
+            if reply > newest and (call_id == recorded or (call_id == given and (given or recorded.startswith(_OURS)))):
+                found, newest = recorded, reply
+        return found
 
     def take(self, event: Event) -> None:
         """Add the calls of a reply, and take off the one that a result answers."""
@@ -110,17 +111,17 @@ class PendingCalls:
         elif isinstance(body, ModelReplied) and body.purpose == TURN:
             for part in body.parts:
                 if isinstance(part, ToolCall) and part.call_id:
-                    self._given[part.call_id] = part.given
+                    self._given[part.call_id] = part.given, event.seq
             while len(self._given) > _PENDING:
                 del self._given[next(iter(self._given))]
 
     def snapshot(self) -> bytes:
         """The pending calls as JSON."""
-        return _encode(tuple(self._given.items()))
+        return _encode(self._given)
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot."""
-        self._given = dict(_pairs.decode(data))
+        self._given = _pending.decode(data)
 
     def reset(self) -> None:
         """Forget all calls."""

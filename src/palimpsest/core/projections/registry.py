@@ -148,10 +148,15 @@ class Projections:
         return self.read(0)
 
     def _follow_base(self) -> None:
-        base = self._reader.base
-        if base is not None:
-            path = base.path(self._reader.first - 1)
-            follow_path((*self._of_path, self.used_ids), base, path)
+        base, last = self._reader.base, self._reader.first - 1
+        if base is None:
+            return
+        follow_path(self._of_path, base, base.path(last))
+        checkpoint = load_checkpoint(base.lines)
+        known = checkpoint is not None and checkpoint.seq <= last and _restored((self.used_ids,), checkpoint)
+        # Ids are remembered of every branch, as they are by a fork of a log that is open.
+        for event in base.run(checkpoint.seq + 1 if checkpoint is not None and known else 0, last):
+            self.used_ids.take(event)
 
     def start_from(self, other: "Projections", seq: int) -> None:
         """Stand where a fork of another log begins: after its event `seq`."""

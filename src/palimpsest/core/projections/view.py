@@ -86,10 +86,10 @@ class ViewProjection:
 
     def _adopt(self, view: View) -> None:
         self.items = list(view.items)
-        self.facts = dict(view.facts)
-        self.rest = structs.replace(view, items=(), facts={})
+        self.facts = {**view.facts, **view.masked_facts}
+        self.rest = structs.replace(view, items=(), facts={}, masked_facts={})
         self.seq = view.seq
-        self._covered_facts: set[str] = set()
+        self._covered_facts = {fact.id for fact in view.masked_facts.values()}
         self._frozen: View | None = view
         self._places: dict[str, int] | None = None
         self._before: View | None = view
@@ -114,9 +114,11 @@ class ViewProjection:
     def view(self) -> View:
         """The view after the last event taken."""
         if self._frozen is None:
-            covered = self._covered_facts
-            facts = {source: fact for source, fact in self.facts.items() if fact.id not in covered} if covered else self.facts
-            self._frozen = structs.replace(self.rest, items=tuple(self.items), facts=facts, seq=self.seq)
+            facts, masked = self.facts, {}
+            if self._covered_facts:
+                masked = {source: fact for source, fact in facts.items() if fact.id in self._covered_facts}
+                facts = {source: fact for source, fact in facts.items() if source not in masked}
+            self._frozen = structs.replace(self.rest, items=tuple(self.items), facts=facts, masked_facts=masked, seq=self.seq)
         return self._frozen
 
     @property

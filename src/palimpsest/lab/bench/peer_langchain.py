@@ -6,7 +6,8 @@ from typing import Any, TypeAlias, final
 import msgspec
 
 from palimpsest.core.event_items import items_of
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult, shown, text_of
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.masking import shown
 from palimpsest.lab.bench.room import PATIENCE_S, Room, optional
 from palimpsest.lab.bench.timing import seconds
 

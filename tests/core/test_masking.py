@@ -1,0 +1,53 @@
+"""What a model sees of an item under each kind of mask."""
+
+import pytest
+
+from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.masking import is_readable, shown, stand_in
+from palimpsest.core.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.wire.cards import card
+from palimpsest.wire.fit import fit
+
+CUT = Cover("cut")
+CASES: list[tuple[Kind, Content, Content]] = [
+    ("user", Text("long", ref="m1"), Text("cut", ref="m1")),
+    ("assistant", Text("long", "assistant", "final"), Text("cut", "assistant", "final")),
+    ("call", ToolCall("c", "write", '{"text":"long"}'), ToolCall("c", "write", '{"note":"cut"}')),
+    ("call", ToolCall("c", "patch", "*** Begin", "free"), ToolCall("c", "patch", "cut", "free")),
+    ("call", ToolCall("c", "sh", "{}", "shell"), ToolCall("c", "sh", '{"type":"exec","command":["cut"],"env":{}}', "shell")),
+    ("result", ToolResult("c", (Text("long"),), error=True, blob="b1"), ToolResult("c", (Text("cut"),), error=True)),
+    ("thinking", Thinking("long"), Text("cut", "assistant")),
+    ("assistant", Opaque("p", "m", "{}", "long"), Text("cut", "assistant")),
+    ("user", Image("image/png", "b1"), Text("cut")),
+    ("context", Document("application/pdf", "b1", ref="m2"), Text("cut", ref="m2")),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
+def test_a_cover_stands_in_the_frame_of_what_it_covers(kind: Kind, content: Content, covered: Content) -> None:
+    assert shown(Item("1.0", kind, content, mask=CUT)) == covered
+    assert stand_in(Item("1.0", kind, content), "cut") == covered
+
+
+@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5", "local/any"])
+def test_what_is_counted_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
+    item = Item("1.0", kind, content, mask=CUT)
+    assert fit(item, card(model)) == covered
+    assert TokenCounter(palimpsest_size).item(item) == palimpsest_size(covered)
+
+
+@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
+def test_without_a_mask_the_content_shows_and_under_an_empty_one_nothing(kind: Kind, content: Content, covered: Content) -> None:
+    open_item, hidden = Item("1.0", kind, content), Item("1.0", kind, content, mask=Cover())
+    assert (shown(open_item), shown(hidden)) == (content, None)
+    assert (is_readable(open_item), is_readable(hidden)) == (True, False)
+
+
+def test_only_a_result_is_dropped_by_a_provider_that_drops_what_is_cached() -> None:
+    result = Item("1.0", "result", ToolResult("c", (Text("long"),)), mask=Cover("cut", "cached"))
+    text = Item("2.0", "user", Text("long"), mask=Cover("cut", "cached"))
+    assert [shown(result), shown(text)] == [result.content, text.content]
+    assert [shown(result, drops_cached=True), shown(text, drops_cached=True)] == [ToolResult("c", (Text("cut"),)), text.content]
+    assert [is_readable(result), is_readable(text)] == [True, True]
