@@ -110,7 +110,7 @@ def session_of(draw: random.Random) -> tuple[Home, Log]:
 
 def _may_be_masked(log: Log, mask: Mask) -> bool:
     """Calls cannot show other arguments in a file for Claude Code: their ids would be there twice."""
-    return not any(isinstance(log.item(item_id).content, ToolCall | Thinking) for item_id in mask.ids)
+    return not any(isinstance(log.item(item_id).content, ToolCall) for item_id in mask.ids)
 
 
 @settings(max_examples=60, deadline=None)
