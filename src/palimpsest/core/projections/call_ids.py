@@ -17,7 +17,6 @@ from palimpsest.core.projections.projection import Scope
 # A Bloom filter of 8 KiB with four hashes: one in 80,000 fresh ids is taken for used after 1,000 calls, one in 25 after 10,000. Such a
 # call gets an id of ours for no need, and loses nothing. A set of all ids would make checkpoints grow with the session.
 _BITS: Final = 65_536
-_SEED: Final = 0x9E3779B9
 _OURS: Final = "pal_"
 # Calls that were never answered are forgotten beyond so many, so that a result costs the same in a session of any length.
 _PENDING: Final = 256
@@ -77,7 +76,8 @@ class UsedCallIds:
 def _places(call_id: str) -> tuple[int, int, int, int]:
     """Four places of the filter, 16 bits each, from two checksums."""
     data = call_id.encode("utf-8", "surrogatepass")
-    one, two = crc32(data), crc32(data, _SEED)
+    # Checksums with two seeds would differ by the same bits for all ids of one length; backwards they are independent.
+    one, two = crc32(data), crc32(data[::-1])
     return one & 0xFFFF, one >> 16, two & 0xFFFF, two >> 16
 
 
