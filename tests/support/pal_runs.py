@@ -49,7 +49,9 @@ class Pal:
 
     def __call__(self, *words: str, **env: str) -> Result:
         """Run a command line to its end; a bug is raised, never swallowed."""
-        return CliRunner().invoke(cli, list(words), env={"PAL_HOME": str(self.home.folder), "COLUMNS": "80", **env}, catch_exceptions=False)
+        return CliRunner().invoke(
+            cli, list(words), env={"PAL_HOME": str(self.home.folder), "COLUMNS": "80", "PAL_RETRIES": "0", **env}, catch_exceptions=False
+        )
 
     def json(self, *words: str, code: int = 0) -> Any:
         """What a command line prints with --json; it must be one value and nothing else."""

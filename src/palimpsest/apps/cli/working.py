@@ -1,5 +1,6 @@
 """A session at work for a command: under which profile, for which model, and who answers."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from palimpsest.engine.environment import Environment, inline, no_provider
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.work_tree import WorkTree
 from palimpsest.wire.cards import ModelCard, card, recorded_card
@@ -22,6 +24,9 @@ from palimpsest.wire.past import tools_of
 
 # Whose window and prices are taken where nobody names a model.
 USUAL = "claude-sonnet-4-5"
+# How often a model that could not answer is asked again, and how many seconds are waited for it in all.
+_RETRIES = 3
+_LONGEST_WAIT_S = 60.0
 _NO = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -134,7 +139,9 @@ def environment_of(
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
     keep = store.result_files(found.session)
     # A command has no event loop to keep free.
-    return Environment(store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline)
+    return Environment(
+        store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline, retries=_retries(), sleep=_wait
+    )
 
 
 def working(log: Log, folding: Profile, model: ModelCard, environment: Environment) -> Session:
@@ -142,3 +149,16 @@ def working(log: Log, folding: Profile, model: ModelCard, environment: Environme
     call, blobs = log.view.call, environment.blobs
     tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
     return Session(log, folding, model, environment, tools)
+
+
+def _retries() -> RetryPolicy:
+    """How often a command asks a model again that failed in a way that may pass: a person waits for it, so not for long."""
+    word = os.environ.get("PAL_RETRIES", "").strip()
+    if word and not word.isdecimal():
+        raise BadInput(f"PAL_RETRIES takes a number, not {word!r}", where="PAL_RETRIES")
+    return RetryPolicy(retries=int(word) if word else _RETRIES, total=_LONGEST_WAIT_S)
+
+
+async def _wait(seconds: float) -> None:
+    click.echo(f"pal: the model could not answer; asking again in {seconds:.0f} s", err=True)
+    await asyncio.sleep(seconds)
