@@ -37,6 +37,7 @@ from palimpsest.lab.probes_score import Score, answerable, score
 from palimpsest.lab.probes_seen import Recorded, visible
 from palimpsest.lab.unsent import RealSummaries, Summaries, UnsentEncoder
 from palimpsest.profiles.profile import Profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.media import Fetch
@@ -103,7 +104,7 @@ def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: in
     blobs = MemoryBlobs()
     came_from: dict[int, int] = {}
     why: Counter[str] = Counter()
-    environment = Environment(MemorySessions(), blobs, clock, offload=inline)
+    environment = Environment(MemorySessions(), blobs, clock, offload=inline, retries=NO_RETRIES)
     with Session.create(SessionOpened("probed"), profile, model, environment) as session:
         if summarised is not None:
             _summarise(session, summarised)

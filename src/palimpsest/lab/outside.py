@@ -10,6 +10,7 @@ from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs
 from palimpsest.engine.environment import Environment, inline
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 # How programs number the lines of a file that they show.
@@ -47,7 +48,7 @@ class Outside:
 
     def environment(self) -> Environment:
         """What a session is given; it has no models."""
-        return Environment(MemorySessions(), self.blobs, self.clock, self._keep, self._look, offload=inline)
+        return Environment(MemorySessions(), self.blobs, self.clock, self._keep, self._look, offload=inline, retries=NO_RETRIES)
 
     def called(self, call: ToolCall) -> None:
         """A tool is called; a file that it writes whole is known from now on."""
