@@ -11,6 +11,7 @@ from palimpsest.apps.cli.working import USUAL, Asking, ModelsAtHand, card_of, en
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log import Log
+from palimpsest.core.policy import complete
 from palimpsest.core.undo import plan_undo
 from palimpsest.engine.moments import compact as fold_now
 from palimpsest.engine.policies import PolicyRun
@@ -50,7 +51,8 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         environment = environment_of(found, log, cards, models, trying=preview)
         at_work = working(log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), environment)
         first = log.tip + 1
-        ran = run(fold_now(at_work, asking.focus))
+        folding = fold_now(at_work, asking.focus)
+        ran = complete(folding) if asking.provider is None else run(folding)
         log.sync()
         # A model that is asked later may make it another fold with other numbers.
         unknown = asking.later and (bool(asking.focus) or models.refused)
