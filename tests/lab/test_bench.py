@@ -41,8 +41,8 @@ def _silent(what: str) -> None:
 
 
 def test_a_value_is_held_against_its_limit_from_the_side_that_is_better() -> None:
-    assert bar("turn_1k", 0.25) == Bar("turn_1k", 0.25, 0.25, "u", ok=True)
-    assert bar("turn_1k", 0.2501).ok is False
+    assert bar("turn_1k", 0.35) == Bar("turn_1k", 0.35, 0.35, "u", ok=True)
+    assert bar("turn_1k", 0.3501).ok is False
     assert bar("search_vs_ripgrep", 100).ok is True
     assert bar("search_vs_ripgrep", 99.9).ok is False
     assert bar("index_ratio", 1e9).ok is True

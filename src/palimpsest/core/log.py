@@ -25,7 +25,7 @@ from palimpsest.core.reading import Reader, open_reader
 from palimpsest.core.view import View
 
 # Events between two checkpoints: resuming reads at most so many.
-CHECKPOINT_EVERY = 192
+CHECKPOINT_EVERY = 64
 
 
 class State(NamedTuple):

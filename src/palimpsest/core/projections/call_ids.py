@@ -46,6 +46,15 @@ class UsedCallIds:
         for place in _places(call_id):
             self._bits[place >> 3] |= 1 << (place & 7)
 
+    @property
+    def bits(self) -> bytes:
+        """The filter, as it is."""
+        return bytes(self._bits)
+
+    def start_from(self, bits: bytes) -> None:
+        """Go on from the filter of another log; much quicker than through a snapshot."""
+        self._bits = bytearray(bits)
+
     def take(self, event: Event) -> None:
         """Remember the ids of a reply."""
         body = event.body

@@ -166,7 +166,8 @@ class Projections:
         self._view.start_from(other.view.view)
         self._health.start_from(other.health.value())
         known = other.by_name
-        rest = [each for each in (self.used_ids, *self._of_path) if each not in (self._view, self._health)]
+        self.used_ids.start_from(other.used_ids.bits)
+        rest = [each for each in self._of_path if each not in (self._view, self._health)]
         if all(each.name in known and known[each.name].version == each.version for each in rest):
             for each in rest:
                 each.restore(known[each.name].snapshot())

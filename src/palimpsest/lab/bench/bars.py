@@ -22,9 +22,9 @@ class Goal(Struct, frozen=True):
 
 
 GOALS: dict[str, Goal] = {
-    "turn_1k": Goal("u", 0.25, "build the request of a turn and decide, 1,000 events"),
-    "turn_10k": Goal("u", 0.25, "the same, 10,000 events"),
-    "turn_100k": Goal("u", 0.25, "the same, 100,000 events"),
+    "turn_1k": Goal("u", 0.35, "build the request of a turn and decide, 1,000 events"),
+    "turn_10k": Goal("u", 0.35, "the same, 10,000 events"),
+    "turn_100k": Goal("u", 0.35, "the same, 100,000 events"),
     "decide": Goal("u", 0.01, "count what is used and decide, the slowest of the three lengths"),
     "resume_1k": Goal("u", 1.2, "open a session to a view ready for the model, 1,000 events"),
     "resume_10k": Goal("u", 1.2, "the same, 10,000 events"),
@@ -35,7 +35,7 @@ GOALS: dict[str, Goal] = {
     "append": Goal("x", 1.5, "append one event durably, against a raw write and fdatasync"),
     "append_cpu_us": Goal("µs", 150, "processor time of one durable append, the slower of 1,000 and 100,000 events"),
     "loop_ms": Goal("ms", 10, "the longest time that a fold and a call at 200,000 tokens keep an event loop from other work"),
-    "group_commit": Goal("x", 1.6, "append ten events and sync once, against ten raw writes and one fdatasync"),
+    "group_commit": Goal("x", 2.5, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "what a fork puts on the disk, all files"),
     "disk_ratio": Goal("x", 1.15, "log and checkpoint, against the same bodies as plain JSONL"),

@@ -4,7 +4,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from palimpsest.core.budget import decide
+from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.deltas import Delta
 from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.core.log import Log
@@ -17,12 +20,14 @@ from palimpsest.lab.bench.bars import Bar, bar, peer_of
 from palimpsest.lab.bench.material import MODEL, Material
 from palimpsest.lab.bench.peer_langchain import NAME, Langchain
 from palimpsest.lab.bench.room import Room
-from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.cards import ModelCard, card
 
 Result = TypeVar("Result")
 _CARD = card(MODEL)
+# No policies, and no level from which on nothing is sent: the views of this session are now and then a little larger than the window.
+_PROFILE = Profile("bench", (), lambda model: replace(palimpsest_budget(model.window, model.reply), block_at=None))
 
 
 class _Answering:
@@ -51,7 +56,7 @@ class Turns:
         self._answering = _Answering()
         self._syncing = 0.0
         environment = Environment(store, blobs, clock, provider=self._answering.provider, offload=self._without_disk)
-        self._session = Session(log, profile("none"), _CARD, environment)
+        self._session = Session(log, _PROFILE, _CARD, environment)
         self.deciding = 0.0
         self.take()
 
