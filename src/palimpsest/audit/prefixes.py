@@ -1,7 +1,7 @@
 """Cached prefixes of a view: where marks stand, how many tokens lie before them, and which of them an edit leaves."""
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Literal
 
 import msgspec
@@ -87,7 +87,7 @@ def in_head(prefix: CachedPrefix, blocks: int) -> bool:
 def sums_of(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
     names = [f"{_HEAD}{number}" for number in range(len(head))] + [item.id for item in items]
-    return dict(zip(names, accumulate([counter.item(item) for part in (head, items) for item in part]), strict=True))
+    return dict(zip(names, accumulate(map(counter.item, chain(head, items))), strict=True))
 
 
 def reaching(read: int, sums: dict[str, int], total: int) -> str:
