@@ -80,7 +80,10 @@ class Compacting:
         for index, edit in edits:
             if isinstance(edit, Insert) and not _moves(edit):
                 yield from self._inserted(event, index, edit)
-        moved = len(cleared) < len(masks) or any(isinstance(edit, Insert) and _moves(edit) for _, edit in edits)
+        told = {item.id for item in cleared}
+        # A cached mask leaves what shows as it is.
+        hidden = any(mask.form != "cached" and item_id not in told for item_id, mask in masks.items())
+        moved = hidden or any(isinstance(edit, Insert) and _moves(edit) for _, edit in edits)
         self._dirty = self._dirty or (moved and on_path)
 
     def undone(self) -> None:
