@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, Rules, bill, prices_of, rules_of
+from palimpsest.audit.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, prices_of, rules_of
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.wire.cards import card
 from palimpsest.wire.prices import cost
 
-MARKS = Rules("marks", 1_024)
+BREAKPOINTS = Rules("breakpoints", 1_024)
 AUTOMATIC = Rules("automatic", 1_024)
 MINUTE = 60_000
 
@@ -29,11 +29,11 @@ def blocks(text: str) -> list[Block]:
 
 @dataclass(frozen=True)
 class Send:
-    """A request at a time, its marks (negative ones, less one, are for an hour), and input, read, written and written for an hour."""
+    """A request at a time, its breakpoints (negative ones, less one, are for an hour), and input, read, written and written for an hour."""
 
     at: float
     prompt: str
-    marks: tuple[int, ...]
+    breakpoints: tuple[int, ...]
     bill: tuple[int, int, int, int]
 
 
@@ -150,8 +150,8 @@ CASES: dict[str, list[Send]] = {
 
 
 def send(kept: Kept, each: Send, rules: Rules) -> tuple[tuple[int, int, int, int], Kept]:
-    marks = [Mark(at) if at >= 0 else Mark(-at - 1, long=True) for at in each.marks]
-    billed = bill(Prompt.of(blocks(each.prompt)), kept, round(each.at * MINUTE), rules, marks)
+    breakpoints = [Breakpoint(at) if at >= 0 else Breakpoint(-at - 1, long=True) for at in each.breakpoints]
+    billed = bill(Prompt.of(blocks(each.prompt)), kept, round(each.at * MINUTE), rules, breakpoints)
     usage = billed.usage
     return (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long), billed.kept
 
@@ -167,7 +167,7 @@ def play(sent: list[Send], rules: Rules) -> list[tuple[int, int, int, int]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
 def test_a_cache_with_marks_bills_as_worked_out_by_hand(case: str) -> None:
-    assert play(CASES[case], MARKS) == [each.bill for each in CASES[case]]
+    assert play(CASES[case], BREAKPOINTS) == [each.bill for each in CASES[case]]
 
 
 AUTOMATIC_CASES: dict[str, list[Send]] = {
@@ -202,7 +202,7 @@ AUTOMATIC_CASES: dict[str, list[Send]] = {
         Send(1, "h:2048 b:1024", (), (0, 2048, 1024, 0)),
         Send(2, "h:2048 a:1024", (), (0, 3072, 0, 0)),
     ],
-    "marks mean nothing": [Send(0, "h:2048", (0,), (0, 0, 2048, 0)), Send(1, "h:2048 a:1024", (), (0, 2048, 1024, 0))],
+    "breakpoints mean nothing": [Send(0, "h:2048", (0,), (0, 0, 2048, 0)), Send(1, "h:2048 a:1024", (), (0, 2048, 1024, 0))],
 }
 
 
@@ -227,8 +227,8 @@ def test_without_a_cache_all_is_fresh() -> None:
 
 
 def test_more_than_four_marks_are_refused() -> None:
-    with pytest.raises(BadInput, match="at most 4 marks, not 5"):
-        play([Send(0, "a*5:1000", (0, 1, 2, 3, 4), (0, 0, 0, 0))], MARKS)
+    with pytest.raises(BadInput, match="at most 4 breakpoints, not 5"):
+        play([Send(0, "a*5:1000", (0, 1, 2, 3, 4), (0, 0, 0, 0))], BREAKPOINTS)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_bill_costs_what_the_card_says(model: str, usage: Usage, dollars: floa
 words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_size=1, max_size=30)
 
 
-@given(st.lists(st.tuples(words, st.integers(0, 29), st.integers(0, 400_000)), max_size=6), st.sampled_from([MARKS, AUTOMATIC]))
+@given(st.lists(st.tuples(words, st.integers(0, 29), st.integers(0, 400_000)), max_size=6), st.sampled_from([BREAKPOINTS, AUTOMATIC]))
 def test_every_token_is_billed_once_and_a_repeated_request_reads_what_it_wrote(
     sent: list[tuple[list[Block], int, int]], rules: Rules
 ) -> None:
@@ -258,11 +258,11 @@ def test_every_token_is_billed_once_and_a_repeated_request_reads_what_it_wrote(
     for parts, mark, wait in sent:
         now += wait
         prompt = Prompt.of(parts)
-        marks = (Mark(min(mark, len(parts) - 1)),)
-        billed = bill(prompt, kept, now, rules, marks)
+        breakpoints = (Breakpoint(min(mark, len(parts) - 1)),)
+        billed = bill(prompt, kept, now, rules, breakpoints)
         assert billed.usage.prompt == prompt.tokens
         assert min(billed.usage.input, billed.usage.cache_read, billed.usage.cache_write) >= 0
-        again = bill(prompt, billed.kept, now, rules, marks)
+        again = bill(prompt, billed.kept, now, rules, breakpoints)
         assert again.usage.cache_read == billed.usage.cache_read + billed.usage.cache_write
         kept = billed.kept
 

@@ -1,4 +1,4 @@
-"""Our ledger of what is cached: marks sent, times, lifetimes, corrected by reported reads."""
+"""Our ledger of what is cached: breakpoints sent, times, lifetimes, corrected by reported reads."""
 
 from msgspec import Raw
 from side_calls import side_reply
@@ -32,14 +32,16 @@ def call(
     session: Session,
     *parts: Content,
     usage: Usage | None = None,
-    marks: tuple[str, ...] = (),
+    breakpoints: tuple[str, ...] = (),
     ttl: str = "5m",
     model: str = "",
     tools: str = "",
 ) -> Event:
-    """A request with its marks leaves, and the reply comes."""
+    """A request with its breakpoints leaves, and the reply comes."""
     params = Raw(f'{{"ttl":"{ttl}"}}'.encode())
-    started = CallStarted(model or session.card.name, "anthropic", params, tools, digest="d" if marks else "", marks=marks)
+    started = CallStarted(
+        model or session.card.name, "anthropic", params, tools, digest="d" if breakpoints else "", breakpoints=breakpoints
+    )
     sent = session.log.append(started)
     return session.log.append(ModelReplied(parts or (Text("a" * 400, "assistant"),), call=sent.seq, usage=usage or Usage()))
 
@@ -56,10 +58,10 @@ def test_a_call_whose_request_is_not_known_is_taken_to_have_marked_head_and_tail
 
 def test_the_marks_of_a_call_are_what_is_kept() -> None:
     session = begin()
-    call(session, marks=("2.0",))
+    call(session, breakpoints=("2.0",))
     assert ends(session) == [("2.0", 3_000)]
     say(session, "v" * 4_000)
-    call(session, marks=("head:0", "2.0", "5.0"))
+    call(session, breakpoints=("head:0", "2.0", "5.0"))
     assert ends(session) == [("head:0", 2_000), ("2.0", 3_000), ("5.0", 4_100)]
 
 
@@ -72,20 +74,20 @@ def test_a_request_of_ours_without_marks_is_not_kept() -> None:
 
 def test_what_was_reported_is_how_long_the_tail_is() -> None:
     session = begin()
-    call(session, marks=("head:0", "2.0"), usage=Usage(10, 0, 4_490, 0, 100))
+    call(session, breakpoints=("head:0", "2.0"), usage=Usage(10, 0, 4_490, 0, 100))
     # The prompt had half as many tokens again as we thought, so that the head has them too.
     assert ends(session) == [("head:0", 3_000), ("2.0", 4_490)]
 
 
 def test_pa_09_the_ledger_follows_reported_cache_reads_when_they_differ_from_its_belief() -> None:
     session = begin()
-    call(session, marks=("head:0", "2.0"), usage=Usage(0, 0, 3_000, 0, 100))
+    call(session, breakpoints=("head:0", "2.0"), usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
-    call(session, marks=("2.0", "5.0"), usage=Usage(0, 2_000, 2_100, 0, 100))
+    call(session, breakpoints=("2.0", "5.0"), usage=Usage(0, 2_000, 2_100, 0, 100))
     # It believed in 3,000 and 2,000 were read: the entry that was not found is gone, and written anew where it was marked.
     assert ends(session) == [("head:0", 2_000), ("2.0", 3_000), ("5.0", 4_100)]
     say(session, "w" * 4_000)
-    call(session, marks=("8.0",), usage=Usage(0, 0, 5_200, 0, 100))
+    call(session, breakpoints=("8.0",), usage=Usage(0, 0, 5_200, 0, 100))
     assert ends(session) == [("8.0", 5_200)]
 
 

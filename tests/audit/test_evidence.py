@@ -91,7 +91,7 @@ def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_
         back("2", "Chunk ID: 2\nProcess exited with code 3\nOutput:\nfatal: no space"),
     )
     assert told.commands == (Ran("bun run build", 3, 3, "fatal: no space"),)
-    assert told.waiting == ()
+    assert told.pending == ()
 
 
 def test_a_command_that_mentions_a_test_runner_is_not_the_last_test() -> None:
@@ -189,7 +189,7 @@ def test_what_is_kept_is_bounded_by_what_can_be_shown() -> None:
 
 def test_a_call_without_an_answer_waits_and_an_answer_without_a_call_is_taken_as_it_is() -> None:
     told = gather(call("1", "Edit", file_path="a.py"), ToolReturned(ToolResult("9"), tool="Write", paths=("b.py",)))
-    assert told.waiting == (PendingCall("1", "edit", edited=("a.py",)),)
+    assert told.pending == (PendingCall("1", "edit", edited=("a.py",)),)
     assert told.edited == ("b.py",)
 
 

@@ -12,7 +12,7 @@ from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visible import Visible, texts_of
 from palimpsest.core.events import Event
 from palimpsest.core.items import Item, Text, ToolCall, same_start, seq_of
-from palimpsest.core.pairs import unpaired, waiting
+from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
@@ -87,7 +87,7 @@ def test_the_calls_that_wait_are_the_unpaired_ones_of_the_newest_reply(told: lis
         spoken = [item for item in items if item.kind in {"user", "assistant", "thinking", "call"}]
         newest = seq_of(spoken[-1].id) if spoken and spoken[-1].kind != "user" else None
         calls = [item for item in items if item.id in alone and isinstance(item.content, ToolCall)]
-        assert waiting(items) == waiting(items, alone) == tuple(item for item in calls if seq_of(item.id) == newest)
+        assert pending_calls(items) == pending_calls(items, alone) == tuple(item for item in calls if seq_of(item.id) == newest)
 
 
 def test_a_prompt_that_was_changed_in_its_middle_is_the_same_as_one_made_anew() -> None:

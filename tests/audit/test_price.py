@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from situations import prefix, situation, used, words
 from workplace import offline, say, work
 
-from palimpsest.audit.bill import Billed, Kept, Mark, Prompt, bill, rules_of
+from palimpsest.audit.bill import Billed, Breakpoint, Kept, Prompt, bill, rules_of
 from palimpsest.audit.price import next_bills, price_of
 from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
@@ -81,37 +81,37 @@ def test_no_edit_costs_nothing() -> None:
 
 
 class Till:
-    """A provider's own cache and bills, worked out from the items of a view and the marks of a request; nothing of ours is asked."""
+    """A provider's own cache and bills, worked out from the items of a view and the breakpoints of a request; nothing of ours is asked."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.kept = Kept()
 
-    def bill(self, view: View, marks: tuple[str, ...], now: int) -> Billed:
+    def bill(self, view: View, breakpoints: tuple[str, ...], now: int) -> Billed:
         counter, items = self.session.counter, (*view.head, *view.items)
         blocks = [(f"{item.id} {item.mask}", counter.item(item)) for item in items]
         places = {item.id: place for place, item in enumerate(items)}
-        wanted = [Mark(places[name]) for name in marks if name in places]
+        wanted = [Breakpoint(places[name]) for name in breakpoints if name in places]
         return bill(Prompt.of(blocks), self.kept, now, rules_of(self.session.card), wanted)
 
     def next(self) -> Usage:
-        """What the next request would be billed as, with the marks that it would have."""
+        """What the next request would be billed as, with the breakpoints that it would have."""
         session = self.session
         now = session.situation("before_call").now
         params = anchored(session.params, session.derived.cache.value(), now)
-        marks = encode(session.log.view, session.card, (), params).marks
-        return self.bill(session.log.view, marks, now).usage
+        breakpoints = encode(session.log.view, session.card, (), params).breakpoints
+        return self.bill(session.log.view, breakpoints, now).usage
 
     def call(self, *parts: Text | ToolCall) -> None:
         """A call that is made, billed and answered."""
         session = self.session
         now = session.situation("before_call").now
         params = anchored(session.params, session.derived.cache.value(), now)
-        marks = encode(session.log.view, session.card, (), params).marks
-        billed = self.bill(session.log.view, marks, now)
+        breakpoints = encode(session.log.view, session.card, (), params).breakpoints
+        billed = self.bill(session.log.view, breakpoints, now)
         self.kept = billed.kept
         started = session.log.append(
-            CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), marks=marks)
+            CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), breakpoints=breakpoints)
         )
         output = sum(session.counter.scaled(session.counter.rule(part)) for part in parts)
         session.log.append(ModelReplied(parts, call=started.seq, usage=replace(billed.usage, output=output), stop="tool_use"))

@@ -2,7 +2,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given
 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.pairs import open_calls, parted, rounds, safe_cuts, settled, unpaired, widen
+from palimpsest.core.pairs import parted, rounds, safe_cuts, settled, unanswered_calls, unpaired, widen
 
 SAID = Item("1.0", "user", Text("go"))
 FIRST = Item("2.0", "call", ToolCall("a", "read", "{}"))
@@ -23,8 +23,8 @@ def test_a_run_is_widened_to_whole_pairs() -> None:
 
 
 def test_calls_without_a_result_are_open() -> None:
-    assert open_calls(TURN[:4]) == (SECOND,)
-    assert open_calls(TURN) == ()
+    assert unanswered_calls(TURN[:4]) == (SECOND,)
+    assert unanswered_calls(TURN) == ()
 
 
 def test_what_comes_before_a_reply_whose_calls_wait_can_be_edited() -> None:

@@ -27,7 +27,7 @@ SUMMARY = Put("summary", Text("what was before"))
 
 def messages(view: View) -> Any:
     """What a model is shown, parsed."""
-    return json.loads(encode(view, card("claude-sonnet-4-5"), params=Params(mark_rule="none")).body)["messages"]
+    return json.loads(encode(view, card("claude-sonnet-4-5"), params=Params(breakpoint_rule="none")).body)["messages"]
 
 
 def read_back(log: Log, folder: Path, blobs: MemoryBlobs | None = None) -> tuple[Home, View]:

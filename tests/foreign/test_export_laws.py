@@ -24,7 +24,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Item, Role, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import open_calls, safe_cuts
+from palimpsest.core.pairs import safe_cuts, unanswered_calls
 from palimpsest.core.undo import undo
 from palimpsest.stores.ephemeral import FixedClock
 
@@ -46,7 +46,7 @@ class Days:
 
     def bodies(self) -> Iterator[Body]:
         """What may happen next."""
-        waiting = [item.content for item in open_calls(self.log.view.items) if isinstance(item.content, ToolCall)]
+        waiting = [item.content for item in unanswered_calls(self.log.view.items) if isinstance(item.content, ToolCall)]
         if waiting:
             call = self.draw.choice(waiting)
             yield ToolReturned(ToolResult(call.call_id, (self.text(),), error=self.draw.random() < 0.1))

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, call, view_of, words
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, Rewound, Usage, ViewEdited
 from palimpsest.core.items import Text
+from palimpsest.core.log import Log
+from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
 from palimpsest.wire.lenient import dump, parse
@@ -78,6 +81,20 @@ def test_a_summary_that_failed_folds_nothing() -> None:
     ]
     failed = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, Failed)]
     assert [(each.what, each.error) for each in failed] == [("summarize", "too_long")] * 3
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"finish": None}, *({"error": {"name": name}} for name in ("ContextOverflowError", "MessageAbortedError"))]
+)
+def test_each_call_of_a_session_with_a_summary_has_an_outcome(tmp_path: Path, more: dict[str, object]) -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.assistant("yes")
+    summarize(talk, "a summary", **more)
+    talk.user("two")
+    home = Home()
+    done = home.take(talk.database(tmp_path), "")
+    assert Log.open(home.store, done.session, FixedClock()).ledger.open == ()
 
 
 def test_a_summary_without_a_finish_is_a_reply_and_folds_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from corpus import golden
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.pairs import open_calls
+from palimpsest.core.pairs import unanswered_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
 from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.fit import Fit, fit, fit_markdown
@@ -83,7 +83,7 @@ def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
     assert 330 < len(log.view.items) < 450
     assert sum(isinstance(event.body, ViewEdited) for event in events) > 10
     assert not isinstance(events[-1].body, ViewEdited)
-    assert open_calls(log.view.items) == ()
+    assert unanswered_calls(log.view.items) == ()
 
 
 def test_what_happens_next_in_a_session_fits_its_view() -> None:

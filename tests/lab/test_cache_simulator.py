@@ -77,7 +77,7 @@ def test_an_automatic_cache_reads_in_whole_steps_and_takes_no_marks() -> None:
     first = simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
     second = simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
 
-    assert (first.marks, second.marks) == ((), ())
+    assert (first.breakpoints, second.breakpoints) == ((), ())
     assert second.usage.cache_read == 2_500 // 128 * 128
     assert second.usage.prompt == 5_600
 
@@ -110,7 +110,7 @@ def _smallest(folder: Path) -> Path:
 
 
 def _same_marks(recording: Recording, name: str) -> int:
-    """Walk a recording as a replay does and compare the marks of each request with those that encoding it gives."""
+    """Walk a recording as a replay does and compare the breakpoints of each request with those that encoding it gives."""
     simulation = Simulation(recording, Names(recording.steps), profile(name), SONNET, "5m")
     session = simulation.session
     for step in recording.steps:
@@ -123,14 +123,14 @@ def _same_marks(recording: Recording, name: str) -> int:
             call = session.log.event(session.log.tip).body
             assert isinstance(call, CallStarted)
             params = msgspec.json.decode(call.params, type=Params)
-            encoded.append(encode(view, SONNET, (), params, session.environment.blobs.get).marks)
+            encoded.append(encode(view, SONNET, (), params, session.environment.blobs.get).breakpoints)
             return step.reply, step.output, "turn"
 
         simulation.answer = answer
         complete(simulation.call())
         call = session.log.view.call
         assert call is not None
-        assert [call.marks] == encoded
+        assert [call.breakpoints] == encoded
     return len(recording.steps)
 
 

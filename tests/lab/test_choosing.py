@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "foreign"
 
 
 def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> Measured:
-    return Measured(setting, half, {"marks": cost, "automatic": cost + 0.02}, rereads, worst)
+    return Measured(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
 
 
 def test_the_cheapest_setting_within_the_limits_is_chosen() -> None:
@@ -32,7 +32,7 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
         Choice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
     )
     assert choosing_markdown(Choosing({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
-        "| chosen on | numbers | told of | marks | automatic | re-reads | worst |\n"
+        "| chosen on | numbers | told of | breakpoints | automatic | re-reads | worst |\n"
         "|---|---|---|---:|---:|---:|---:|\n"
         "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
         "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x | 1.05x |\n"

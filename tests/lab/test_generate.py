@@ -6,7 +6,7 @@ from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import open_calls
+from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
@@ -42,7 +42,7 @@ def test_a_long_session_is_accepted_by_a_log_and_always_fits_its_window() -> Non
 def test_every_call_is_answered_except_perhaps_the_last_ones() -> None:
     log = _log(list(generate(5, 1_000, fold_at=None)))
 
-    assert len(open_calls(log.view.items)) <= 2
+    assert len(unanswered_calls(log.view.items)) <= 2
 
 
 def test_sessions_are_shaped_like_real_ones() -> None:

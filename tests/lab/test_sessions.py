@@ -8,7 +8,7 @@ from palimpsest.audit.tools import action_of
 from palimpsest.core.codec import encode_body
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, ToolReturned, TurnEnded, UserSaid
 from palimpsest.core.items import ToolCall
-from palimpsest.core.pairs import open_calls
+from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.sizes import palimpsest_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.lab.cycles import Material
@@ -36,7 +36,7 @@ def test_a_session_has_the_length_that_was_asked_for_and_ends_with_a_turn() -> N
     log = made_up(2, 90_000, MemorySessions())
     assert TokenCounter(palimpsest_size).total(log.view) >= 90_000
     assert isinstance(log.event(log.tip).body, TurnEnded)
-    assert open_calls(log.view.items) == ()
+    assert unanswered_calls(log.view.items) == ()
     assert log.opened.session == "made-up-2"
 
 

@@ -20,7 +20,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Image, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.pairs import unpaired, waiting
+from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
@@ -122,7 +122,7 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
     session = history.session
     before, pins = session.log.view, session.log.view.pins
     clean = not touched(session)
-    open_calls = waiting(before.items)
+    unanswered_calls = pending_calls(before.items)
     last = messages_of(before.items)[-1:]
     try:
         ran = online(session, run_policies(session, moment), Scripted(*answers))
@@ -136,7 +136,7 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
             assert event.body.why == "the view would not be smaller"
     assert unpaired(after.items) <= unpaired(before.items)
     # A pinned call that was never answered may seem to wait once nothing stands behind it.
-    assert pins or waiting(after.items) == open_calls
+    assert pins or pending_calls(after.items) == unanswered_calls
     assert {item.id for item in after.items} >= pins & {item.id for item in before.items}
     assert not clean or not touched(session)
     if last and last[0].text and len(last[0].text) <= 4_000:
@@ -145,5 +145,5 @@ def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
         assert session.counter.total(after) < session.counter.total(before)
         kept = [item.id for item in after.items if item.kind in {"user", "steering"} and item.id.count(".") == 1]
         assert kept == [item.id for item in before.items if item.id in set(kept)]
-    if ran.folded and not open_calls:
+    if ran.folded and not unanswered_calls:
         assert online(session, run_policies(session, moment), Scripted(*answers)).edited == ()

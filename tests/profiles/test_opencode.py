@@ -28,7 +28,7 @@ BOTH = ("opencode", "opencode-1.18")
 
 
 def model(window: int = 200_000, reply: int = 32_000, input_limit: int | None = None) -> ModelCard:
-    return ModelCard("model", "anthropic", "anthropic", window, reply, input_limit=input_limit, cache="marks")
+    return ModelCard("model", "anthropic", "anthropic", window, reply, input_limit=input_limit, cache="breakpoints")
 
 
 NO_SETTINGS: Mapping[str, str] = {}

@@ -42,7 +42,7 @@ TARGETS: tuple[Target, ...] = ("claude", "codex")
 _USUAL = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
 _WIRES = {"claude": "anthropic", "codex": "responses"}
 # Cache breakpoints belong to a request and not to a session.
-_PARAMS = Params(mark_rule="none")
+_PARAMS = Params(breakpoint_rule="none")
 _CALLS = {"tool_use", "function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
 _RESULTS = {"tool_result", "function_call_output", "custom_tool_call_output", "tool_search_output"}
 _AT = 1_800_000_000_000

@@ -24,7 +24,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import waiting, widen
+from palimpsest.core.pairs import pending_calls, widen
 from palimpsest.core.ports import SessionStore
 from palimpsest.core.undo import restore, rewind, undo
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
@@ -60,7 +60,7 @@ def _reply(log: Log, a: int, b: int) -> None:
 
 
 def _return(log: Log, a: int, b: int) -> None:
-    for item in waiting(log.view.items)[: 1 + b % 2]:
+    for item in pending_calls(log.view.items)[: 1 + b % 2]:
         if isinstance(item.content, ToolCall):
             log.append(ToolReturned(ToolResult(item.content.call_id, (Text(f"line {a}\n" * (1 + b)),), error=a % 7 == 0)))
 

@@ -65,7 +65,7 @@ def send(log: Log, home: AnyHome, reply: tuple[Content, ...], *, usage: Usage = 
     request = encode(log.view, card(MODEL), TOOLS, PARAMS, home.blobs.get)
     tools = home.blobs.put(msgspec.json.encode(TOOLS))
     call = CallStarted(
-        MODEL, "anthropic", Raw(msgspec.json.encode(PARAMS)), tools, request.digest, len(request.body), 0, marks=request.marks
+        MODEL, "anthropic", Raw(msgspec.json.encode(PARAMS)), tools, request.digest, len(request.body), 0, breakpoints=request.breakpoints
     )
     started = log.append(call)
     log.append(ModelReplied(reply, started.seq, usage, "end_turn", MODEL))

@@ -1,4 +1,4 @@
-"""Cache marks: one rule per program, at most four, never two on one block."""
+"""Cache breakpoints: one rule per program, at most four, never two on one block."""
 
 import json
 
@@ -9,7 +9,7 @@ from palimpsest.core.items import Content, Cover, Item, Seal, Text, Thinking, To
 from palimpsest.core.view import View
 from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
-from palimpsest.wire.request import MarkRule, Params
+from palimpsest.wire.request import BreakpointRule, Params
 
 CLAUDE = card("claude-sonnet-4-5")
 HEAD = tuple(Item(f"0.{index}", "context", Text(f"part {index}", "system")) for index in range(3))
@@ -37,10 +37,10 @@ TALK = items_of(
 )
 
 
-def marks(rule: MarkRule, view: View, frontier: str = "") -> tuple[str, ...]:
-    request = encode(view, CLAUDE, (), Params(mark_rule=rule, frontier=frontier))
-    assert request.body.count(b'"cache_control"') == len(request.marks)
-    return request.marks
+def breakpoints(rule: BreakpointRule, view: View, frontier: str = "") -> tuple[str, ...]:
+    request = encode(view, CLAUDE, (), Params(breakpoint_rule=rule, frontier=frontier))
+    assert request.body.count(b'"cache_control"') == len(request.breakpoints)
+    return request.breakpoints
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def marks(rule: MarkRule, view: View, frontier: str = "") -> tuple[str, ...]:
         ("opencode", ("head:0", "head:1", "5.0", "7.0")),
     ],
 )
-def test_each_rule_marks_its_own_blocks(rule: MarkRule, expected: tuple[str, ...]) -> None:
-    assert marks(rule, View(HEAD, TALK)) == expected
+def test_each_rule_marks_its_own_blocks(rule: BreakpointRule, expected: tuple[str, ...]) -> None:
+    assert breakpoints(rule, View(HEAD, TALK)) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_oc_39_marks_go_on_the_first_two_system_blocks_and_the_last_two_other_it
     heads: int, items: int, expected: tuple[str, ...]
 ) -> None:
     view = View(HEAD[:heads], TALK[:items])
-    request = encode(view, CLAUDE, (), Params(mark_rule="opencode"))
-    assert request.marks == expected
+    request = encode(view, CLAUDE, (), Params(breakpoint_rule="opencode"))
+    assert request.breakpoints == expected
     assert request.body.count(b'"cache_control"') == len(expected) or not items
 
 
@@ -89,48 +89,48 @@ def test_marks_that_live_an_hour_say_so() -> None:
 
 
 def test_pa_24_our_rule_marks_head_frontier_best_live_entry_and_tail() -> None:
-    last = CallStarted("m", "anthropic", marks=("head:2", "2.0", "4.0"))
-    assert marks("palimpsest", View(HEAD, TALK, call=last), frontier="2.0") == ("head:2", "2.0", "4.0", "7.0")
+    last = CallStarted("m", "anthropic", breakpoints=("head:2", "2.0", "4.0"))
+    assert breakpoints("palimpsest", View(HEAD, TALK, call=last), frontier="2.0") == ("head:2", "2.0", "4.0", "7.0")
 
 
 def test_pa_24_an_unchanged_view_moves_none_but_the_tail() -> None:
     first = encode(View(HEAD, TALK[:3]), CLAUDE, (), Params(frontier="1.0"))
-    last = CallStarted("m", "anthropic", marks=first.marks)
+    last = CallStarted("m", "anthropic", breakpoints=first.breakpoints)
     second = encode(View(HEAD, TALK, call=last), CLAUDE, (), Params(frontier="1.0"))
-    assert (first.marks, second.marks) == (("head:2", "1.0", "3.0"), ("head:2", "1.0", "3.0", "7.0"))
+    assert (first.breakpoints, second.breakpoints) == (("head:2", "1.0", "3.0"), ("head:2", "1.0", "3.0", "7.0"))
     again = encode(View(HEAD, TALK, call=last), CLAUDE, (), Params(frontier="1.0"))
     assert again == second
 
 
 def test_the_best_live_entry_is_the_newest_mark_that_still_stands() -> None:
-    last = CallStarted("m", "anthropic", marks=("head:2", "2.0", "99.0"))
-    assert marks("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "2.0", "7.0")
+    last = CallStarted("m", "anthropic", breakpoints=("head:2", "2.0", "99.0"))
+    assert breakpoints("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "2.0", "7.0")
 
 
 def test_marks_of_another_wire_are_no_entries() -> None:
-    last = CallStarted("m", "chat", marks=("2.0",))
-    assert marks("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "7.0")
+    last = CallStarted("m", "chat", breakpoints=("2.0",))
+    assert breakpoints("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "7.0")
 
 
 def test_a_frontier_that_is_hidden_marks_the_item_before_it() -> None:
     hidden = Item("3.0", "user", Text("three"), mask=Cover(""))
-    assert marks("palimpsest", View(HEAD, (*TALK[:2], hidden, *TALK[3:])), frontier="3.0") == ("head:2", "2.0", "7.0")
+    assert breakpoints("palimpsest", View(HEAD, (*TALK[:2], hidden, *TALK[3:])), frontier="3.0") == ("head:2", "2.0", "7.0")
 
 
 def test_a_frontier_that_is_the_tail_is_marked_once() -> None:
-    assert marks("palimpsest", View(HEAD, TALK), frontier="7.0") == ("head:2", "7.0")
+    assert breakpoints("palimpsest", View(HEAD, TALK), frontier="7.0") == ("head:2", "7.0")
 
 
 def test_a_thought_never_carries_a_mark() -> None:
     thought = Item("2.0", "thinking", Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "s")))
     view = View(HEAD, (TALK[0], thought, *TALK[3:]))
-    assert marks("palimpsest", view, frontier="2.0") == ("head:2", "1.0", "7.0")
-    last = CallStarted("m", "anthropic", marks=("head:2", "1.0", "2.0"))
-    assert marks("palimpsest", View(view.head, view.items, call=last)) == ("head:2", "1.0", "7.0")
+    assert breakpoints("palimpsest", view, frontier="2.0") == ("head:2", "1.0", "7.0")
+    last = CallStarted("m", "anthropic", breakpoints=("head:2", "1.0", "2.0"))
+    assert breakpoints("palimpsest", View(view.head, view.items, call=last)) == ("head:2", "1.0", "7.0")
 
 
 @pytest.mark.parametrize("name", ["gpt-5.5", "openai-compatible/some"])
 def test_automatic_caches_get_a_key_and_no_marks(name: str) -> None:
     request = encode(View(HEAD, TALK), card(name), (), Params(cache_key="session-1"))
-    assert (request.marks, json.loads(request.body)["prompt_cache_key"]) == ((), "session-1")
+    assert (request.breakpoints, json.loads(request.body)["prompt_cache_key"]) == ((), "session-1")
     assert b"cache_control" not in request.body

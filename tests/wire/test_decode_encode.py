@@ -33,7 +33,7 @@ def whole(name: str) -> dict[str, list[dict[str, object]]]:
 
 
 def test_a_message_goes_back_as_it_came() -> None:
-    body = go_on(card("claude-sonnet-4-5"), Params(mark_rule="none"))
+    body = go_on(card("claude-sonnet-4-5"), Params(breakpoint_rule="none"))
     assert body["messages"][1] == {"role": "assistant", "content": whole("anthropic.json")["content"]}
 
 

@@ -21,7 +21,7 @@ def said(text: str) -> Text:
 
 def body_of(*contents: Content, params: Params | None = None, tools: tuple[Tool, ...] = (), head: tuple[Item, ...] = ()) -> Any:
     items = tuple(Item(f"{number}.0", _kind(content), content) for number, content in enumerate(contents, 1))
-    return json.loads(encode(View(head, items), CLAUDE, tools, params or Params(mark_rule="none"), lambda _: b"abc").body)
+    return json.loads(encode(View(head, items), CLAUDE, tools, params or Params(breakpoint_rule="none"), lambda _: b"abc").body)
 
 
 def _kind(content: Content) -> Any:
@@ -69,7 +69,7 @@ def test_a_result_that_came_late_stands_after_its_call() -> None:
 
 def test_a_conversation_that_the_model_begins_gets_a_first_user_message() -> None:
     view = View(items=(Item("1.0", "assistant", said("hello")),))
-    request = encode(view, CLAUDE, (), Params(mark_rule="none"))
+    request = encode(view, CLAUDE, (), Params(breakpoint_rule="none"))
     assert json.loads(request.body)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
         {"role": "assistant", "content": [{"type": "text", "text": "hello"}]},

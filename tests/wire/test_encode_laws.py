@@ -18,7 +18,7 @@ from palimpsest.wire.request import Params, Tool
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")
 SOME = card("openai-compatible/some")
-PLAIN = Params(mark_rule="none")
+PLAIN = Params(breakpoint_rule="none")
 WIRES = (CLAUDE, GPT, SOME)
 
 

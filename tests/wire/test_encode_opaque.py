@@ -58,16 +58,16 @@ def test_what_the_provider_would_refuse_is_its_twin(data: str) -> None:
 def test_a_known_block_goes_out_as_it_came() -> None:
     data = '{"type":"server_tool_use", "id":"s", "name":"web_search", "input":{"n":1.50}}'
     view = View(items=(USER, Item("1.0", "assistant", own(data)), Item("2.0", "user", Text("go on"))))
-    assert data.encode() in encode(view, CLAUDE, (), Params(mark_rule="none")).body
+    assert data.encode() in encode(view, CLAUDE, (), Params(breakpoint_rule="none")).body
 
 
 def test_a_mark_that_a_block_brings_along_is_taken_off() -> None:
     data = '{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}'
     items = tuple(Item(f"{index}.0", "assistant" if index % 2 else "user", own(data) if index % 2 else Text("u")) for index in range(11))
     for rule in ("palimpsest", "opencode", "claude-code"):
-        request = encode(View(HEAD, items), CLAUDE, (), Params(mark_rule=rule))
+        request = encode(View(HEAD, items), CLAUDE, (), Params(breakpoint_rule=rule))
         assert check_request("anthropic", request.body) == ()
-        assert request.body.count(b'"cache_control"') == len(request.marks)
+        assert request.body.count(b'"cache_control"') == len(request.breakpoints)
 
 
 def test_marks_within_a_block_are_taken_off_too() -> None:
@@ -86,7 +86,7 @@ def test_marks_within_a_block_are_taken_off_too() -> None:
 def test_a_result_holds_only_what_results_may_hold() -> None:
     parts = (own('{"type":"server_tool_use","id":"s","name":"n","input":{}}'), own('{"type":"tool_reference","tool_name":"t"} '))
     items = (USER, Item("1.0", "call", ToolCall("c", "t", "{}")), Item("2.0", "result", ToolResult("c", parts)))
-    body = json.loads(encode(View(items=items), CLAUDE, (), Params(mark_rule="none")).body)
+    body = json.loads(encode(View(items=items), CLAUDE, (), Params(breakpoint_rule="none")).body)
     assert body["messages"][-1]["content"][0]["content"] == [WORDS, {"type": "tool_reference", "tool_name": "t"}]
 
 

@@ -17,7 +17,7 @@ from palimpsest.wire.request import Params
 def returned(reply: ModelReplied, model: ModelCard) -> list[Any]:
     items = tuple(Item(f"2.{number}", kind_of(part), part) for number, part in enumerate(reply.parts))
     view = View(items=(Item("1.0", "user", Text("go")), *items))
-    body = json.loads(encode(view, model, (), Params(mark_rule="none", dialect="codex-0.166")).body)
+    body = json.loads(encode(view, model, (), Params(breakpoint_rule="none", dialect="codex-0.166")).body)
     found: list[Any] = body["input"] if model.wire == "responses" else body["messages"]
     return found[1:]
 

@@ -60,9 +60,9 @@ def view(model: ModelCard) -> View:
 
 PARAMS = (
     Params(),
-    Params(stream=False, mark_rule="opencode", ttl="1h", tool_choice="bash", parallel=False, dialect="codex-0.166"),
+    Params(stream=False, breakpoint_rule="opencode", ttl="1h", tool_choice="bash", parallel=False, dialect="codex-0.166"),
     Params(max_tokens=9_000, thinking_budget=2_000, effort="high", cache_key="k", dialect="codex-0.166"),
-    Params(tool_choice="required", schema=Raw(b'{"type":"object","properties":{}}'), mark_rule="claude-code", dialect="codex-0.166"),
+    Params(tool_choice="required", schema=Raw(b'{"type":"object","properties":{}}'), breakpoint_rule="claude-code", dialect="codex-0.166"),
 )
 
 

@@ -20,7 +20,7 @@ GPT = card("gpt-5.5")
 SOME = card("openai-compatible/some")
 MISTRAL = card("openai-compatible/mistral-large")
 WIRES = (CLAUDE, GPT, SOME)
-PLAIN = Params(mark_rule="none")
+PLAIN = Params(breakpoint_rule="none")
 
 
 def view_of(*contents: Content) -> View:
@@ -111,7 +111,7 @@ def test_what_was_encoded_under_a_given_id_is_encoded_once(model: ModelCard) -> 
     encoder.encode(view)
     count = len(fetched)
     assert encoder.encode(grown) == encode(grown, seeing, (), PLAIN, lambda _: b"png")
-    assert encoder.revised(Params(mark_rule="none", max_tokens=5)).encode(grown).touches == ()
+    assert encoder.revised(Params(breakpoint_rule="none", max_tokens=5)).encode(grown).touches == ()
     assert len(fetched) == count
 
 

@@ -33,7 +33,7 @@ def _send(log: Log, blobs: MemoryBlobs, model: str = "claude-sonnet-4-5", **chan
         blobs.put(msgspec.json.encode(TOOLS)),
         request.digest,
         len(request.body),
-        marks=request.marks,
+        breakpoints=request.breakpoints,
     )
     log.append(msgspec.structs.replace(call, **changes))
     return request.body

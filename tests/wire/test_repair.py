@@ -195,7 +195,7 @@ def test_oc_41_no_call_is_ever_without_a_result(model: ModelCard) -> None:
 
 def test_oc_41_open_calls_encode_as_error_results() -> None:
     request = request_of(
-        CLAUDE, Text("go"), ToolCall("c", "bash", "{}"), Text("and now?"), params=Params(interrupted=INTERRUPTED, mark_rule="none")
+        CLAUDE, Text("go"), ToolCall("c", "bash", "{}"), Text("and now?"), params=Params(interrupted=INTERRUPTED, breakpoint_rule="none")
     )
     assert sent(request)[2] == {
         "role": "user",
@@ -227,7 +227,7 @@ def test_oc_41_ids_survive_the_claude_scrub_pairwise() -> None:
         ToolCall("a_b", "bash", "{}"),
         ToolResult("a_b", (Text("second"),)),
         ToolResult("a.b", (Text("first"),)),
-        params=Params(mark_rule="none"),
+        params=Params(breakpoint_rule="none"),
     )
     assert [(block["id"]) for block in _blocks(request, 1)] == ["a_b", "a_b_2"]
     assert _blocks(request, 2) == [

@@ -71,7 +71,7 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     (messages(user(), said({"type": "image"})), ("messages[1].content[0]: a image block in an assistant message",)),
     (messages(user(), said({"type": "thinking", "thinking": "hm"}, text("x"))), ("messages[1].content[0]: a thought without a signature",)),
     (messages(user(), said({"type": "redacted_thinking"}, text("x"))), ("messages[1].content[0]: a redacted thought without its data",)),
-    (messages(user(), said({**THOUGHT, **MARK}, text("x"))), ("messages[1].content[0]: a mark on a thought",)),
+    (messages(user(), said({**THOUGHT, **MARK}, text("x"))), ("messages[1].content[0]: a cache breakpoint on a thinking block",)),
     (messages(user(), said(text("x"), THOUGHT, text("y"))), ("messages[1]: a thought does not open its message",)),
     (messages(user(), said(THOUGHT)), ("messages[1]: a message ends with a thought",)),
     (messages(user(), said(text("x "))), ("messages[1]: the reply to go on with ends in white space",)),
@@ -96,7 +96,7 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     ),
     (
         messages(user(*({**text("x"), **MARK} for _ in range(4))), system=[{**text("s"), **MARK}]),
-        ("cache_control: 5 marks, 4 are allowed",),
+        ("cache_control: 5 breakpoints, 4 are allowed",),
     ),
     (messages(user(), system=[text(" ")]), ("system[0]: a text is empty",)),
     (

@@ -37,7 +37,7 @@ CARDS = (
     card("openai-compatible/mistral-large"),
     ModelCard("gpt-old", "chat", "openai", 100_000, 4_096, cache="automatic"),
     card("local/some"),
-    ModelCard("claude-blind", "anthropic", "anthropic", 100_000, 4_096, images=False, cache="marks", cache_edits=True),
+    ModelCard("claude-blind", "anthropic", "anthropic", 100_000, 4_096, images=False, cache="breakpoints", cache_edits=True),
     ModelCard("gpt-blind", "responses", "openai", 100_000, 4_096, family="gpt", images=False),
 )
 MAKERS = (("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-5.5"), ("openai", "gpt-5.1"), ("elsewhere", "other"))
@@ -98,8 +98,8 @@ def views(draw: st.DrawFn) -> View:
         items.append(Item(f"{event}.{part}", kind, content, mask=draw(masks)))
     heads = draw(st.lists(st.builds(Text, texts, roles), max_size=4))
     head = tuple(Item(f"0.{index}", "context", text) for index, text in enumerate(heads))
-    marks = tuple(draw(st.lists(st.sampled_from([item.id for item in items]), max_size=3))) if items else ()
-    return View(head, tuple(items), call=CallStarted("m", draw(st.sampled_from(("anthropic", "chat"))), marks=marks))
+    breakpoints = tuple(draw(st.lists(st.sampled_from([item.id for item in items]), max_size=3))) if items else ()
+    return View(head, tuple(items), call=CallStarted("m", draw(st.sampled_from(("anthropic", "chat"))), breakpoints=breakpoints))
 
 
 @st.composite
@@ -110,7 +110,7 @@ def settings_of(draw: st.DrawFn, view: View) -> Params:
         thinking_budget=draw(st.sampled_from((None, 10, 4_000, 9_999))),
         echo=draw(st.booleans()),
         stream=draw(st.booleans()),
-        mark_rule=draw(st.sampled_from(("none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode"))),
+        breakpoint_rule=draw(st.sampled_from(("none", "palimpsest", "claude-code", "claude-code-2.1.325", "opencode"))),
         frontier=draw(st.sampled_from(("", *view.ids))),
         dialect=draw(st.sampled_from(("codex", "codex-0.166"))),
         tool_choice=draw(st.sampled_from(("auto", "none", "required", "bash", "mcp.server:tool"))),
@@ -137,9 +137,9 @@ def test_every_view_encodes_to_a_request_that_keeps_the_rules(data: st.DataObjec
     params = data.draw(settings_of(view))
     request = encode(view, model, TOOLS, params, fetch)
     assert check_request(model.wire, request.body) == ()
-    assert len(request.marks) <= 4
-    assert len(set(request.marks)) == len(request.marks)
-    assert set(request.marks) <= {*view.ids, "head:0", "head:1", "head:2", "head:3"}
+    assert len(request.breakpoints) <= 4
+    assert len(set(request.breakpoints)) == len(request.breakpoints)
+    assert set(request.breakpoints) <= {*view.ids, "head:0", "head:1", "head:2", "head:3"}
 
 
 @settings(max_examples=150, deadline=None)

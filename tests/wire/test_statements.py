@@ -21,7 +21,7 @@ OPENAI = replace(GPT, wire="chat")
 SOME = card("openai-compatible/some")
 MISTRAL = card("openai-compatible/mistral-large")
 LOCAL = card("local/some")
-PLAIN = Params(mark_rule="none")
+PLAIN = Params(breakpoint_rule="none")
 
 FRAMED = "<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\nmind\n</system-message>"
 MIND = Text("mind", "system")
@@ -194,7 +194,7 @@ def test_the_tail_mark_stands_on_a_system_message_that_is_the_last() -> None:
 
 def test_a_turn_that_began_with_a_thought_keeps_its_budget_when_a_statement_follows_the_result() -> None:
     thought = Thinking("hm", Seal("anthropic", OPUS.name, "s"))
-    params = Params(mark_rule="none", thinking_budget=2_000)
+    params = Params(breakpoint_rule="none", thinking_budget=2_000)
     for opening, thinks in (((thought, CALL), True), ((CALL,), False)):
         body = json.loads(encode(view_of(Text("go"), *opening, RESULT, MIND), OPUS, (), params).body)
         assert ("thinking" in body) is thinks

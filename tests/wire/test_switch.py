@@ -27,7 +27,7 @@ BLIND = (
 def conversation(model: ModelCard, *contents: Content, params: Params | None = None) -> list[Any]:
     items = tuple(Item(f"{number}.0", kind_of(content), content) for number, content in enumerate(contents, 1))
     user = Item("0.0", "user", Text("go"))
-    body = json.loads(encode(View(items=(user, *items)), model, (), params or Params(mark_rule="none")).body)
+    body = json.loads(encode(View(items=(user, *items)), model, (), params or Params(breakpoint_rule="none")).body)
     found: list[Any] = body["input"] if model.wire == "responses" else body["messages"]
     return found[1:]
 
@@ -179,7 +179,7 @@ def test_documents_become_placeholders_for_a_model_that_cannot_read_them() -> No
 
 def test_a_picture_in_a_format_that_the_provider_refuses_becomes_a_line() -> None:
     drawing = Item("1.0", "user", Image("image/svg+xml", url="data:image/svg+xml;base64,AAAA"))
-    body = json.loads(encode(View(items=(drawing,)), SONNET, (), Params(mark_rule="none")).body)
+    body = json.loads(encode(View(items=(drawing,)), SONNET, (), Params(breakpoint_rule="none")).body)
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "[image image/svg+xml not shown: this model cannot see this format]"}
     ]

@@ -7,7 +7,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value, same_start
 from palimpsest.core.situation import Card, CardPrices
-from palimpsest.wire.caching import MAX_MARKS
+from palimpsest.wire.caching import MAX_BREAKPOINTS
 from palimpsest.wire.cards import Prices
 
 FIVE_MINUTES = 300_000
@@ -26,14 +26,14 @@ Block: TypeAlias = tuple[str, int]
 class Rules(Value, frozen=True):
     """How a provider's cache works. Marks look back over `look_back` blocks, their own included; times are in milliseconds."""
 
-    kind: Literal["none", "marks", "automatic"]
+    kind: Literal["none", "breakpoints", "automatic"]
     minimum: int = 1_024
     look_back: int = LOOK_BACK
     step: int = STEP
     idle: int = IDLE
 
 
-class Mark(Value, frozen=True):
+class Breakpoint(Value, frozen=True):
     """A block whose end is to be kept, for five minutes or for an hour."""
 
     at: int
@@ -82,7 +82,7 @@ class Entry(Value, frozen=True):
 
 
 class Kept(Value, frozen=True):
-    """What a cache holds: entries that marks made, or whole prompts with the time of their last use."""
+    """What a cache holds: entries that breakpoints made, or whole prompts with the time of their last use."""
 
     entries: tuple[Entry, ...] = ()
     prompts: tuple[tuple[tuple[int, ...], int], ...] = ()
@@ -110,20 +110,20 @@ def prices_of(prices: CardPrices) -> Prices:
     return Prices(prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long)
 
 
-def bill(prompt: Prompt, kept: Kept, now: int, rules: Rules, marks: Sequence[Mark] = ()) -> Billed:
+def bill(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint] = ()) -> Billed:
     """What one request reads from the cache, writes to it and sends afresh at a time."""
     match rules.kind:
         case "none":
             return Billed(Usage(input=prompt.tokens), kept)
-        case "marks":
-            return _by_marks(prompt, kept, now, rules, marks)
+        case "breakpoints":
+            return _by_breakpoints(prompt, kept, now, rules, breakpoints)
         case "automatic":
             return _by_itself(prompt, kept, now, rules)
 
 
-def _by_marks(prompt: Prompt, kept: Kept, now: int, rules: Rules, marks: Sequence[Mark]) -> Billed:
-    if len(marks) > MAX_MARKS:
-        raise BadInput(f"a request has at most {MAX_MARKS} marks, not {len(marks)}")
+def _by_breakpoints(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint]) -> Billed:
+    if len(breakpoints) > MAX_BREAKPOINTS:
+        raise BadInput(f"a request has at most {MAX_BREAKPOINTS} breakpoints, not {len(breakpoints)}")
     sums, links = prompt.sums, prompt.links
     count = len(sums)
     # What another prefix holds stays there, and is of no use to this request.
@@ -133,24 +133,24 @@ def _by_marks(prompt: Prompt, kept: Kept, now: int, rules: Rules, marks: Sequenc
         if now - entry.used < entry.ttl and entry.at_block < count and links[entry.at_block] == entry.link
     }
     others = [entry for entry in kept.entries if now - entry.used < entry.ttl and mine.get(entry.at_block) is not entry]
-    good = [mark for mark in marks if 0 <= mark.at < count and sums[mark.at] >= rules.minimum]
-    hit = max((_hit(mine, mark.at, rules.look_back) for mark in good), default=-1)
+    good = [each for each in breakpoints if 0 <= each.at < count and sums[each.at] >= rules.minimum]
+    hit = max((_hit(mine, each.at, rules.look_back) for each in good), default=-1)
     read = sums[hit] if hit >= 0 else 0
-    reach = max((sums[mark.at] for mark in good), default=0)
-    reach_long = max((sums[mark.at] for mark in good if mark.long), default=0)
+    reach = max((sums[each.at] for each in good), default=0)
+    reach_long = max((sums[each.at] for each in good if each.long), default=0)
     long = max(0, reach_long - read)
     written = max(0, reach - max(read, reach_long))
     # Reading a prefix uses every shorter one that it contains.
     entries = [_used(entry, now) if at <= hit else entry for at, entry in mine.items()]
     held = {entry.at_block for entry in entries if entry.at_block <= hit}
-    made = {mark.at: _entry(prompt, mark, now) for mark in good if mark.at not in held}
+    made = {each.at: _entry(prompt, each, now) for each in good if each.at not in held}
     entries = [entry for entry in entries if entry.at_block not in made]
     usage = Usage(prompt.tokens - read - written - long, read, written, long)
     return Billed(usage, Kept((*others, *entries, *made.values())))
 
 
 def _hit(mine: dict[int, Entry], at: int, look_back: int) -> int:
-    """The newest kept block that a mark finds; its own is the first it looks at."""
+    """The newest kept block that a breakpoint finds; its own is the first it looks at."""
     return next((place for place in range(at, max(-1, at - look_back), -1) if place in mine), -1)
 
 
@@ -158,8 +158,8 @@ def _used(entry: Entry, now: int) -> Entry:
     return Entry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
 
 
-def _entry(prompt: Prompt, mark: Mark, now: int) -> Entry:
-    return Entry(mark.at, prompt.links[mark.at], prompt.sums[mark.at], now, HOUR if mark.long else FIVE_MINUTES)
+def _entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> Entry:
+    return Entry(breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR if breakpoint_.long else FIVE_MINUTES)
 
 
 def _by_itself(prompt: Prompt, kept: Kept, now: int, rules: Rules) -> Billed:

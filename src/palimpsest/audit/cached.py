@@ -1,4 +1,4 @@
-"""Our own ledger of what the provider keeps cached: marks sent, times, lifetimes, corrected by reported reads."""
+"""Our own ledger of what the provider keeps cached: breakpoints sent, times, lifetimes, corrected by reported reads."""
 
 from typing import ClassVar
 
@@ -9,11 +9,11 @@ from palimpsest.audit.bill import IDLE
 from palimpsest.audit.metering import Metering
 from palimpsest.audit.monitor import watch_edit, watch_reply
 from palimpsest.audit.prefixes import (
+    breakpoints_of,
     ends_before,
     first_change,
     in_head,
     lifetime,
-    marks_of,
     reaching,
     same_head,
     shortened,
@@ -123,7 +123,7 @@ class CacheProjection:
                 prefixes: list[CachedPrefix] = []
             case "automatic":
                 prefixes = self._all_of(usage, called, counter, card, cache.missed)
-            case "marks":
+            case "breakpoints":
                 prefixes = self._marked(live, usage, called, counter, card)
         self._value = replace(cache, prefixes=tuple(thinned(prefixes)), called=called)
 
@@ -150,7 +150,7 @@ class CacheProjection:
     def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
         """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""
         call, total = self._call, self._total(counter)
-        marks = marks_of(call, self._head, self._items)
+        breakpoints = breakpoints_of(call, self._head, self._items)
         told = usage.prompt > 0
         read, share = (usage.cache_read, usage.prompt / max(total, 1)) if told else (max((p.tokens for p in live), default=0), 1.0)
         reach = usage.prompt - usage.input if told else round(total * share)
@@ -160,13 +160,15 @@ class CacheProjection:
         ttl = lifetime(call, usage)
         tail = self._items[-1].id if self._items else ""
         sums: dict[str, int] = {}
-        if not known.issuperset(set(marks) - {tail}) or read > longest * 1.01 + 64:
+        if not known.issuperset(set(breakpoints) - {tail}) or read > longest * 1.01 + 64:
             sums = sums_of(self._head, self._items, counter)
-        made = [(name, min(reach, round(sums[name] * share))) for name in marks if name not in known and name != tail and name in sums]
+        made = [
+            (name, min(reach, round(sums[name] * share))) for name in breakpoints if name not in known and name != tail and name in sums
+        ]
         if read > longest * 1.01 + 64 and (last := reaching(read, sums, usage.prompt)) and last not in known:
             made = [(name, tokens) for name, tokens in made if name != last]
             made.append((last, read))
-        if tail in marks and tail not in known:
+        if tail in breakpoints and tail not in known:
             made.append((tail, reach))
         kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in made if tokens >= card.cache_minimum]
         return sorted(kept, key=lambda prefix: prefix.tokens)

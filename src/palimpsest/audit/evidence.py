@@ -22,7 +22,7 @@ MOST_NAMES: Final = 400
 MOST_READ: Final = 2_000
 MOST_ERRORS: Final = 50
 MOST_QUOTES: Final = 1_000
-MOST_WAITING: Final = 200
+MOST_PENDING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
@@ -45,7 +45,7 @@ class EvidenceProjection:
 
     name: ClassVar = "evidence"
     watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
-    version: ClassVar = 1
+    version: ClassVar = 2
     scope: ClassVar[Scope] = "path"
 
     def __init__(self, *, bounded: bool = True, names_told: Callable[[Content], Iterable[str]] = names_told) -> None:
@@ -78,7 +78,7 @@ class EvidenceProjection:
         self._tasks = {key_of(task): task for task in known.tasks}
         self._names = dict.fromkeys(known.names)
         self._said = {said.id: said for said in known.said}
-        self._waiting = {waiting.call_id: waiting for waiting in known.waiting}
+        self._pending = {pending.call_id: pending for pending in known.pending}
 
     def take(self, event: Event) -> None:
         """Look at one event."""
@@ -107,7 +107,7 @@ class EvidenceProjection:
                 "tasks": lambda: tuple(self._tasks.values()),
                 "names": lambda: tuple(self._names),
                 "said": lambda: tuple(self._said.values()),
-                "waiting": lambda: tuple(self._waiting.values()),
+                "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
             self._changed.clear()
@@ -135,13 +135,13 @@ class EvidenceProjection:
             elif isinstance(part, ToolCall):
                 long = len(part.args) > _SHORT
                 self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]) if long else self.names_told(part))
-                self._put("waiting", self._waiting, part.call_id, self._waiting_for(part), MOST_WAITING)
+                self._put("pending", self._pending, part.call_id, self._pending_call(part), MOST_PENDING)
 
     def _use_names(self, names: Iterable[str]) -> None:
         for name in names:
             self._put("names", self._names, name, None, MOST_NAMES)
 
-    def _waiting_for(self, call: ToolCall) -> PendingCall:
+    def _pending_call(self, call: ToolCall) -> PendingCall:
         action = action_of(call, self.declared)
         if action.kind == "plan":
             tasks, task, drop = change_of(call)
@@ -151,7 +151,7 @@ class EvidenceProjection:
         tests = bool(command) and is_test(shell_line(call))
         if not command and action.kind in ("command", "other"):
             handle = handle_asked(call)
-            running = self._waiting.get(_running(handle)) if handle else None
+            running = self._pending.get(_running(handle)) if handle else None
             if running is not None:
                 command, tests = running.command, running.tests
         return PendingCall(
@@ -166,45 +166,45 @@ class EvidenceProjection:
 
     def _take_result(self, seq: int, body: ToolReturned) -> None:
         call_id = body.result.call_id
-        waiting = self._waiting.pop(call_id, None)
-        self._changed.add("waiting")
-        if waiting is None:
-            waiting = PendingCall(call_id, tool_class(body.tool, self.declared))
-        if waiting.kind == "command":
-            self._take_command(seq, waiting, body)
+        pending = self._pending.pop(call_id, None)
+        self._changed.add("pending")
+        if pending is None:
+            pending = PendingCall(call_id, tool_class(body.tool, self.declared))
+        if pending.kind == "command":
+            self._take_command(seq, pending, body)
         elif not body.result.error:
-            self._take_paths(waiting, body)
-            if waiting.kind == "plan":
-                self._take_plan(waiting, result_text(body.result))
+            self._take_paths(pending, body)
+            if pending.kind == "plan":
+                self._take_plan(pending, result_text(body.result))
 
-    def _take_paths(self, waiting: PendingCall, body: ToolReturned) -> None:
-        changes = waiting.kind in ("edit", "write")
-        for path in (*waiting.edited, *(body.paths if changes else ())):
+    def _take_paths(self, pending: PendingCall, body: ToolReturned) -> None:
+        changes = pending.kind in ("edit", "write")
+        for path in (*pending.edited, *(body.paths if changes else ())):
             self._edit(path)
-        for path in (*waiting.read, *(body.paths if waiting.kind == "read" else ())):
+        for path in (*pending.read, *(body.paths if pending.kind == "read" else ())):
             self._look_at(path)
 
-    def _take_command(self, seq: int, waiting: PendingCall, body: ToolReturned) -> None:
+    def _take_command(self, seq: int, pending: PendingCall, body: ToolReturned) -> None:
         output = result_text(body.result)
         code, error = exit_of(body), body.result.error
         handle = handle_told(output) if code is None else ""
         if handle:
-            running = PendingCall(_running(handle), "command", waiting.command, tests=waiting.tests)
-            self._put("waiting", self._waiting, running.call_id, running, MOST_WAITING)
-        elif waiting.handle:
-            self._waiting.pop(_running(waiting.handle), None)
-        for path in waiting.edited if code in (0, None) and not error else ():
+            running = PendingCall(_running(handle), "command", pending.command, tests=pending.tests)
+            self._put("pending", self._pending, running.call_id, running, MOST_PENDING)
+        elif pending.handle:
+            self._pending.pop(_running(pending.handle), None)
+        for path in pending.edited if code in (0, None) and not error else ():
             self._edit(path)
-        for path in waiting.read if not error else ():
+        for path in pending.read if not error else ():
             self._look_at(path)
-        opened = opened_file(waiting.command, output)
+        opened = opened_file(pending.command, output)
         if opened:
             self._edit(opened)
-        if waiting.command:
-            self._ran(seq, waiting, code, output, error=error)
+        if pending.command:
+            self._ran(seq, pending, code, output, error=error)
 
-    def _ran(self, seq: int, waiting: PendingCall, code: int | None, output: str, *, error: bool) -> None:
-        command, tests = waiting.command, waiting.tests
+    def _ran(self, seq: int, pending: PendingCall, code: int | None, output: str, *, error: bool) -> None:
+        command, tests = pending.command, pending.tests
         wrong = failed(command, code, error=error)
         note = summary_of(output) if tests else ""
         if not note and wrong:
@@ -221,12 +221,12 @@ class EvidenceProjection:
             del self._errors[same]
             self._changed.add("errors")
 
-    def _take_plan(self, waiting: PendingCall, answer: str) -> None:
-        self._set_tasks(waiting.tasks)
-        if waiting.drop and self._tasks.pop(waiting.drop, None) is not None:
+    def _take_plan(self, pending: PendingCall, answer: str) -> None:
+        self._set_tasks(pending.tasks)
+        if pending.drop and self._tasks.pop(pending.drop, None) is not None:
             self._changed.add("tasks")
-        if waiting.task:
-            task = numbered(waiting.task, answer)
+        if pending.task:
+            task = numbered(pending.task, answer)
             self._tasks[key_of(task)] = task
             self._changed.add("tasks")
 

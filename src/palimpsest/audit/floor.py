@@ -3,7 +3,7 @@
 from palimpsest.audit.pins import pinned
 from palimpsest.core.errors import TooFull
 from palimpsest.core.items import Item, Text, Value
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
@@ -44,10 +44,10 @@ def last_request(view: View) -> tuple[Item, ...]:
 def floor_of(situation: Situation) -> Floor:
     """The irreducible floor of the view as it is now."""
     view, counter = situation.view, situation.tokens
-    pins, request, open_calls = pinned(view), last_request(view), waiting(view.items)
+    pins, request, pending = pinned(view), last_request(view), pending_calls(view.items)
     asked = frozenset(item.id for item in request)
     stated = frozenset(fact.id for source, fact in view.facts.items() if source in NEEDED) - asked
-    begun = frozenset(item.id for item in open_calls) - pins
+    begun = frozenset(item.id for item in pending) - pins
     kept = [item for item in view.items if item.id in pins and item.id not in asked | stated]
     loudest = sorted(view.head, key=lambda item: -counter.item(item))[:1]
     largest = sorted(kept, key=lambda item: -counter.item(item))[:3]
@@ -59,7 +59,7 @@ def floor_of(situation: Situation) -> Floor:
         FloorPart(
             "mode and tasks", _sum(situation, [item for item in view.items if item.id in stated]) + _tasks(situation), "close what is done"
         ),
-        FloorPart("open calls", _sum(situation, [item for item in open_calls if item.id in begun]), "let them finish"),
+        FloorPart("pending calls", _sum(situation, [item for item in pending if item.id in begun]), "let them finish"),
     ]
     return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun | (stated & frozenset(view.ids)))
 

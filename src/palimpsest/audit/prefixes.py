@@ -1,4 +1,4 @@
-"""Cached prefixes of a view: where marks stand, how many tokens lie before them, and which of them an edit leaves."""
+"""Cached prefixes of a view: where breakpoints stand, how many tokens lie before them, and which of them an edit leaves."""
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
@@ -40,10 +40,10 @@ def lifetime(call: CallStarted | None, usage: Usage) -> int:
     return HOUR if asked == "1h" else FIVE_MINUTES
 
 
-def marks_of(call: CallStarted | None, head: Sequence[Item], items: Sequence[Item]) -> tuple[str, ...]:
-    """The marks of a call; one whose request is not known is taken to have marked its head and its tail, as all programs do."""
-    if call is not None and (call.marks or call.digest):
-        return call.marks
+def breakpoints_of(call: CallStarted | None, head: Sequence[Item], items: Sequence[Item]) -> tuple[str, ...]:
+    """The breakpoints of a call; one whose request is not known is taken to have marked its head and its tail, as all programs do."""
+    if call is not None and (call.breakpoints or call.digest):
+        return call.breakpoints
     return ((f"{_HEAD}{len(head) - 1}",) if head else ()) + ((items[-1].id,) if items else ())
 
 

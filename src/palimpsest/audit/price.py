@@ -1,6 +1,6 @@
 """What an edit costs once and saves on every call, under the cache rules of the model's card."""
 
-from palimpsest.audit.bill import FIVE_MINUTES, Block, Entry, Kept, Mark, Prompt, bill, prices_of, rules_of
+from palimpsest.audit.bill import FIVE_MINUTES, Block, Breakpoint, Entry, Kept, Prompt, bill, prices_of, rules_of
 from palimpsest.audit.prefixes import first_change, same_head
 from palimpsest.audit.rates import rates_of
 from palimpsest.audit.warm import Warm, warm_of
@@ -41,13 +41,13 @@ def next_bills(before: View, after: View, situation: Situation, saved: int) -> t
 
 
 def _next(warm: Warm, total: int, place: int, kept: Kept, situation: Situation) -> Usage:
-    """The bill of a request that is as cached up to a place: its marks are the end of what is cached there, and the tail."""
+    """The bill of a request that is as cached up to a place: its breakpoints are the end of what is cached there, and the tail."""
     blocks = _blocks(warm, place, total)
     rules = rules_of(situation.card)
     last = len(blocks) - 1
     long = bool(situation.cache.prefixes) and situation.cache.prefixes[-1].ttl > FIVE_MINUTES
-    marks = tuple(Mark(at, long) for at in dict.fromkeys((last - 1, last)) if at >= 0) if rules.kind == "marks" else ()
-    return bill(Prompt.of(blocks), kept, situation.now, rules, marks).usage
+    breakpoints = tuple(Breakpoint(at, long) for at in dict.fromkeys((last - 1, last)) if at >= 0) if rules.kind == "breakpoints" else ()
+    return bill(Prompt.of(blocks), kept, situation.now, rules, breakpoints).usage
 
 
 def _blocks(warm: Warm, place: int, total: int) -> list[Block]:

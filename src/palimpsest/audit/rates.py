@@ -19,8 +19,8 @@ def rates_of(card: Card, cache: Cache) -> Rates:
     if card.cache == "none":
         return Rates(1.0, 1.0, prices.output / prices.input if prices.input else 5.0)
     if not prices.input:
-        return Rates(1.25 if card.cache == "marks" else 1.0)
-    long = card.cache == "marks" and bool(cache.prefixes) and cache.prefixes[-1].ttl > FIVE_MINUTES
+        return Rates(1.25 if card.cache == "breakpoints" else 1.0)
+    long = card.cache == "breakpoints" and bool(cache.prefixes) and cache.prefixes[-1].ttl > FIVE_MINUTES
     write = prices.cache_write_long if long and prices.cache_write_long is not None else prices.cache_write
     read = prices.cache_read
     return Rates(

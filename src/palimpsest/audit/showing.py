@@ -114,7 +114,7 @@ def results_in(items: Iterable[Item]) -> Iterable[tuple[Item, ToolResult, ToolCa
             yield item, content, calls.get(content.call_id)
 
 
-def open_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
+def unanswered_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
     """The calls of a view that no result has answered."""
     calls: dict[str, ToolCall] = {}
     for item in items:
@@ -136,7 +136,7 @@ def showing_of(
     """What the results of a view show; `known` remembers the names of each, so that no text is looked at twice."""
     items = tuple(items)
     showing = Showing()
-    showing.calls = open_calls(items)
+    showing.calls = unanswered_calls(items)
     for item, result, call in results_in(items):
         use = uses.get(item.id)
         if use is None:

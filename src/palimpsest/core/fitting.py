@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Unmask, kept
 from palimpsest.core.errors import BadEdit
-from palimpsest.core.pairs import unpaired, waiting
+from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import Find, ViewProjection
 from palimpsest.core.view import View
 
@@ -24,7 +24,7 @@ def check_fit(view: View, edits: tuple[Edit, ...], find: Find, alone: Callable[[
         return trial
     shown = {item.id for item in trial.items if not item.hidden}
     before = unpaired(view.items)
-    lost = next((item.id for item in waiting(view.items, before) if item.id not in shown), None)
+    lost = next((item.id for item in pending_calls(view.items, before) if item.id not in shown), None)
     if lost is not None:
         raise BadEdit(f"call {lost} still waits for its result and must show until it comes")
     torn = sorted(unpaired(trial.items) - before)

@@ -42,14 +42,14 @@ def _call_id(item: Item) -> str:
     return item.content.call_id if isinstance(item.content, ToolCall | ToolResult) else ""
 
 
-def open_calls(items: Sequence[Item]) -> tuple[Item, ...]:
+def unanswered_calls(items: Sequence[Item]) -> tuple[Item, ...]:
     """The calls that show and that no result answers yet, in order."""
     lone = unpaired(items)
     return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
 
 
-def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[Item, ...]:
-    """The open calls of the newest reply: their results may still come, unless the user has gone on."""
+def pending_calls(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[Item, ...]:
+    """The unanswered calls of the newest reply: their results may still come, unless the user has gone on."""
     newest = -1
     for item in reversed(items):
         if item.kind == "user":
@@ -70,10 +70,10 @@ def waiting(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[
 
 def settled(items: Sequence[Item]) -> int:
     """How many items from the start can be edited: all, or those before the reply whose calls still wait for results."""
-    open_now = waiting(items)
-    if not open_now:
+    pending = pending_calls(items)
+    if not pending:
         return len(items)
-    newest = seq_of(open_now[0].id)
+    newest = seq_of(pending[0].id)
     return next(index for index, item in enumerate(items) if seq_of(item.id) == newest)
 
 

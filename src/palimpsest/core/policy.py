@@ -18,7 +18,7 @@ class Ask(Value, frozen=True, tag="ask"):
     `system` is a head of its own in place of ours. `grants` names the tools that the model may use, in at most `turns` requests; no
     other tool is run, whatever the reply calls. `schema` is the JSON schema of the reply.
     An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
-    `marks` is the rule of the cache marks, where it is not that of the conversation.
+    `breakpoint_rule` is that of the cache breakpoints, where it is not that of the conversation.
     """
 
     items: tuple[Item, ...]
@@ -33,7 +33,7 @@ class Ask(Value, frozen=True, tag="ask"):
     turns: int = 1
     system: str = ""
     endpoint: str = ""
-    marks: str = ""
+    breakpoint_rule: str = ""
 
 
 class Look(Value, frozen=True, tag="look"):

@@ -3,7 +3,7 @@
 from palimpsest.core.events import Body, CallStarted, Event, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import pending_calls
 
 UNKNOWN_OUTCOME = (
     "Interrupted: the session ended while this tool was running, and its outcome is unknown. "
@@ -35,7 +35,7 @@ def _unanswered(log: Log) -> tuple[Body, ...]:
 def _unreturned(log: Log) -> tuple[Body, ...]:
     started = set(log.health.started)
     results: list[Body] = []
-    for item in waiting(log.view.items):
+    for item in pending_calls(log.view.items):
         call = item.content
         if isinstance(call, ToolCall):
             text = Text(UNKNOWN_OUTCOME if call.call_id in started else NEVER_RAN)

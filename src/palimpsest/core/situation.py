@@ -83,8 +83,8 @@ class Card(Protocol):
         ...
 
     @property
-    def cache(self) -> Literal["none", "marks", "automatic"]:
-        """How its cache is filled: by marks that we set, by itself, or not at all."""
+    def cache(self) -> Literal["none", "breakpoints", "automatic"]:
+        """How its cache is filled: by breakpoints that we set, by itself, or not at all."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class Watch(Value, frozen=True):
 
 
 class Cache(Value, frozen=True):
-    """What we believe to be cached, from the marks that were sent and the reads that were reported.
+    """What we believe to be cached, from the breakpoints that were sent and the reads that were reported.
 
     An `automatic` cache can be read up to any item. `frontier` is the item before the oldest place that the newest edit changed, and
     `edited` says that no call was made since. `called` is when the newest call left, and `missed` how many calls in a row read less than
@@ -231,7 +231,7 @@ class Evidence(Value, frozen=True):
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     said: tuple[Said, ...] = ()
-    waiting: tuple[PendingCall, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

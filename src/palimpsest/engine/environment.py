@@ -29,7 +29,7 @@ class Encoded(Sendable, Protocol):
         ...
 
     @property
-    def marks(self) -> tuple[str, ...]:
+    def breakpoints(self) -> tuple[str, ...]:
         """The items, or `head:n`, at its cache breakpoints."""
         ...
 

@@ -108,8 +108,8 @@ def _params_of(want: Ask, session: Session, asked: View, model: ModelCard) -> Pa
     offers = want.tools or bool(want.grants)
     # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
-    if want.marks:
-        params = replace(params, mark_rule=want.marks)
+    if want.breakpoint_rule:
+        params = replace(params, breakpoint_rule=want.breakpoint_rule)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
     return fitting(params, model, session.counter.total(asked), want.reply)

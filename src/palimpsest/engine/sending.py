@@ -102,7 +102,7 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         digest=request.digest,
         size=len(request.body),
         estimate=0 if aside else session.counter.raw(outgoing.view),
-        marks=request.marks,
+        breakpoints=request.breakpoints,
         purpose=outgoing.purpose,
         request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if aside else "",
     )

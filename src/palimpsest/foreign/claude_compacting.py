@@ -58,8 +58,8 @@ class Compacting:
             if isinstance(found, dict):
                 found["anchorUuid"] = uuid
 
-    def lines(self, event: Event, body: ViewEdited, waiting: AbstractSet[str] = frozenset()) -> Iterator[EditLine]:
-        """The lines that stand for an edit; of one that was undone there are none. Calls on the lines `waiting` have no answer yet."""
+    def lines(self, event: Event, body: ViewEdited, pending: AbstractSet[str] = frozenset()) -> Iterator[EditLine]:
+        """The lines that stand for an edit; of one that was undone there are none. Calls on the lines `pending` have no answer yet."""
         self.compacted = False
         undone = self._undone.get(event.seq)
         edits = [(index, edit) for index, edit in enumerate(body.edits) if undone is None or (undone and index not in undone)]
@@ -69,7 +69,7 @@ class Compacting:
             self._dirty = self._dirty and not on_path
             trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
             details: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
-            yield from self._folded(view, f"{event.seq}.", details, waiting)
+            yield from self._folded(view, f"{event.seq}.", details, pending)
             return
         masks = {item_id: edit for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids}
         cleared = [self._log.item(item_id) for item_id in masks if self._is_clearable(item_id, masks)]
@@ -103,19 +103,19 @@ class Compacting:
             return False
         return all(each in masks and not masks[each].text for each in self.index.brings[uuid])
 
-    def settled(self, view: View, waiting: AbstractSet[str]) -> Iterator[EditLine]:
+    def settled(self, view: View, pending: AbstractSet[str]) -> Iterator[EditLine]:
         """The lines that make the file show the view, where edits since the last boundary did more than clear results and add texts."""
         self.compacted = False
         if self._dirty:
             self._dirty = False
             tokens = view.reported.tokens if view.reported is not None else 0
-            yield from self._folded(view, "-", {"trigger": "auto", "preTokens": tokens, "postTokens": tokens}, waiting)
+            yield from self._folded(view, "-", {"trigger": "auto", "preTokens": tokens, "postTokens": tokens}, pending)
 
-    def _folded(self, view: View, made: str, details: Json, waiting: AbstractSet[str]) -> Iterator[EditLine]:
+    def _folded(self, view: View, made: str, details: Json, pending: AbstractSet[str]) -> Iterator[EditLine]:
         self.compacted = True
         # What another provider sealed is on no line and leaves none.
         items = [item for item in view.items if item.id in self.index.sources or any(self._new(Unit((item,))))]
-        layout = layout_of(items, self.index, made, waiting)
+        layout = layout_of(items, self.index, made, pending)
         stays: list[str] = []
         for unit, is_named in layout.rest:
             if is_named:

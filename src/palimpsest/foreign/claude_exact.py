@@ -113,7 +113,7 @@ def _brought(event: Event) -> list[tuple[str, Content]]:
     return [(item.id, item.content) for item in all_items_of(event)]
 
 
-def open_calls(lines: list[Json]) -> dict[str, str]:
+def pending_calls(lines: list[Json]) -> dict[str, str]:
     """The calls of the newest reply that no line answers, and the lines that they stand on."""
     calls: dict[str, str] = {}
     newest = ""

@@ -65,13 +65,13 @@ class Layout(NamedTuple):
     """Each with whether its own line is named."""
 
 
-def layout_of(items: Sequence[Item], index: LineIndex, made: str, waiting: AbstractSet[str]) -> Layout:
-    """The layout of a view after an edit whose items have ids that begin with `made`; calls on the lines `waiting` have no answer yet.
+def layout_of(items: Sequence[Item], index: LineIndex, made: str, pending: AbstractSet[str]) -> Layout:
+    """The layout of a view after an edit whose items have ids that begin with `made`; calls on the lines `pending` have no answer yet.
 
     The summary is the last one that the edit brought before the first reply, call or result, or else the last other text of its:
     what stands before it, as the user's messages do that were kept, is written once more.
     """
-    units = list(_units([item for item in items if not item.hidden], index, waiting))
+    units = list(_units([item for item in items if not item.hidden], index, pending))
     summary = other = -1
     for place, unit in enumerate(units):
         if not unit.of_user:
@@ -93,7 +93,7 @@ def _rest(units: Iterable[Unit], index: LineIndex, *, top: bool) -> Iterator[tup
             top = not unit.of_user
 
 
-def _units(shown: Sequence[Item], index: LineIndex, waiting: AbstractSet[str]) -> Iterator[Unit]:
+def _units(shown: Sequence[Item], index: LineIndex, pending: AbstractSet[str]) -> Iterator[Unit]:
     named: set[str] = set()
     owed: list[str] = []
     place = 0
@@ -111,7 +111,7 @@ def _units(shown: Sequence[Item], index: LineIndex, waiting: AbstractSet[str]) -
         if uuid and (unit.whole or unit.paired):
             named.add(uuid)
             answer = index.early_answers.get(uuid, "")
-            owed += [answer] if answer and uuid not in waiting else []
+            owed += [answer] if answer and uuid not in pending else []
     yield from _answers(owed, named)
 
 

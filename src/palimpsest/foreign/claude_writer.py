@@ -27,7 +27,7 @@ from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_compacting import Compacting, EditLine
-from palimpsest.foreign.claude_exact import Kept, open_calls
+from palimpsest.foreign.claude_exact import Kept, pending_calls
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude_layout import LineIndex
 from palimpsest.foreign.file_ids import FileIds, calls_of
@@ -111,12 +111,12 @@ class _Writing:
         # The last line at or before each event, by which branches find where they begin.
         self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
         # The calls that wait for a result after each event, and the lines they stand on: another branch does not wait for them.
-        self._waiting: dict[int, dict[str, str]] = {}
+        self._pending: dict[int, dict[str, str]] = {}
         self._open: dict[str, str] = {}
         if self._ends:
             last = max(self._ends)
             self._ends[last] = text(like, "uuid")
-            self._waiting[last] = open_calls(list(kept.lines()))
+            self._pending[last] = pending_calls(list(kept.lines()))
         index = LineIndex(attachments=kept.attachments)
         index.parents.update({text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line})
         for item, uuid in kept.sources.items():
@@ -143,14 +143,14 @@ class _Writing:
         self._newest = max(self._newest, event.at)
         before = self._before(event.parent)
         self._parent = self._ends.get(before, "")
-        self._open = dict(self._waiting.get(before, {}))
+        self._open = dict(self._pending.get(before, {}))
         for line in self._lines(event):
             data = _encoded(line)
             self._since_names += len(data)
             yield data
         self._ends[event.seq] = self._parent
         if self._open:
-            self._waiting[event.seq] = self._open
+            self._pending[event.seq] = self._open
 
     def end(self) -> Iterator[bytes]:
         """What must lie at the end of a file: answers to the last calls, words that were typed and not yet said, the title and the tags."""

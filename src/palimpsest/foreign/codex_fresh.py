@@ -31,7 +31,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import open_calls
+from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.sizes import codex_size
 from palimpsest.core.view import View
@@ -231,7 +231,7 @@ class Fresh:
         """The last lines: the view as it is, and the end of a turn that nobody ended."""
         yield from self._release()
         yield from self.settled(seq)
-        yield from self._ended("interrupted" if open_calls(self._log.view.items) else "done")
+        yield from self._ended("interrupted" if unanswered_calls(self._log.view.items) else "done")
 
     def _ended(self, stop: str) -> Iterator[bytes]:
         if not self._in_turn:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from palimpsest.core.bodies.calls import TURN
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import (
     Body,
@@ -172,7 +173,7 @@ def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
             yield told
     if not message.error:
         return
-    if not _stays(message) and any(said_by_model(part, "") is not None for part in message.parts):
+    if _purpose(message) == TURN and not _stays(message) and any(said_by_model(part, "") is not None for part in message.parts):
         yield Told(_dropped(brought), message.completed or message.created, f"{message.id}#dropped{suffix}")
     yield Told(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
 
@@ -196,7 +197,7 @@ def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *
             failed = Failed("call", text(error, "name") or "error", text(table_at(error, "data"), "message"))
             yield Told(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw(line_of(part)))
     yield from _snapshots([part for part in parts if part.type == "step-start"], start, suffix)
-    purpose = "compaction" if message.data.get("summary") is True else "turn"
+    purpose = _purpose(message)
     yield Told(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{place or ''}{suffix}")
     said: list[Content] = []
     for part in parts:
@@ -207,7 +208,7 @@ def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *
     line: Json = {"info": message.data, "parts": kept} if not place else {"parts": kept}
     ends = [text(part.data, "reason") for part in parts if part.type == "step-finish"]
     stopped = (ends[-1] if ends else "") or text(message.data, "finish")
-    reply = ModelReplied(tuple(said), None, usage_of(message, parts), stopped, model, message.id, _error(message))
+    reply = ModelReplied(tuple(said), None, usage_of(message, parts), stopped, model, message.id, _error(message), purpose)
     yield Told(reply, stop, key + suffix, line=raw(line))
     for part in parts:
         if part.type == "tool":
@@ -265,6 +266,12 @@ def _failure(message: Message) -> Failed:
 def _stays(message: Message) -> bool:
     """A reply that failed is not sent again, unless the user broke it off when it had said something."""
     return message.error == _ABORTED and any(part.type not in {"step-start", "reasoning"} for part in message.parts)
+
+
+def _purpose(message: Message) -> str:
+    """A summary that failed is a call beside the conversation; one without an end is shown to the model like any other reply."""
+    failed = bool(message.error) and not _stays(message) and not any(part.type == "tool" for part in message.parts)
+    return "compaction" if failed and message.data.get("summary") is True else TURN
 
 
 def _dropped(keys: Sequence[str]) -> Made:

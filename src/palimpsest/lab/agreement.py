@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from statistics import median
 
-from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, Rules, bill, rules_of
+from palimpsest.audit.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, rules_of
 from palimpsest.core.event_items import items_of
 from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Value
@@ -108,7 +108,7 @@ class _Walk:
         self._lay_out(usage.prompt)
         now = at if self._started is None else self._started
         rules = rules_of(card)
-        billed = bill(Prompt.of(self._blocks), self._kept.get(reply.model, EMPTY), now, rules, self._marks(rules, usage))
+        billed = bill(Prompt.of(self._blocks), self._kept.get(reply.model, EMPTY), now, rules, self._breakpoints(rules, usage))
         self._kept[reply.model] = billed.kept
         return usage, billed.usage
 
@@ -128,9 +128,9 @@ class _Walk:
             self._blocks.append((str(self._number), size))
         self._new, self._edited = 0, False
 
-    def _marks(self, rules: Rules, usage: Usage) -> tuple[Mark, ...]:
+    def _breakpoints(self, rules: Rules, usage: Usage) -> tuple[Breakpoint, ...]:
         """Head and tail, as all programs mark them."""
-        if rules.kind != "marks":
+        if rules.kind != "breakpoints":
             return ()
         long = usage.cache_write_long > 0
-        return tuple(Mark(at, long) for at in sorted({0, len(self._blocks) - 1}))
+        return tuple(Breakpoint(at, long) for at in sorted({0, len(self._blocks) - 1}))

@@ -77,7 +77,7 @@ class Billing:
         view, params = request.view, request.params
         if self._simulator.tokens((*view.head, *view.items)) > self._card.window:
             raise PromptTooLong("the request for the summary is too long")
-        usage = self._simulator.aside(view.head, view.items, params.mark_rule, self._now()).usage
+        usage = self._simulator.aside(view.head, view.items, params.breakpoint_rule, self._now()).usage
         reply = await self._summaries.reply(request)
         usage = replace(usage, output=reply.usage.output)
         self._book(usage, "summary")

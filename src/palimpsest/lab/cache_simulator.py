@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from palimpsest.audit.bill import EMPTY, Block, Kept, Mark, Prompt, bill, rules_of
+from palimpsest.audit.bill import EMPTY, Block, Breakpoint, Kept, Prompt, bill, rules_of
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
 from palimpsest.core.masking import shown
@@ -13,14 +13,14 @@ from palimpsest.wire.caching import HEAD, Spot, anchors, label, spots
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import role_of
 from palimpsest.wire.fragments import Fragment, Place
-from palimpsest.wire.request import MarkRule, Params
+from palimpsest.wire.request import BreakpointRule, Params
 
 
 class Billed(NamedTuple):
     """What a request was billed, and where it had its cache breakpoints."""
 
     usage: Usage
-    marks: tuple[str, ...]
+    breakpoints: tuple[str, ...]
 
 
 class Layout:
@@ -123,7 +123,7 @@ class CacheSimulator:
 
     def _marked(self, view: View, params: Params) -> list[Spot]:
         layout = self._layout
-        rule = params.mark_rule if self._rules.kind == "marks" else "none"
+        rule = params.breakpoint_rule if self._rules.kind == "breakpoints" else "none"
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
         return list(spots(rule, layout.heads, layout.messages, wanted))
 
@@ -131,16 +131,16 @@ class CacheSimulator:
         """Tokens of some items."""
         return sum(self._weigh(item) for item in items)
 
-    def aside(self, head: tuple[Item, ...], items: Iterable[Item], rule: MarkRule, now: int) -> Billed:
+    def aside(self, head: tuple[Item, ...], items: Iterable[Item], rule: BreakpointRule, now: int) -> Billed:
         """Bill a request beside the conversation; what it shares with it from the start is read from the same cache."""
         layout = Layout(self._weigh)
         layout.show(head, tuple(items))
-        rule = rule if self._rules.kind == "marks" else "none"
+        rule = rule if self._rules.kind == "breakpoints" else "none"
         marked = spots(rule, layout.heads, layout.messages)
         return Billed(self._bill(Prompt.of(layout.blocks), [layout.place_of(spot) for spot in marked], now), ())
 
-    def _bill(self, prompt: Prompt, marks: Iterable[int], now: int) -> Usage:
-        billed = bill(prompt, self._kept, now, self._rules, [Mark(at, self._long) for at in sorted(set(marks))])
+    def _bill(self, prompt: Prompt, breakpoints: Iterable[int], now: int) -> Usage:
+        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in sorted(set(breakpoints))])
         self._kept = billed.kept
         return billed.usage
 

@@ -96,7 +96,7 @@ def _told(cycles: Sequence[int], tell: Callable[[float], None] | None, done: int
 def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparison:
     """Everything that was replayed, card by card."""
     runs = [
-        CardRun(card.name, plan.ttl if card.cache == "marks" else "", card.window, tuple(each[card.name] for each in sessions))
+        CardRun(card.name, plan.ttl if card.cache == "breakpoints" else "", card.window, tuple(each[card.name] for each in sessions))
         for card in plan.cards
     ]
     return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against, plan.settings)

@@ -29,7 +29,7 @@ class RealSummaries(Protocol):
 class Unsent(Value, frozen=True):
     """A request that never leaves: what it shows, in place of its bytes.
 
-    `digest` is no digest: it only says that `marks` are all the cache breakpoints there were. `aside` says that it shows another view
+    `digest` is no digest: it only says that `breakpoints` are all the cache breakpoints there were. `aside` says that it shows another view
     than that of the conversation.
     """
 
@@ -37,7 +37,7 @@ class Unsent(Value, frozen=True):
     view: View
     params: Params
     tools: tuple[Tool, ...] = ()
-    marks: tuple[str, ...] = ()
+    breakpoints: tuple[str, ...] = ()
     body: bytes = b""
     digest: str = "replayed"
     aside: bool = False
@@ -69,8 +69,8 @@ class UnsentEncoder:
     def encode(self, view: View) -> Unsent:
         """The request that shows a view."""
         aside = view is not self._conversation()
-        marks = () if aside else self._breakpoints(view, self._params)
-        return Unsent(self._card.wire, view, self._params, self._tools, marks, aside=aside)
+        breakpoints = () if aside else self._breakpoints(view, self._params)
+        return Unsent(self._card.wire, view, self._params, self._tools, breakpoints, aside=aside)
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
         """An encoder for other parameters or tools."""

@@ -8,7 +8,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep
 from palimpsest.core.fragments import is_turn_boundary
 from palimpsest.core.items import Item, Text, seq_of, text_of
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
@@ -43,9 +43,9 @@ class Ground(NamedTuple):
 def ground_of(view: View) -> Ground:
     """Everything up to a reply whose calls still wait for their results."""
     items = view.items
-    open_calls = waiting(items)
-    if open_calls:
-        seq = seq_of(open_calls[0].id)
+    pending = pending_calls(items)
+    if pending:
+        seq = seq_of(pending[0].id)
         items = items[: next(place for place, item in enumerate(items) if seq_of(item.id) == seq)]
     return Ground(items, _trailing_switch(items))
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from palimpsest.core.budget_rules import codex_effective
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Opaque, seq_of
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Answer, Span, Want, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.handoff_layout import ground_of, just_edited, worth_folding
@@ -64,7 +64,7 @@ class When:
     def _within(self, situation: Situation) -> str:
         """Within a turn only while the model goes on, or when nobody looked before the turn and the call could not succeed."""
         why = self._full(situation)
-        if not why or waiting(situation.view.items):
+        if not why or pending_calls(situation.view.items):
             return ""
         blocked = situation.moment == "before_call" and situation.used >= effective(situation)
         return why if in_turn(situation.view.items) or blocked else ""

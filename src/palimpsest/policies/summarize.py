@@ -7,7 +7,7 @@ from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import CannotFold, NoModel
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall
-from palimpsest.core.pairs import rounds, waiting
+from palimpsest.core.pairs import pending_calls, rounds
 from palimpsest.core.policy import Plan, Proposal, Steps
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.continued import Continued
@@ -36,7 +36,7 @@ class Summarize:
     retries: int = RETRIES
     form: Continued = field(default_factory=Continued)
     report: str = "Conversation compacted"
-    marks: str = ""
+    breakpoint_rule: str = ""
     name: str = "summarize"
     shrinks: bool = True
 
@@ -72,7 +72,7 @@ class Summarize:
             raise CannotFold("too_few_groups: there is only one exchange, and that stays", kind="too_few_groups")
         if situation.moment == "overflow":
             count = max(1, count // 2)
-        reply, end = yield from ask_halving(self._shown(items), count, request_text(situation), self.marks)
+        reply, end = yield from ask_halving(self._shown(items), count, request_text(situation), self.breakpoint_rule)
         return self._fold(situation, reply, end)
 
     def _shown(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -86,7 +86,7 @@ class Summarize:
         items = situation.view.items
         folded = items[:end]
         tools = tuple(item.content.tool for item in folded if isinstance(item.content, ToolCall))
-        stays = pinned(situation.view).union(item.id for item in waiting(items))
+        stays = pinned(situation.view).union(item.id for item in pending_calls(items))
         keeps = tuple(Keep(item.id) for item in folded if item.id in stays)
         automatic = situation.moment != "asked"
         text = self.form.message(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of
-from palimpsest.core.pairs import waiting
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import RunningNotes, View
@@ -55,7 +55,7 @@ class SwapNotes:
         automatic = situation.moment != "asked"
         text = self.form.message(f"Summary:\n{notes.text.strip()}", situation.session, automatic=automatic, kept=start < len(view.items))
         folded = view.items[:start]
-        stays = pinned(view).union(item.id for item in waiting(view.items))
+        stays = pinned(view).union(item.id for item in pending_calls(view.items))
         keeps = tuple(Keep(item.id) for item in folded if item.id in stays)
         put = Put("summary", Text(text))
         if self._still_full(situation, put, [item for item in folded if item.id in stays] + list(view.items[start:])):

@@ -46,13 +46,15 @@ def _after_gap(items: tuple[Item, ...]) -> tuple[Item, ...]:
     return (Item("", "notice", Text(_GAP)), *items)
 
 
-def ask_halving(items: tuple[Item, ...], count: int, prompt: str, marks: str = "") -> Generator[Want, Answer, tuple[ModelReplied, int]]:
+def ask_halving(
+    items: tuple[Item, ...], count: int, prompt: str, breakpoint_rule: str = ""
+) -> Generator[Want, Answer, tuple[ModelReplied, int]]:
     """The reply to the first `count` rounds, or to half as many, and so on down to one; and where the rounds that it covers end."""
     starts = (*rounds(items), len(items))
     while count >= 1:
         end = starts[count]
         try:
-            reply = yield from ask(Ask(items[:end], prompt, "summary", marks=marks))
+            reply = yield from ask(Ask(items[:end], prompt, "summary", breakpoint_rule=breakpoint_rule))
         except PromptTooLong:
             count //= 2
         else:

@@ -55,7 +55,7 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         circuit=3,
         folds=0,
         arrival=for_all(OffloadClaude()),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code"),
+        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
     )
 
 
@@ -91,7 +91,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
                 images=True,
                 form=form,
                 report="Compacted",
-                marks="claude-code-2.1.325-fold",
+                breakpoint_rule="claude-code-2.1.325-fold",
             ),
             *((Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()),
             Restore(big="note", lines="tab", place="prompt"),
@@ -105,7 +105,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         circuit=0,
         folds=0,
         arrival=for_all(OffloadClaude(short_names=True)),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, mark_rule="claude-code-2.1.325"),
+        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
     )
 
 

@@ -34,7 +34,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         insists=True,
         folds=0,
         arrival=for_all(Spill()),
-        params=Params(mark_rule="opencode"),
+        params=Params(breakpoint_rule="opencode"),
     )
 
 
@@ -62,7 +62,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         insists=True,
         folds=0,
         arrival=for_all(Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
-        params=Params(mark_rule="opencode"),
+        params=Params(breakpoint_rule="opencode"),
     )
 
 

@@ -34,7 +34,7 @@ class AnthropicWire:
         self._params = params
         self._fetch = fetch
         self._names = wire_names(tools, "anthropic")
-        self._rule = params.mark_rule if card.cache == "marks" else "none"
+        self._rule = params.breakpoint_rule if card.cache == "breakpoints" else "none"
         self._control = control(params.ttl)
         self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
         self._calm = b"{" + joined(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
@@ -153,8 +153,8 @@ class AnthropicWire:
             chunks.append(cache_edits(fragments))
         chunks += (self._suffix, b"}")
         # What was inserted has no id, or that of the call it answers.
-        marks = dict.fromkeys(name for spot in marked if (name := label(spot, messages)))
-        return Assembled(b"".join(chunks), tuple(marks), touches)
+        breakpoints = dict.fromkeys(name for spot in marked if (name := label(spot, messages)))
+        return Assembled(b"".join(chunks), tuple(breakpoints), touches)
 
     def _add_system(self, chunks: list[bytes], heads: list[Fragment], marked: tuple[Spot, ...]) -> None:
         if not heads:

@@ -1,4 +1,4 @@
-"""Where cache marks go: one rule per program that places them, each at most four and never two on one block."""
+"""Where cache breakpoints go: one rule per program that places them, each at most four and never two on one block."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -9,21 +9,21 @@ from palimpsest.core.situation import Cache
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
 from palimpsest.wire.fragments import Fragment, Place
-from palimpsest.wire.request import MarkRule, Params
+from palimpsest.wire.request import BreakpointRule, Params
 
-MAX_MARKS = 4
+MAX_BREAKPOINTS = 4
 HEAD = -1
 
 Spot: TypeAlias = tuple[int, int]
 """A block: the number of its message, or HEAD, and its number within."""
 
 
-def spots(rule: MarkRule, heads: int, messages: Sequence[Message], anchors: Sequence[str] = ()) -> tuple[Spot, ...]:
-    """The blocks that carry a mark, in the order they are sent; `anchors` are item ids that our own rule marks beside head and tail."""
+def spots(rule: BreakpointRule, heads: int, messages: Sequence[Message], anchors: Sequence[str] = ()) -> tuple[Spot, ...]:
+    """The blocks that carry a breakpoint, in the order they are sent; our own rule puts one on head, tail and the items `anchors`."""
     if rule == "none":
         return ()
     wanted = palimpsest(heads, messages, anchors) if rule == "palimpsest" else _RULES[rule](heads, messages)
-    return tuple(sorted(set(wanted)))[-MAX_MARKS:]
+    return tuple(sorted(set(wanted)))[-MAX_BREAKPOINTS:]
 
 
 def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) -> list[Spot]:
@@ -66,15 +66,15 @@ _RULES: Mapping[
 
 
 def anchored(params: Params, cache: Cache, now: int) -> Params:
-    """The parameters with what our own rule marks between head and tail: where the newest edit began, and the best live entry."""
+    """The parameters with what our own rule puts one on between head and tail: where the newest edit began, and the best live entry."""
     best = cache.best(now)
     return replace(params, frontier=cache.frontier, entry="" if best.startswith("head:") else best)
 
 
 def anchors(view: View, fragments: Sequence[Fragment], params: Params, wire: str) -> tuple[str, ...]:
-    """The items that our own rule marks between head and tail: the frontier, and the best live entry.
+    """The items that our own rule puts one on between head and tail: the frontier, and the best live entry.
 
-    When no entry is named that is the newest mark of the last call that still stands.
+    When no entry is named that is the newest breakpoint of the last call that still stands.
     """
     found: list[str] = []
     if params.frontier:
@@ -83,28 +83,28 @@ def anchors(view: View, fragments: Sequence[Fragment], params: Params, wire: str
         return (*found, params.entry)
     last = view.call
     if last is not None and last.wire == wire:
-        for mark in reversed(last.marks):
-            if mark.startswith("head:"):
+        for name in reversed(last.breakpoints):
+            if name.startswith("head:"):
                 break
-            if _nearest(fragments, mark) == [mark]:
-                found.append(mark)
+            if _nearest(fragments, name) == [name]:
+                found.append(name)
                 break
     return tuple(found)
 
 
 def label(spot: Spot, messages: Sequence[Message]) -> str:
-    """How a request reports a mark: `head:n`, or the id of the item that carries it."""
+    """How a request reports a breakpoint: `head:n`, or the id of the item that carries it."""
     message, block = spot
     return f"head:{block}" if message == HEAD else messages[message][1][block].item.id
 
 
 def control(ttl: Literal["5m", "1h"]) -> bytes:
-    """The end of a block that carries a mark."""
+    """The end of a block that carries a breakpoint."""
     return b',"cache_control":{"type":"ephemeral","ttl":"1h"}}' if ttl == "1h" else b',"cache_control":{"type":"ephemeral"}}'
 
 
 def _nearest(fragments: Sequence[Fragment], item_id: str) -> list[str]:
-    """The item itself, or the last one before it that is sent and may carry a mark."""
+    """The item itself, or the last one before it that is sent and may carry a breakpoint."""
     found = False
     for fragment in reversed(fragments):
         found = found or fragment.item.id == item_id

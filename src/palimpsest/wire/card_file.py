@@ -49,6 +49,9 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
             raise BadInput(f"the key {key}.like names no card: {error.message}", where=where) from error
     fields |= {each: value for each, value in table.items() if each not in ("like", "prices")}
     fields["name"] = name
+    if fields.get("cache") == "marks":
+        # The word that files of version 0.1.0 have for it.
+        fields["cache"] = "breakpoints"
     if prices:
         fields["prices"] = {**_table(fields.get("prices", {}), key, where), **prices}
     for needed in ("wire", "provider", "window", "reply"):

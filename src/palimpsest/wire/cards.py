@@ -53,7 +53,7 @@ class ModelCard(Value, frozen=True):
     documents: bool = False
     audio: bool = False
     thinking: bool = False
-    cache: Literal["none", "marks", "automatic"] = "none"
+    cache: Literal["none", "breakpoints", "automatic"] = "none"
     cache_minimum: int = 1024
     cache_edits: bool = False
     prices: Prices = Prices()
@@ -88,7 +88,7 @@ def _claude(
         api_name=api_name,
         documents=True,
         thinking=thinking,
-        cache="marks",
+        cache="breakpoints",
         cache_minimum=minimum,
         prices=Prices(cost_in, cost_out, *_cache_prices(cost_in)),
         call_ids="claude",

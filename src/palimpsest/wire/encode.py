@@ -60,7 +60,7 @@ class Encoder:
             name,
             body,
             digest,
-            assembled.marks,
+            assembled.breakpoints,
             touches + assembled.touches,
             self._params.endpoint,
             self._tool_names,

@@ -47,10 +47,10 @@ class Fragment(Struct, frozen=True):
 
 
 class Assembled(Struct, frozen=True):
-    """A body, with the places that carry marks and what had to be added to it."""
+    """A body, with the places that carry breakpoints and what had to be added to it."""
 
     body: bytes
-    marks: tuple[str, ...] = ()
+    breakpoints: tuple[str, ...] = ()
     touches: tuple[Touch, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Blocks of Anthropic's own kinds as they may be sent back: whole, known, without a mark of somebody else."""
+"""Blocks of Anthropic's own kinds as they may be sent back: whole, known, without cache breakpoints of another program."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from palimpsest.wire.rules_anthropic import block_violations
 # Calls and results come in pairs that are looked after; one that nobody can see would have no partner.
 _PAIRED: Final = frozenset({"tool_use", "tool_result"})
 _WITHIN_RESULTS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
-_MARK: Final = "cache_control"
+_BREAKPOINT: Final = "cache_control"
 
 
 def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str | None:
     """The JSON object of a block as it may be sent, or `None` when the provider would refuse it."""
     block = msgspec.json.decode(data, type=dict[str, object])
-    bare = _unmarked(block)
+    bare = _without_breakpoints(block)
     kind = text(bare, "type")
     if kind in _PAIRED or (within_result and kind not in _WITHIN_RESULTS):
         return None
@@ -27,12 +27,14 @@ def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str
     return data.strip() if bare is block else dump(bare)
 
 
-def _unmarked(block: Json) -> Json:
-    marked = [part for part in tables_at(block, "content") if _MARK in part]
-    if _MARK not in block and not marked:
+def _without_breakpoints(block: Json) -> Json:
+    marked = [part for part in tables_at(block, "content") if _BREAKPOINT in part]
+    if _BREAKPOINT not in block and not marked:
         return block
-    bare = {key: value for key, value in block.items() if key != _MARK}
+    bare = {key: value for key, value in block.items() if key != _BREAKPOINT}
     content = bare.get("content")
     if marked and isinstance(content, list):
-        bare["content"] = [{key: value for key, value in part.items() if key != _MARK} if part in marked else part for part in content]
+        bare["content"] = [
+            {key: value for key, value in part.items() if key != _BREAKPOINT} if part in marked else part for part in content
+        ]
     return bare

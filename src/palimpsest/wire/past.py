@@ -80,7 +80,7 @@ def on_wire(model: ModelCard, wire: WireName | None) -> ModelCard:
     """The same model spoken to in another shape, through somebody who speaks it."""
     if wire is None or wire == model.wire:
         return model
-    cache = "marks" if wire == "anthropic" else "automatic"
+    cache = "breakpoints" if wire == "anthropic" else "automatic"
     return replace(model, wire=wire, provider=_MAKERS[wire], family="", cache=cache, call_ids="claude" if wire == "anthropic" else "any")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, field
 from msgspec.structs import replace
 
 from palimpsest.core.items import Form, Value
@@ -10,7 +10,7 @@ from palimpsest.wire.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
 
-MarkRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
+BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]
 Case: TypeAlias = Literal[
     "open_call",
@@ -43,7 +43,7 @@ class Params(Value, frozen=True):
 
     `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
     `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. `frontier` and `entry` are
-    the items that our own rule marks beside head and tail: the last before an edit, the end of what is cached. Record what `resolved`
+    the items that our own rule puts one on beside head and tail: the last before an edit, the end of what is cached. Record what `resolved`
     makes of them as `CallStarted.params`, so that the request is the same after its card has changed. An `endpoint` is a door beside the
     usual one: `compact` of Responses, which takes fewer fields.
     """
@@ -59,7 +59,7 @@ class Params(Value, frozen=True):
     stream: bool = True
     cache_key: str = ""
     ttl: Literal["5m", "1h"] = "5m"
-    mark_rule: MarkRule = "palimpsest"
+    breakpoint_rule: BreakpointRule = field(name="mark_rule", default="palimpsest")
     frontier: str = ""
     entry: str = ""
     sort_tools: bool = False
@@ -104,7 +104,7 @@ class Touch(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """The exact bytes that leave; `marks` are the item ids, or `head:n`, that carry a cache mark.
+    """The exact bytes that leave; `breakpoints` are the item ids, or `head:n`, that carry a cache breakpoint.
 
     `tool_names` are pairs of the name of a tool on the wire and the one it was offered under, where they differ.
     """
@@ -113,7 +113,7 @@ class Request(Value, frozen=True):
     model: str
     body: bytes
     digest: str
-    marks: tuple[str, ...] = ()
+    breakpoints: tuple[str, ...] = ()
     touches: tuple[Touch, ...] = ()
     endpoint: str = ""
     tool_names: tuple[tuple[str, str], ...] = ()

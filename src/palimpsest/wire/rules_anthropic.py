@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from palimpsest.wire.caching import MAX_MARKS
+from palimpsest.wire.caching import MAX_BREAKPOINTS
 from palimpsest.wire.lenient import Json, is_json, number, table_at, tables_at, text
 from palimpsest.wire.vocabulary import ANTHROPIC_BLOCKS
 
@@ -14,13 +14,13 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def anthropic_violations(request: Json) -> Iterator[str]:
-    """Limits, sides in turn, whole pairs, thoughts in order, at most four marks."""
+    """Limits, sides in turn, whole pairs, thoughts in order, at most four breakpoints."""
     messages = tables_at(request, "messages")
     yield from _limits(request)
     yield from _sides(messages)
     yield from _blocks(messages)
     yield from _pairs(messages)
-    yield from _marks(request, messages)
+    yield from _breakpoints(request, messages)
     yield from _open_turn(request, messages)
     for index, block in enumerate(tables_at(request, "system")):
         if not text(block, "text").strip():
@@ -94,7 +94,7 @@ def block_violations(block: Json, role: str) -> Iterator[str]:
     if kind == "redacted_thinking" and not text(block, "data"):
         yield "a redacted thought without its data"
     if kind in _THOUGHTS and "cache_control" in block:
-        yield "a mark on a thought"
+        yield "a cache breakpoint on a thinking block"
     if kind == "tool_use":
         if not _CALL_ID.fullmatch(text(block, "id")):
             yield f"the call id {text(block, 'id')!r} has letters that are not allowed"
@@ -162,14 +162,14 @@ def _pairs(messages: list[Json]) -> Iterator[str]:
         yield f"messages: the call {call_id!r} at the end has no result"
 
 
-def _marks(request: Json, messages: list[Json]) -> Iterator[str]:
+def _breakpoints(request: Json, messages: list[Json]) -> Iterator[str]:
     blocks = [*tables_at(request, "tools"), *tables_at(request, "system")]
     for message in messages:
         for block in _content(message):
             blocks += (block, *tables_at(block, "content"))
-    marks = sum("cache_control" in block for block in blocks)
-    if marks > MAX_MARKS:
-        yield f"cache_control: {marks} marks, {MAX_MARKS} are allowed"
+    breakpoints = sum("cache_control" in block for block in blocks)
+    if breakpoints > MAX_BREAKPOINTS:
+        yield f"cache_control: {breakpoints} breakpoints, {MAX_BREAKPOINTS} are allowed"
 
 
 def _content(message: Json) -> list[Json]:

@@ -1,6 +1,6 @@
 """Bodies of the conversation: input, turns, model calls and their outcomes."""
 
-from msgspec import Raw
+from msgspec import Raw, field
 
 from palimpsest.core.items import Content, Part, Value
 
@@ -97,7 +97,7 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
     digest: str = ""
     size: int = 0
     estimate: int = 0
-    marks: tuple[str, ...] = ()
+    breakpoints: tuple[str, ...] = field(name="marks", default=())
     purpose: str = TURN
     request: str = ""
 

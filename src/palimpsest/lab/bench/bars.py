@@ -48,15 +48,15 @@ GOALS: dict[str, Goal] = {
     "replay_peak_mb": Goal("MB", 500, "the most memory that this takes"),
     "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
     "cost_anthropic": Goal(
-        "x", 0.88, "dollars against `claude-code-2.1.325`, re-reads billed, no model; marks of five minutes", table="cost"
+        "x", 0.88, "dollars against `claude-code-2.1.325`, re-reads billed, no model; breakpoints of five minutes", table="cost"
     ),
-    "cost_anthropic_1h": Goal("x", None, "the same; marks of one hour", table="cost"),
+    "cost_anthropic_1h": Goal("x", None, "the same; breakpoints of one hour", table="cost"),
     "cost_openai": Goal("x", 0.88, "the same; automatic prefix cache", table="cost"),
     "cost_worst": Goal("x", 1.1, "the dearest session of all, in any of the three ways", table="cost"),
     "rereads": Goal(
         "x",
         1.0,
-        "re-reads against `claude-code-2.1.325`, all sessions together; marks of five minutes or automatic, whichever is worse",
+        "re-reads against `claude-code-2.1.325`, all sessions together; breakpoints of five minutes or automatic, whichever is worse",
         table="cost",
     ),
     "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),

@@ -10,7 +10,7 @@ from palimpsest.lab.bench.halves import halves_of
 from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
 from palimpsest.lab.probes import KINDS
 
-_RUNS: Final = {"cost_anthropic": "marks, 5 min", "cost_anthropic_1h": "marks, 1 h", "cost_openai": "automatic"}
+_RUNS: Final = {"cost_anthropic": "breakpoints, 5 min", "cost_anthropic_1h": "breakpoints, 1 h", "cost_openai": "automatic"}
 # Profiles that put something of ours beside the summaries of the program that they imitate.
 _PROVEN: Final = ("codex", "codex-0.166")
 _NOTE: Final = "\\* With our block of evidence from the log beside its summaries, which the original does not have."

@@ -1,4 +1,4 @@
-"""Where the marks of our own rule stand as a session goes on: head, frontier, best live entry, tail."""
+"""Where the breakpoints of our own rule stand as a session goes on: head, frontier, best live entry, tail."""
 
 import asyncio
 
@@ -26,59 +26,59 @@ def begin(*, tick: int = 1_000) -> Session:
     return session
 
 
-def marks(session: Session) -> tuple[str, ...]:
-    """The marks of the next call; the model asks for a tool and gets its result."""
+def breakpoints(session: Session) -> tuple[str, ...]:
+    """The breakpoints of the next call; the model asks for a tool and gets its result."""
     name = f"c{session.log.tip}"
     # A provider that reports no cache leaves the ledger to its own belief.
     provider = Scripted(ModelReplied((ToolCall(name, "Bash", "{}"),), usage=Usage(output=5)))
     asyncio.run(call(answered_by(session, provider)))
     session.log.append(ToolReturned(ToolResult(name, (Text(PROSE),)), tool="Bash"))
     started = next(event.body for event in reversed(list(session.log.events())) if isinstance(event.body, CallStarted))
-    return started.marks
+    return started.breakpoints
 
 
 def test_pa_24_an_unchanged_view_moves_no_mark_but_the_tails() -> None:
     session = begin()
-    assert marks(session) == ("head:0", "2.0")
-    assert marks(session) == ("head:0", "2.0", "5.0")
-    assert marks(session) == ("head:0", "5.0", "8.0")
-    assert marks(session) == ("head:0", "8.0", "11.0")
+    assert breakpoints(session) == ("head:0", "2.0")
+    assert breakpoints(session) == ("head:0", "2.0", "5.0")
+    assert breakpoints(session) == ("head:0", "5.0", "8.0")
+    assert breakpoints(session) == ("head:0", "8.0", "11.0")
 
 
 def test_pa_24_after_an_edit_the_marks_are_head_frontier_best_live_entry_and_tail() -> None:
     session = begin()
     for _ in range(4):
-        marks(session)
+        breakpoints(session)
     session.log.append(ViewEdited((Mask(("11.0",), "[gone]"),), by="test"))
     # The call before the cleared result is the frontier, and what was cached up to the result before that is still live.
-    assert marks(session) == ("head:0", "8.0", "10.0", "14.0")
+    assert breakpoints(session) == ("head:0", "8.0", "10.0", "14.0")
     # The frontier stays where it is while the tail goes on, and so does what the last call left.
-    assert marks(session) == ("head:0", "10.0", "14.0", "18.0")
-    assert marks(session) == ("head:0", "10.0", "18.0", "21.0")
+    assert breakpoints(session) == ("head:0", "10.0", "14.0", "18.0")
+    assert breakpoints(session) == ("head:0", "10.0", "18.0", "21.0")
 
 
 def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier() -> None:
     session = begin()
     for _ in range(3):
-        marks(session)
+        breakpoints(session)
     ids = session.log.view.ids
     session.log.append(ViewEdited((Fold(ids[0], ids[-1], (Keep(ids[0]), Put("summary", Text(PROSE)))),), by="test"))
     assert session.derived.cache.value().frontier == "2.0"
-    found = marks(session)
+    found = breakpoints(session)
     assert found == ("head:0", "2.0", "12.0.1")
 
 
 def test_pa_24_with_a_cold_cache_the_old_tail_is_marked_again() -> None:
     session = begin(tick=200_000)
-    assert marks(session) == ("head:0", "2.0")
-    assert marks(session) == ("head:0", "2.0", "5.0")
+    assert breakpoints(session) == ("head:0", "2.0")
+    assert breakpoints(session) == ("head:0", "2.0", "5.0")
 
 
 def test_a_request_is_made_again_byte_for_byte_from_what_was_recorded() -> None:
     session = begin()
-    marks(session)
+    breakpoints(session)
     session.log.append(ViewEdited((Mask(("5.0",), "[gone]"),), by="test"))
-    marks(session)
+    breakpoints(session)
     calls = [event.seq for event in session.log.events() if isinstance(event.body, CallStarted)]
     for number in range(1, len(calls) + 1):
         assert past_request(session.log, number, session.environment.blobs.get).verified
