@@ -1,6 +1,7 @@
 """What OpenCode did to its context becomes edits of ours."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, call, view_of, words
@@ -86,7 +87,7 @@ def test_a_summary_that_failed_folds_nothing() -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"finish": None}, *({"error": {"name": name}} for name in ("ContextOverflowError", "MessageAbortedError"))]
 )
-def test_each_call_of_a_session_with_a_summary_has_an_outcome(tmp_path: Path, more: dict[str, object]) -> None:
+def test_each_call_of_a_session_with_a_summary_has_an_outcome(tmp_path: Path, more: dict[str, Any]) -> None:
     talk = Talk()
     talk.user("one")
     talk.assistant("yes")
