@@ -1,7 +1,8 @@
 """Cached prefixes of a view: where breakpoints stand, how many tokens lie before them, and which of them an edit leaves."""
 
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from palimpsest.core.view import View
 MOST = 96
 _NEWEST = 32
 _HEAD = "head:"
+_id = attrgetter("id")
 # Reads are reported in whole blocks, so that a belief this close to them is the same.
 _CLOSE = 1.01
 _NEAR = 64
@@ -86,8 +88,8 @@ def in_head(prefix: CachedPrefix, blocks: int) -> bool:
 
 def sums_of(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
-    names = [f"{_HEAD}{number}" for number in range(len(head))] + [item.id for item in items]
-    return dict(zip(names, accumulate(map(counter.item, chain(head, items))), strict=True))
+    names = (*(f"{_HEAD}{number}" for number in range(len(head))), *map(_id, items))
+    return dict(zip(names, accumulate([*counter.each(head), *counter.each(items)]), strict=True))
 
 
 def reaching(read: int, sums: dict[str, int], total: int) -> str:

@@ -1,6 +1,6 @@
 """Token sizes of a view as a frozen value, and what it shares with the counter that makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from palimpsest.core.frozen import EMPTY, FrozenDict
@@ -15,6 +15,10 @@ class CountsTokens(Protocol):
 
     def item(self, item: Item) -> int:
         """Tokens of one item as it is shown."""
+        ...
+
+    def each(self, items: Sequence[Item]) -> list[int]:
+        """Tokens of each of some items as it is shown."""
         ...
 
     def content(self, content: Content) -> int:
@@ -78,6 +82,11 @@ class TokenSizes(Value, frozen=True, eq=False):
             place = self.newer.get(item.id)
         raw = self.sizes[place] if place is not None and self.items[place] is item else self._unscaled(item)
         return raw if self.factor == 1.0 else round(raw * self.factor)
+
+    def each(self, items: Sequence[Item]) -> list[int]:
+        """Tokens of each of some items as it is shown."""
+        sizes = self.sizes if items is self.items else [self._unscaled(item) for item in items]
+        return [scaled(size, self.factor) for size in sizes]
 
     def content(self, content: Content) -> int:
         """Tokens of a content that is not in the view yet."""

@@ -1,6 +1,6 @@
 """Encoded pieces of a view, one per item, made once and kept while the item is in the view."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -75,25 +75,31 @@ class Memo:
 
     def __init__(self, make: Callable[[Item], Fragment]) -> None:
         self._make = make
+        self.items: tuple[Item, ...] = ()
+        self.found: list[Fragment] = []
         self.kept: dict[int, Fragment] = {}
 
-    def take(self, items: Sequence[Item]) -> list[Fragment]:
+    def take(self, items: tuple[Item, ...]) -> list[Fragment]:
         """The fragments of all items, in order; only those not seen in the last view are made."""
-        kept = self.kept
-        try:
-            found = [kept[id(item)] for item in items]
-        except KeyError:
-            for item in items:
-                if id(item) not in kept:
-                    kept[id(item)] = self._make(item)
-            found = [kept[id(item)] for item in items]
-        if len(kept) > len(items):
-            self.kept = {id(fragment.item): fragment for fragment in found}
+        known = len(self.items)
+        if items[:known] == self.items:
+            self.found += [self._fragment(item) for item in items[known:]]
+        else:
+            self.found = [self._fragment(item) for item in items]
+        if len(self.kept) > len(items):
+            self.kept = {id(fragment.item): fragment for fragment in self.found}
+        self.items = items
+        return list(self.found)
+
+    def _fragment(self, item: Item) -> Fragment:
+        found = self.kept.get(id(item))
+        if found is None:
+            found = self.kept[id(item)] = self._make(item)
         return found
 
     def adopt(self, other: "Memo") -> None:
         """Take over what another memo holds."""
-        self.kept = dict(other.kept)
+        self.items, self.found, self.kept = other.items, list(other.found), dict(other.kept)
 
 
 def nothing(item: Item) -> Fragment:
