@@ -39,7 +39,6 @@ def test_everything_that_is_lost_is_told_with_its_event(pal: Pal) -> None:
             {"kind": "error", "text": "TypeError: parse_total of cart.py is None", "item": "3.0", "event": 3},
             {"kind": "address", "text": "https://example.org/cart", "item": "3.0", "event": 3},
             {"kind": "id", "text": "9f86d081", "item": "3.0", "event": 3},
-            {"kind": "constraint", "text": "Never touch the lock file.", "item": "1.0", "event": 1},
         ],
         "more": {},
     }
@@ -51,9 +50,9 @@ def test_a_person_sees_each_kind_with_the_item_in_which_it_stood(pal: Pal) -> No
 
     assert lines[2:4] == [
         "5: no longer shown: 1 path, 1 command, 2 symbols, 1 error, 1 address, 1 id, 1 ",
-        "constraint, 1 user message",
+        "user message",
     ]
-    assert lines[4:18] == [
+    assert lines[4:17] == [
         "paths no longer shown (1):",
         "  3.0  cart.py",
         "commands no longer shown (1):",
@@ -67,7 +66,6 @@ def test_a_person_sees_each_kind_with_the_item_in_which_it_stood(pal: Pal) -> No
         "  3.0  https://example.org/cart",
         "ids no longer shown (1):",
         "  3.0  9f86d081",
-        "constraints no longer shown (1):",
     ]
 
 

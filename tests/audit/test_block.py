@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from palimpsest.audit.block import evidence_block, names_block, older_messages_block
 from palimpsest.audit.folders import fitting, grouped
 from palimpsest.audit.visible import Visible
-from palimpsest.core.situation import Evidence, Quote, Ran, Said
+from palimpsest.core.situation import Evidence, Ran, Said
 from palimpsest.core.tokens import estimate
 
 EVIDENCE = Evidence(
@@ -15,16 +15,13 @@ EVIDENCE = Evidence(
     commands=(Ran("make", 0, 2), Ran("pytest -q", 1, 8), Ran("npm run dev", None, 9)),
     tests=Ran("pytest -q", 1, 8, "1 failed, 3 passed"),
     errors=(Ran("pytest -q", 1, 8, "1 failed, 3 passed"),),
-    quotes=(Quote("Never push to main!", "1.0", "forbidden"), Quote("Add a test.", "5.0", "demanded")),
     tasks=("write the changelog",),
     said=(Said("1.0", 0, "Hello"), Said("5.0", 0, "Add a test."), Said("6.0", 0, "and so on"), Said("7.0", 0, "go")),
 )
 
 
 def test_pa_14_the_block_lists_what_the_log_proves_in_a_fixed_order() -> None:
-    assert evidence_block(EVIDENCE, whole=frozenset({"5.0"})) == (
-        "The user said:\n"
-        '- forbidden (1.0): "Never push to main!"\n'
+    assert evidence_block(EVIDENCE) == (
         "Edited:\n"
         "- /repo/src/: app/main.py, app/x.py\n"
         "- a.py\n"
@@ -67,16 +64,6 @@ def test_pa_14_every_edited_path_shows_and_too_many_are_counted_by_folder() -> N
     assert estimate(text) <= 4_000
     assert "dir4/module_04999.ts" in text
     assert "- /srv/app/dir0/: " in text.replace(" more", "")
-
-
-def test_pa_14_quotes_that_do_not_fit_are_cut_to_60_characters_and_bans_come_first() -> None:
-    quotes = tuple(Quote(f"{number:04} never touch " + "the thing " * 25, f"{number}.0", "forbidden") for number in range(60))
-    block = evidence_block(Evidence(quotes=quotes))
-    assert all(quote.text[:60] in block for quote in quotes)
-    wishes = tuple(Quote(f"{number:04} add " + "something new " * 20, f"{number}.0", "demanded") for number in range(900))
-    block = evidence_block(Evidence(quotes=(*quotes, *wishes)))
-    assert all(quote.text[:60] in block for quote in quotes)
-    assert estimate(block) <= 4_000
 
 
 def test_commands_that_show_elsewhere_go_first_where_not_all_fit() -> None:
@@ -122,7 +109,6 @@ def test_paths_always_fit_their_room(paths: list[str], room: int) -> None:
         read=PATHS.map(tuple),
         commands=st.lists(st.builds(Ran, st.text(max_size=300), st.none() | st.integers(-1, 300)), max_size=20).map(tuple),
         errors=st.lists(st.builds(Ran, st.text(max_size=300), st.integers(1, 9)), max_size=20).map(tuple),
-        quotes=st.lists(st.builds(Quote, st.text(max_size=300), st.just("1.0")), max_size=20).map(tuple),
         tasks=st.lists(st.text(max_size=100), max_size=20).map(tuple),
     ),
     st.integers(0, 4_000),

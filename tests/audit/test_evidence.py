@@ -8,7 +8,7 @@ from msgspec import Raw
 from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceProjection
 from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
+from palimpsest.core.situation import Evidence, PendingCall, Ran, Said
 
 
 def gather(*bodies: Body) -> Evidence:
@@ -137,10 +137,9 @@ def test_an_unknown_free_form_tool_edits_nothing() -> None:
     assert told.edited == ()
 
 
-def test_what_the_user_said_is_kept_by_opening_words_and_what_binds_by_its_sentence() -> None:
+def test_what_the_user_said_is_kept_by_opening_words() -> None:
     told = gather(UserSaid((Text("The build is red. Never push to main!"),)))
     assert told.said == (Said("0.0", 0, "The build is red. Never push to main!", told.said[0].tokens),)
-    assert told.quotes == (Quote("Never push to main!", "0.0", "forbidden"),)
 
 
 def test_open_tasks_come_from_lists_of_any_program() -> None:

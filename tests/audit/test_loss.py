@@ -31,7 +31,6 @@ def test_everything_that_nothing_shows_any_more_is_lost() -> None:
         ids=("1.0", "2.0", "3.0"),
         path_items=("1.0", "2.0", "3.0"),
         command_items=("2.0",),
-        constraints=(Lost("Please repair src/app/cart.py, the limit is 250.", "1.0"),),
     )
 
 
@@ -140,7 +139,6 @@ def test_every_kind_of_thing_is_listed_with_the_item_in_which_it_stood() -> None
         errors=(Lost("TypeError: cannot read parseConfig of undefined", "3.0"),),
         urls=(Lost("https://example.org/a?b=1", "3.0"),),
         identifiers=(Lost("9f86d081", "3.0"), Lost("123e4567-e89b-12d3-a456-426614174000", "3.0")),
-        constraints=(Lost("Never touch the lock file.", "1.0"),),
     )
 
 

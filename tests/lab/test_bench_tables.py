@@ -86,9 +86,9 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `none` | - | - | - | 190 | 0 | 0.0 | 0 |",
         ],
         "survival": [
-            "| profile | user messages | edited paths | read paths | commands | numbers | constraints |",
-            "|---|---:|---:|---:|---:|---:|---:|",
-            "| `palimpsest` | 100 % | 100 % | 100 % | 100 % | 50 % | 100 % |",
+            "| profile | user messages | edited paths | read paths | commands | numbers |",
+            "|---|---:|---:|---:|---:|---:|",
+            "| `palimpsest` | 100 % | 100 % | 100 % | 100 % | 50 % |",
         ],
         "sessions": [
             "| session | half | tokens | breakpoints, 5 min | breakpoints, 1 h | automatic | re-reads | of the baseline |",

@@ -20,7 +20,7 @@ R = [
     *("offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
     *("rereads", "survival", "probes", "plan_ms"),
 ]
-SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints"]
+SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers"]
 SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)
 
 

@@ -65,7 +65,7 @@ def test_the_page_has_every_part_of_a_report() -> None:
         assert heading in read.text
     assert read.looks["bar"] == read.looks["map"] == 4
     # Four drawings of context, one of the bill, six of survival, two of probes.
-    assert read.looks["plot"] == 4 + 1 + 6 + 2
+    assert read.looks["plot"] == 4 + 1 + 5 + 2
     # Palimpsest folds four times, the others that fold twice each; every fold is a mark and a fall, and one mark is the key.
     assert read.looks["fall"] == 8
     assert read.looks["losses"] == 3 + 3 + 1

@@ -66,12 +66,6 @@ def test_questions_come_with_their_answers_and_the_events_that_prove_them() -> N
             (Worded("Fix the timeout in src/shop/cart.py."), Worded("Never touch migrations/.")),
             (1,),
         ),
-        Probe(
-            "bound",
-            "What did the user forbid, demand or decide?",
-            (Worded("Fix the timeout in src/shop/cart.py."), Worded("Never touch migrations/.")),
-            (1,),
-        ),
         Probe("edited", "Which files were edited?", (Changed("/repo/src/shop/cart.py"),)),
         Probe("commands", "Which commands were run last, and how did each end?", (failed,), (7,)),
         Probe("tests", "What was the exit code of the last test run?", (failed,), (7,)),
@@ -83,7 +77,6 @@ def test_questions_come_with_their_answers_and_the_events_that_prove_them() -> N
 def test_questions_are_derived_from_chinese_sessions_too() -> None:
     found = {probe.kind: probe.facts for probe in probes_of(CHINESE)}
     assert found["asked"] == (Worded("把购物车的超时改掉。"), Worded("不要修改 migrations 目录。"))
-    assert Worded("不要修改 migrations 目录。") in found["bound"]
     assert found["values"] == (Held("超时时间", "30"),)
     assert found["tests"] == (Ended("pytest -q 测试", 0, "3 passed in 0.20s", 5),)
     assert "open" not in found

@@ -113,7 +113,7 @@ def test_our_profile_folds_without_any_summary() -> None:
     assert [call for call in outcome.calls if call.purpose == "summary"] == []
     assert any(edit.kind == "fold" for edit in outcome.edits)
     folded = figures([outcome]).survival
-    assert (folded.user_messages, folded.edited_paths, folded.constraints) == (1.0, 1.0, 1.0)
+    assert (folded.user_messages, folded.edited_paths) == (1.0, 1.0)
 
 
 def test_a_profile_without_policies_goes_past_the_window_and_says_so() -> None:

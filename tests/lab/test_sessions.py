@@ -108,7 +108,7 @@ def test_a_failing_test_is_run_again_until_it_passes() -> None:
 
 def test_made_up_sessions_can_be_asked_every_kind_of_question() -> None:
     found = Counter(probe.kind for seed in (1, 2, 3) for probe in Material(made_up(seed, 120_000, MemorySessions()).events()).probes)
-    assert set(found) == {"asked", "bound", "edited", "commands", "tests", "values", "open"}
+    assert set(found) == {"asked", "edited", "commands", "tests", "values", "open"}
     assert found["values"] > 5
 
 

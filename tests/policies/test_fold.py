@@ -121,7 +121,8 @@ def lively(thrift: str = "balanced") -> Session:
         use(session, f"e{number}", "Edit", f'{{"file_path":"src/made_{number}.py","old_string":"a","new_string":"b"}}', "ok")
         use(session, f"t{number}", "Bash", f'{{"command":"pytest -q tests/test_{number}.py"}}', "1 passed", exit_code=number % 2)
     session.log.append(ContextStated((Statement("mode", "mode: build"),)))
-    session.log.append(NotesTaken("## Goal\nfinish the parts", covers=session.log.tip))
+    edited = next(item.id for item in session.log.view.items if "made_7.py" in text_of(item.content))
+    session.log.append(NotesTaken(f"## State\nsrc/made_7.py is finished [{edited}]", covers=session.log.tip))
     for number in range(20):
         reply(session, Text(f"now helper_{number}_x of src/part_{number}.py", "assistant"))
         use(session, f"l{number}", "Read", '{"file_path":"src/late.py"}', f"late_{number} = 1\n" * 120)

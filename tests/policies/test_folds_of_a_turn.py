@@ -63,7 +63,9 @@ class Growing:
 
     def plan(self, situation: Situation) -> tuple[Fold, ...]:
         items = situation.view.items
-        return (Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("more words than there were " * 1_000)))),)
+        return (
+            Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("more words than there were " * 1_000), "evidence"))),
+        )
 
 
 def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:

@@ -39,7 +39,7 @@ def outcome(name: str, calls: int = 120, *, grows: int = 3_000) -> Outcome:
         kept = size
         if size > fold_at:
             kept = left
-            survival = Survival(1.0, 0.9, 0.5 / (len(edits) + 1), 0.4, 0.3, 0.8)
+            survival = Survival(1.0, 0.9, 0.5 / (len(edits) + 1), 0.4, 0.3)
             edits.append(_edited((step, at), "fold", name, (size, kept), survival))
             if name != "palimpsest":
                 called.append(_called((step, at), "summary", size, cached, 6_000))

@@ -1,13 +1,12 @@
-"""Changes that the gate makes to proposed edits: pinned items stay, and lines that nothing supports go."""
+"""Changes that the gate makes to proposed edits: pinned items stay, and narrative lines without a valid citation go."""
 
 from msgspec.structs import replace
 
-from palimpsest.audit.frames import quoted_commands
-from palimpsest.audit.parts import STAND_IN, is_computed
+from palimpsest.audit.citations import checked, sources_of
+from palimpsest.audit.parts import is_computed
 from palimpsest.audit.pins import pinned
-from palimpsest.audit.provenance import clean
 from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept
-from palimpsest.core.items import Text, ToolResult, text_of
+from palimpsest.core.items import Text
 from palimpsest.core.policy import Edits
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
@@ -41,7 +40,7 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
 
 
 def without_lines(edits: Edits, situation: Situation) -> tuple[Edits, tuple[str, ...]]:
-    """The edits without those lines of a narrative that no event supports or that only a tool's result said, and these lines."""
+    """The edits without the lines of narratives that no cited event supports, and these lines."""
     removed: list[str] = []
     cleaned: list[Edit] = []
     for edit in edits:
@@ -65,11 +64,11 @@ def _clean(into: Into, situation: Situation, removed: list[str]) -> Into:
         if isinstance(piece, Keep) or not isinstance(piece.content, Text) or not _is_narrative(piece):
             pieces.append(piece)
             continue
-        text, gone = supported(piece.content.text, situation)
+        text, gone = checked(piece.content.text, sources_of(situation.view.items))
         removed += gone
-        if not gone:
+        if text == piece.content.text:
             pieces.append(piece)
-        elif text.strip():
+        elif text:
             pieces.append(replace(piece, content=replace(piece.content, text=text)))
     return tuple(pieces)
 
@@ -78,24 +77,6 @@ def _is_narrative(piece: Put | Keep) -> bool:
     return isinstance(piece, Put) and piece.kind == "summary" and not is_computed(piece)
 
 
-def supported(text: str, situation: Situation) -> tuple[str, tuple[str, ...]]:
-    """A narrative without the lines that claim a wish of the user which no event shows, or that repeat commands of a result; and these."""
-    items = situation.view.items
-    said = [text_of(item.content) for item in items if item.kind in ("user", "steering") or item.source.startswith(STAND_IN)]
-    kept, removed = clean(text, [*said, *_remembered(situation)])
-    results = (text_of(item.content) for item in items if isinstance(item.content, ToolResult) and item.mask is None)
-    quoted = frozenset(quoted_commands(kept, results, said))
-    lines = kept.split("\n")
-    return "\n".join(line for line in lines if line not in quoted), (*removed, *(line for line in lines if line in quoted))
-
-
 def left_out(count: int) -> str:
-    """What is told of lines that went."""
-    return "1 line that nothing supports was left out" if count == 1 else f"{count} lines that nothing supports were left out"
-
-
-def _remembered(situation: Situation) -> list[str]:
-    """What is known of messages that do not show any more: their openings, and what binds in them."""
-    shown = frozenset(situation.view.ids)
-    evidence = situation.evidence
-    return [*(said.opening for said in evidence.said if said.id not in shown), *(quote.text for quote in evidence.quotes)]
+    """How many lines were left out, in words."""
+    return "1 line without a valid citation was left out" if count == 1 else f"{count} lines without a valid citation were left out"

@@ -7,26 +7,24 @@ from typing import Final
 
 from palimpsest.audit.folders import fitting
 from palimpsest.core.items import seq_of
-from palimpsest.core.situation import Evidence, Quote, Ran, Said
+from palimpsest.core.situation import Evidence, Ran, Said
 from palimpsest.core.tokens import estimate
 
 EVIDENCE_TOKENS: Final = 4_000
 NAMES_TOKENS: Final = 2_400
 TURNS: Final = 3
 LONG, SHORT = 160, 60
-_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def evidence_block(
     evidence: Evidence,
     tokens: int = EVIDENCE_TOKENS,
     *,
-    whole: AbstractSet[str] = _NOBODY,
     elsewhere: AbstractSet[int] = frozenset(),
     turns: int = TURNS,
     factor: float = 1.0,
 ) -> str:
-    """What the log proves, within a room. `whole` are the items of the user that show verbatim, so that nothing in them is quoted.
+    """What the log proves, within a room in tokens.
 
     Paths come before commands, which take what is left: those of the last turns, newest first. Where not all of them fit, those whose
     results (by event) show `elsewhere` go first.
@@ -34,8 +32,6 @@ def evidence_block(
     block = _Block(tokens, factor)
     block.reserve("tests", [_ran(evidence.tests, LONG)] if evidence.tests is not None else [])
     block.reserve("tasks", _whole_or_short([f"- {task}" for task in evidence.tasks], block.room(0.25), block.size))
-    quotes = [quote for quote in evidence.quotes if quote.id not in whole]
-    block.reserve("user", _quotes(quotes, block.room(0.5), block.size))
     block.reserve("edited", fitting(evidence.edited, block.room(0.6), block.size) if evidence.edited else [])
     block.reserve("read", fitting(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _first([_ran(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
@@ -56,7 +52,7 @@ def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: flo
     return ", ".join(shown)
 
 
-def older_messages_block(said: Iterable[Said], shown: AbstractSet[str] = _NOBODY, *, opening: int = 80) -> str:
+def older_messages_block(said: Iterable[Said], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
     """Messages of the user that do not show any more: id, time and opening words of each, oldest first."""
     return "\n".join(f"- {each.id}, {time_of(each.at)}: {each.opening[:opening]}" for each in said if each.id not in shown)
 
@@ -67,7 +63,6 @@ def time_of(at: int) -> str:
 
 
 _TITLES: Final = {
-    "user": "The user said:",
     "edited": "Edited:",
     "read": "Read:",
     "commands": "Commands, newest first, with exit codes:",
@@ -148,29 +143,6 @@ def turns_begin(evidence: Evidence, turns: int = TURNS, elsewhere: AbstractSet[i
 def _of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[Ran]:
     begins = turns_begin(evidence, turns, elsewhere)
     return [ran for ran in evidence.commands if ran.seq >= begins]
-
-
-def _quotes(quotes: Sequence[Quote], room: int, size: Callable[[str], int]) -> list[str]:
-    """What was forbidden, decided and demanded, in this order where not all fit; whole or by their first characters."""
-    lines = [_quoted(quote, len(quote.text)) for quote in quotes]
-    if size("\n".join(lines)) <= room:
-        return lines
-    lines = [_quoted(quote, SHORT) for quote in quotes]
-    if size("\n".join(lines)) <= room:
-        return lines
-    rank = {"forbidden": 0, "decided": 1, "demanded": 2}
-    ordered = sorted(range(len(quotes)), key=lambda place: (rank[quotes[place].kind], -place))
-    kept: list[int] = []
-    for place in ordered:
-        room -= size(lines[place] + "\n")
-        if room < 0:
-            break
-        kept.append(place)
-    return [lines[place] for place in sorted(kept)]
-
-
-def _quoted(quote: Quote, length: int) -> str:
-    return f'- {quote.kind} ({quote.id}): "{cut_to(quote.text, length)}"'
 
 
 def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:

@@ -5,7 +5,6 @@ from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
-from palimpsest.audit.constraints import quotes_of
 from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
 from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
 from palimpsest.audit.patches import edit_blocks
@@ -14,14 +13,13 @@ from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, r
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.situation import Evidence, PendingCall, Quote, Ran, Said
+from palimpsest.core.situation import Evidence, PendingCall, Ran, Said
 from palimpsest.core.tokens import estimate
 
 MOST_COMMANDS: Final = 400
 MOST_NAMES: Final = 400
 MOST_READ: Final = 2_000
 MOST_ERRORS: Final = 50
-MOST_QUOTES: Final = 1_000
 MOST_PENDING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
@@ -74,7 +72,6 @@ class EvidenceProjection:
         self._read = dict.fromkeys(known.read)
         self._commands = {ran.command: ran for ran in known.commands}
         self._errors = {same_command(ran.command): ran for ran in known.errors}
-        self._quotes = {(quote.id, quote.text): quote for quote in known.quotes}
         self._tasks = {key_of(task): task for task in known.tasks}
         self._names = dict.fromkeys(known.names)
         self._said = {said.id: said for said in known.said}
@@ -103,7 +100,6 @@ class EvidenceProjection:
                 "commands": lambda: tuple(self._commands.values()),
                 "tests": lambda: self._tests,
                 "errors": lambda: tuple(self._errors.values()),
-                "quotes": lambda: tuple(self._quotes.values()),
                 "tasks": lambda: tuple(self._tasks.values()),
                 "names": lambda: tuple(self._names),
                 "said": lambda: tuple(self._said.values()),
@@ -118,12 +114,6 @@ class EvidenceProjection:
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
         self._said[f"{seq}.0"] = Said(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
         self._changed.add("said")
-        for number, part in enumerate(body.parts):
-            for quote in quotes_of(part.text, f"{seq}.{number}") if isinstance(part, Text) else ():
-                self._keep_quote(quote)
-
-    def _keep_quote(self, quote: Quote) -> None:
-        self._put("quotes", self._quotes, (quote.id, quote.text), quote, MOST_QUOTES)
 
     def _take_reply(self, body: ModelReplied) -> None:
         for part in body.parts:

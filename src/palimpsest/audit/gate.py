@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.amend import keep_pins, supported, without_lines
+from palimpsest.audit.amend import keep_pins, without_lines
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.fitting import keeps_pairs
@@ -21,7 +21,7 @@ OPENING = 40
 
 
 class Verdict(Value, frozen=True):
-    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative that nothing in the log supports.
+    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative without a valid citation.
 
     Edits that the gate changed must be judged again, with the view that they leave. `remarks` are what a full gate would have said
     where only what a session needs was asked.
@@ -33,10 +33,8 @@ class Verdict(Value, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def judge(
-    edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full", told: str | None = None
-) -> Verdict:
-    """Whether edits may be installed; `after` is the view they would leave, `told` what a model wrote of them if not all their words.
+def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
+    """Whether edits may be installed; `after` is the view they would leave.
 
     An `alive` gate asks only what a session needs to go on, and tells of a fold what else there is to say.
     """
@@ -55,7 +53,7 @@ def judge(
     if shrinks and left >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":
-        return Verdict(edits, remarks=_remarks(edits, (before, left), after, situation, told))
+        return Verdict(edits, remarks=_remarks(edits, (before, left), after, situation))
     refused = _size(edits, before, left, situation) or _missing(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)
 
@@ -84,13 +82,11 @@ def _size(edits: Edits, before: int, left: int, situation: Situation) -> str:
     return ""
 
 
-def _remarks(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation, told: str | None) -> tuple[str, ...]:
-    """What a full gate would say about a fold."""
+def _remarks(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation) -> tuple[str, ...]:
+    """What a full gate would say about a fold, its narrative aside: other programs cite nothing."""
     if not any(isinstance(edit, Fold) for edit in edits):
         return ()
-    unsupported = len(without_lines(edits, situation)[1] if told is None else supported(told, situation)[1])
-    lines = f"{unsupported} {'line says' if unsupported == 1 else 'lines say'} of the user what nothing supports" if unsupported else ""
-    return tuple(said for said in (_size(edits, *sizes, situation), _missing(after, situation), lines) if said)
+    return tuple(remark for remark in (_size(edits, *sizes, situation), _missing(after, situation)) if remark)
 
 
 def _missing(after: View, situation: Situation) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
-from palimpsest.audit.constraints import quotes_of
 from palimpsest.audit.entities import COUNTED, counted_parts_of, number_in, plain_of, token_kind, trimmed
 from palimpsest.audit.quoted import Quotable, quotes_in
 from palimpsest.audit.tools import ToolClass, action_of
@@ -64,9 +63,8 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
     errors, urls = quotable.unsaid(told.errors), quotable.unsaid(told.urls)
     paths, commands = _worked_on(gone, named.paths | quotable.unsaid(told.drives, last_two), visible, declared)
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
-    constraints = _constraints(gone, visible)
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
-    others = {"symbols": named.symbols, "errors": errors, "urls": urls, "identifiers": named.identifiers, "constraints": constraints}
+    others = {"symbols": named.symbols, "errors": errors, "urls": urls, "identifiers": named.identifiers}
     counts |= {kind: len(found) - MOST for kind, found in others.items()}
     return Loss(
         paths=tuple([path for path, _ in listed]),
@@ -80,7 +78,6 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
         errors=_newest(errors),
         urls=_newest(urls),
         identifiers=_newest(named.identifiers),
-        constraints=_newest(constraints),
         more={kind: count for kind, count in counts.items() if count > 0},
     )
 
@@ -153,15 +150,6 @@ def _quoted(gone: Sequence[_Gone]) -> _Quoted:
 
 def _by_user(gone: Sequence[_Gone]) -> list[_Gone]:
     return [each for each in gone if each.item.kind in ("user", "steering") and isinstance(each.item.content, Text)]
-
-
-def _constraints(gone: Sequence[_Gone], visible: Visible) -> Places:
-    found: Places = {}
-    for each in _by_user(gone):
-        for quote in quotes_of(each.text, each.item.id):
-            if quote.text not in found and not visible.sentence(quote.text):
-                found[quote.text] = quote.id
-    return found
 
 
 def _messages(gone: Sequence[_Gone], visible: Visible) -> int:

@@ -34,7 +34,6 @@ class Survival(Value, frozen=True):
     read: Share = Share()
     commands: Share = Share()
     messages: Share = Share()
-    constraints: Share = Share()
     numbers: Share = Share()
 
     def __add__(self, other: "Survival") -> "Survival":
@@ -43,7 +42,6 @@ class Survival(Value, frozen=True):
             self.read + other.read,
             self.commands + other.commands,
             self.messages + other.messages,
-            self.constraints + other.constraints,
             self.numbers + other.numbers,
         )
 
@@ -58,8 +56,8 @@ def survival_of(
     """What a request shows of the distinct entities in a span of events.
 
     A path counts as written or by its last two parts, a command of the last three turns by its first 60 characters, a message verbatim or
-    by id and opening 40 characters, a constraint verbatim or by its first 60 characters. `turns_begin` is the event with which the last
-    three turns begin; without it they are counted within the span. `numbers` is for whoever remembers them.
+    by id and opening 40 characters. `turns_begin` is the event with which the last three turns begin; without it they are counted within
+    the span. `numbers` is a cached version of `numbers_in`.
     """
     events = tuple(span)
     tally = EvidenceProjection(bounded=False, names_told=_nothing)
@@ -76,7 +74,6 @@ def survival_of(
         read=_share(visible.path(path) for path in proven.read),
         commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
         messages=_share(_shows(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
-        constraints=_share(visible.sentence(quote.text) for quote in proven.quotes),
         numbers=Share(len(named) - len(visible.unseen(named)), len(named)),
     )
 

@@ -28,5 +28,4 @@ class Loss(Value, frozen=True):
     errors: tuple[Lost, ...] = ()
     urls: tuple[Lost, ...] = ()
     identifiers: tuple[Lost, ...] = ()
-    constraints: tuple[Lost, ...] = ()
     more: dict[str, int] = {}

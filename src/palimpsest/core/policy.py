@@ -72,15 +72,13 @@ PlanEvent: TypeAlias = NotesTaken | NoteSaved | NoteForgotten | Recalled | JobRa
 class Proposal(Value, frozen=True):
     """Edits with the reason for them, and events to be recorded before them.
 
-    `failed` is what went wrong on the way without stopping it, `notices` are lines for the user. `told` is what a model wrote of the
-    edits, where they hold words of our own beside it.
+    `failed` is what went wrong on the way without stopping it, `notices` are lines for the user.
     """
 
     edits: Edits = ()
     why: str = ""
     failed: tuple[Failed, ...] = ()
     notices: tuple[str, ...] = ()
-    told: str | None = None
     events: tuple[PlanEvent, ...] = ()
 
 

@@ -201,14 +201,6 @@ class PendingCall(Value, frozen=True):
     tests: bool = False
 
 
-class Quote(Value, frozen=True):
-    """Words of the user that bind, and the item they stand in."""
-
-    text: str
-    id: str
-    kind: Literal["forbidden", "demanded", "decided"] = "demanded"
-
-
 class Said(Value, frozen=True):
     """A message of the user: its first item, when it came, its opening words, its tokens, and whether a turn was under way."""
 
@@ -227,7 +219,6 @@ class Evidence(Value, frozen=True):
     commands: tuple[Ran, ...] = ()
     tests: Ran | None = None
     errors: tuple[Ran, ...] = ()
-    quotes: tuple[Quote, ...] = ()
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     said: tuple[Said, ...] = ()

@@ -119,7 +119,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
     try:
         while True:
             after = session.log.trial(edits)
-            verdict = judge(edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness, told=proposal.told)
+            verdict = judge(edits, after, situation, shrinks=policy.shrinks, strictness=session.profile.strictness)
             removed += len(verdict.removed)
             if verdict.refused or verdict.edits == edits:
                 break

@@ -14,7 +14,7 @@ Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
 _REASONS = 5
-SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers", "constraints")
+SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers")
 
 
 class Survival(Value, frozen=True, omit_defaults=False):
@@ -25,7 +25,6 @@ class Survival(Value, frozen=True, omit_defaults=False):
     read_paths: float = 1.0
     commands: float = 1.0
     numbers: float = 1.0
-    constraints: float = 1.0
 
 
 class Called(Value, frozen=True):
@@ -265,7 +264,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
 def survival(counted: Counted) -> Survival:
     """Counts as shares."""
     named = {"edited_paths": counted.edited, "read_paths": counted.read, "user_messages": counted.messages}
-    shares = {"commands": counted.commands, "numbers": counted.numbers, "constraints": counted.constraints, **named}
+    shares = {"commands": counted.commands, "numbers": counted.numbers, **named}
     return Survival(**{name: round(share.ratio, 4) for name, share in shares.items()})
 
 

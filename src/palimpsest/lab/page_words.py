@@ -10,7 +10,6 @@ PALETTE = 9
 
 SURVIVAL_WORDS = {
     "user_messages": "what the user said",
-    "constraints": "what the user demanded",
     "edited_paths": "files that were edited",
     "read_paths": "files that were read",
     "commands": "commands",

@@ -1,22 +1,23 @@
 """Questions about a session that its log answers by rules: what was asked, changed, run, measured and left open, and what proves it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.audit.sentences import sentences_of
 from palimpsest.core.events import Event, UserSaid
 from palimpsest.core.items import Text, Value
 from palimpsest.core.situation import Evidence, Ran
 from palimpsest.lab.probes_values import named_values
 
-Kind: TypeAlias = Literal["asked", "bound", "edited", "commands", "tests", "values", "open"]
-KINDS: Final[tuple[Kind, ...]] = ("asked", "bound", "edited", "commands", "tests", "values", "open")
+Kind: TypeAlias = Literal["asked", "edited", "commands", "tests", "values", "open"]
+KINDS: Final[tuple[Kind, ...]] = ("asked", "edited", "commands", "tests", "values", "open")
 
 MOST_PROBES: Final = 20
 MOST_FACTS: Final = 100
 LONGEST: Final = 300
 SHORTEST: Final = 6
+_SENTENCE_END: Final = re.compile(r"\n|(?<=[.!?])\s+|(?<=[。！？])")
 
 
 class Worded(Value, frozen=True, tag="worded"):
@@ -71,7 +72,6 @@ def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
     evidence = tally.value()
     found = (
         *_asked(known),
-        _bound(evidence),
         Probe("edited", "Which files were edited?", tuple(map(Changed, spread(evidence.edited, MOST_FACTS)))),
         _commands(evidence),
         _tests(evidence),
@@ -92,26 +92,16 @@ def _asked(events: Sequence[Event]) -> list[Probe]:
 
 
 def _sentences(event: Event) -> list[str]:
-    """What a message says, sentence by sentence; where nothing reads like one, line by line."""
+    """What a message says, sentence by sentence."""
     body = event.body
     texts = [part.text for part in body.parts if isinstance(part, Text)] if isinstance(body, UserSaid) else []
-    found = [sentence for text in texts for sentence in sentences_of(text)]
-    if not found:
-        found = [line.strip() for text in texts for line in text.split("\n") if line.strip()]
+    found = [sentence.strip() for text in texts for sentence in _SENTENCE_END.split(text)]
     return spread([text[:LONGEST] for text in dict.fromkeys(found) if _tells(text)], MOST_FACTS)
 
 
 def _tells(text: str) -> bool:
     """Whether words are enough of their own that finding them means something: a bare "1" or "ok" could stand anywhere."""
     return sum(1 if sign.isascii() else 3 for sign in text) >= SHORTEST
-
-
-def _bound(evidence: Evidence) -> Probe:
-    quotes = spread(evidence.quotes, MOST_FACTS)
-    events = dict.fromkeys(int(quote.id.partition(".")[0]) for quote in quotes)
-    return Probe(
-        "bound", "What did the user forbid, demand or decide?", tuple(Worded(quote.text[:LONGEST]) for quote in quotes), tuple(events)
-    )
 
 
 def _commands(evidence: Evidence) -> Probe:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from palimpsest.audit.citations import checked, sources_of
 from palimpsest.audit.floor import Floor, check_floor, room_of, too_full
 from palimpsest.audit.gate import FREE, fold_limit
 from palimpsest.audit.parts import NARRATIVE
@@ -137,8 +138,8 @@ class FoldFromLog:
         notes = situation.view.notes
         if notes is None or self.narrative == "off":
             return None
-        content = Text(notes.text)
-        return Put("summary", content, NARRATIVE) if situation.tokens.content(content) <= bounds.narrative else None
+        content = Text(checked(notes.text, sources_of(situation.view.items)).text)
+        return Put("summary", content, NARRATIVE) if content.text and situation.tokens.content(content) <= bounds.narrative else None
 
 
 def _real_share(situation: Situation, now: int) -> float:

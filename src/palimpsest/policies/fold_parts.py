@@ -17,6 +17,8 @@ from palimpsest.policies.fold_texts import evidence_put, message_head, names_put
 
 # A message is not cut to less than this: then only its opening is told.
 _SHORTEST_CUT = 200
+# Tokens of a message that is kept whole before longer ones are.
+_SHORT_MESSAGE = 200
 # What is added to the age and to the size of a result, so that the newest and the smallest do not outweigh everything.
 _RECENT, _FRAME = 2, 50
 
@@ -44,12 +46,12 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
     if not cut:
         return None
     run, tail = items[:cut], items[cut:]
-    said, told = _messages(situation, run, tail, bounds, floor)
+    messages = _messages(situation, run, tail, bounds, floor)
     shown = _commands_in(situation, tail)
-    evidence = evidence_put(situation, told, bounds, shown)
+    evidence = evidence_put(situation, bounds, shown)
     results = _results(situation, run, tail, bounds, floor)
     gone = [item for item in run if item.id not in results]
-    into: list[Put | Keep] = [*said, *evidence, *names_put(situation, bounds, evidence, shown), *seen_put(situation, bounds, gone)]
+    into: list[Put | Keep] = [*messages, *evidence, *names_put(situation, bounds, evidence, shown), *seen_put(situation, bounds, gone)]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     state = _state(situation, run, bounds)
@@ -82,29 +84,32 @@ def tail_start(situation: Situation, bound: int) -> int:
     return min(next(cut for cut in cuts if cut >= reach), last_round)
 
 
-def _messages(
-    situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor
-) -> tuple[list[Put | Keep], frozenset[str]]:
-    """The user's words: newest first as far as they fit, one cut to what is left, the older ones told; and which are there whole."""
-    whole = {item.id for item in tail if item.kind in ("user", "steering")}
-    kept: list[list[Put | Keep]] = []
-    shown = {message.id for message in _said(situation, tail)}
-    room, full = bounds.messages, False
-    for message in reversed(_said(situation, run)):
-        needed = any(item.id in floor.ids for item in message.items)
-        if needed or (not full and message.tokens <= room):
-            kept.append([Keep(item.id) for item in message.items])
+def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> list[Put | Keep]:
+    """The user's messages in their order.
+
+    Where not all of them fit, short ones stay whole before long ones, the newest first. The first long one that does not fit is cut to
+    its head and tail; of older ones id, time and opening words are listed.
+    """
+    messages = _said(situation, run)
+    room = bounds.messages
+    kept: dict[str, list[Put | Keep]] = {}
+    for message in messages:
+        if any(item.id in floor.ids for item in message.items):
+            kept[message.id] = [Keep(item.id) for item in message.items]
             room = max(0, room - message.tokens)
-            whole.update(item.id for item in message.items if message.whole)
-        elif not full and message.whole and (piece := _cut(situation, message, room)) is not None:
-            kept.append([piece])
-            full = True
-        else:
-            full = True
-            continue
-        shown.add(message.id)
-    older = older_put(situation, frozenset(shown), 4 * bounds.messages if bounds.needed else None) if not bounds.bare else ()
-    return [*older, *(piece for message in reversed(kept) for piece in message)], frozenset(whole)
+    for short in (True, False):
+        for message in reversed(messages):
+            if message.id in kept or (message.tokens <= _SHORT_MESSAGE) != short:
+                continue
+            if message.tokens > room:
+                if message.whole and (piece := _cut(situation, message, room)) is not None:
+                    kept[message.id] = [piece]
+                break
+            kept[message.id] = [Keep(item.id) for item in message.items]
+            room -= message.tokens
+    shown = frozenset(kept).union(message.id for message in _said(situation, tail))
+    older = older_put(situation, shown, 4 * bounds.messages if bounds.needed else None) if not bounds.bare else ()
+    return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
 
 
 def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:

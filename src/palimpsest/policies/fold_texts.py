@@ -49,14 +49,14 @@ def _newest(told: Sequence[str], room: float, factor: float) -> list[str]:
     return [*([f"- and {left} before them"] if left else []), *reversed(fitting)]
 
 
-def evidence_put(situation: Situation, whole: AbstractSet[str], bounds: Bounds, kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
-    """What the log proves about the work so far; `whole` are the user's items that show verbatim. Open tasks show always.
+def evidence_put(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
+    """What the log proves about the work so far. Open tasks show always.
 
     Results of the events `kept` show as they are, so that their commands need no room where it is short.
     """
     evidence, factor = situation.evidence, situation.tokens.factor
     room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
-    text = evidence_block(evidence, room, whole=whole, elsewhere=kept, factor=factor) if room > 0 else ""
+    text = evidence_block(evidence, room, elsewhere=kept, factor=factor) if room > 0 else ""
     missing = [f"- {cut_to(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
     if missing:
         text = "\n".join((*(text,) * bool(text), "Open tasks:", *missing))

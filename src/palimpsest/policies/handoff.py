@@ -72,7 +72,7 @@ class Handoff:
                 break
             told = middle_cut(summary, bound).text
             fold, size = self._fold(situation, ground, told, kept, proof)
-        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped), told=told)
+        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped))
 
     def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, proof: int) -> tuple[Fold, int]:
         messages = keep_texts(messages_of(ground.told), kept, in_parts=self.in_parts)

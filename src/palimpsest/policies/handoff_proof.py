@@ -32,7 +32,7 @@ def proof_of(situation: Situation, whole: AbstractSet[str], tokens: int) -> str:
         return ""
     evidence = situation.evidence
     older = older_messages_block(evidence.said, whole)
-    parts = [evidence_block(evidence, tokens, whole=whole)]
+    parts = [evidence_block(evidence, tokens)]
     if older:
         parts.append(f"{_OLDER}\n{middle_cut(older, tokens // 2).text}")
     return "\n".join(part for part in parts if part)

@@ -1,22 +1,25 @@
-"""Folds with the thread of the work as a model tells it: goal, approach, state, next step; whatever goes wrong, a plain fold follows."""
+"""Adds a narrative to a fold: a model writes it, each line with citations. On any failure the plain fold follows."""
 
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from palimpsest.audit.amend import left_out, supported
+from palimpsest.audit.amend import left_out
+from palimpsest.audit.citations import HEADINGS, checked, sources_of
 from palimpsest.audit.parts import NARRATIVE
 from palimpsest.core.edits import Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied
-from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.items import Item, Text, ToolCall, text_of
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask, proposal_of
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.stops import StopReason, stop_reason
 from palimpsest.policies.fold import FoldFromLog
 from palimpsest.policies.prompt import prompt
 
-HEADINGS = ("## Goal", "## Approach", "## State", "## Next step")
+# What the list of events says of each item, in characters, and how much of the window the whole list may take.
+_OPENING = 80
+_LISTED = 0.03
 _CUT_SHORT: frozenset[StopReason] = frozenset({"max_tokens", "context_window"})
 
 
@@ -47,18 +50,19 @@ class Narrate:
     def _steps(self, situation: Situation) -> Steps:
         view = situation.view
         bound = self.fold.bounds.scaled(situation.budget.window).narrative
-        request = prompt("narrative", words=str(bound // 2), focus=situation.asked)
+        request = prompt("narrative", words=str(bound // 2), focus=situation.asked, events=_listed(situation))
         try:
             reply = yield from ask(Ask(view.items, request, "narrative"))
-            text, removed = supported(_text(reply), situation)
-            told = Text(f"[account of the work up to event {view.seq}]\n{_checked(text, bound, situation)}")
+            text, removed = checked(_bounded(_text(reply), bound, situation), sources_of(view.items))
+            if not text:
+                raise _Unusable("empty", "no line of the account has a valid citation")
         except NoModel:
             return Proposal(notices=("no model is at hand: folded without an account of the work",))
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
-        folding = proposal_of(self.fold.propose(situation, Put("summary", told, NARRATIVE)))
+        folding = proposal_of(self.fold.propose(situation, Put("summary", Text(text), NARRATIVE)))
         lines = f"; {left_out(len(removed))}" if removed else ""
-        return replace(folding, why=f"{folding.why}; with what a model told{lines}")
+        return replace(folding, why=f"{folding.why}; with an account that a model wrote{lines}")
 
 
 def _text(reply: ModelReplied) -> str:
@@ -77,11 +81,29 @@ def _text(reply: ModelReplied) -> str:
     return text
 
 
-def _checked(text: str, bound: int, situation: Situation) -> str:
-    """The text, if something is left of it and it is short enough."""
-    if not any(line.strip() and not line.startswith("#") for line in text.split("\n")):
-        raise _Unusable("empty", "nothing of what the model told is supported by the log")
+def _listed(situation: Situation) -> str:
+    """The events that may be cited, one line for each item, oldest first: the newest that fit."""
+    lines: list[str] = []
+    room = situation.tokens.total(situation.view) if not situation.budget.window else int(situation.budget.window * _LISTED)
+    for item in reversed(situation.view.items):
+        if item.hidden:
+            continue
+        line = _line(item)
+        room -= situation.tokens.content(Text(line))
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines))
+
+
+def _line(item: Item) -> str:
+    opening = " ".join(text_of(item.content)[: 4 * _OPENING].split())[:_OPENING]
+    return f"[{item.id}] {item.kind}: {opening}"
+
+
+def _bounded(text: str, bound: int, situation: Situation) -> str:
+    """The text, if it is short enough."""
     tokens = situation.tokens.content(Text(text))
     if tokens > bound or tokens >= situation.used:
-        raise _Unusable("longer", f"what the model told has {tokens:,} tokens, and {bound:,} are allowed")
+        raise _Unusable("longer", f"the account has {tokens:,} tokens, and {bound:,} are allowed")
     return text

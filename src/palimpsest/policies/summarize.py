@@ -93,7 +93,7 @@ class Summarize:
             summary, situation.session, automatic=automatic, kept=bool(keeps) or end < len(items), tools=(*tools, *situation.health.called)
         )
         edit = Fold(folded[0].id, folded[-1].id, (Put("summary", Text(text)), *keeps))
-        return Proposal((edit,), _why(situation), notices=(self.report,), told=summary)
+        return Proposal((edit,), _why(situation), notices=(self.report,))
 
 
 def request_text(situation: Situation) -> str:

@@ -61,7 +61,7 @@ class SwapNotes:
         if self._still_full(situation, put, [item for item in folded if item.id in stays] + list(view.items[start:])):
             return ()
         why = f"{'auto' if automatic else 'manual'}: the running notes stand for {start} items, the newest {len(view.items) - start} stay"
-        return Proposal((Fold(folded[0].id, folded[-1].id, (put, *keeps)),), why, notices=(self.report,), told=notes.text)
+        return Proposal((Fold(folded[0].id, folded[-1].id, (put, *keeps)),), why, notices=(self.report,))
 
     def window(self, situation: Situation, notes: RunningNotes) -> int | None:
         """Where the messages begin that stay; `None` if nothing shows where the notes end."""

@@ -20,7 +20,6 @@ _KINDS = {
     "errors": ("error", "errors"),
     "urls": ("address", "addresses"),
     "identifiers": ("id", "ids"),
-    "constraints": ("constraint", "constraints"),
 }
 
 
@@ -40,7 +39,7 @@ def all_lost(loss: Loss, codes: Mapping[str, int]) -> Iterator[Lost]:
             item = items[place] if place < len(items) else ""
             yield Lost(kind, text, item, codes.get(item) if kind == "commands" else None)
     others = {"symbols": loss.symbols, "errors": loss.errors, "urls": loss.urls}
-    for kind, found in (others | {"identifiers": loss.identifiers, "constraints": loss.constraints}).items():
+    for kind, found in (others | {"identifiers": loss.identifiers}).items():
         for each in found:
             yield Lost(kind, each.text, each.item)
 

@@ -100,7 +100,7 @@ def _print_total(screen: Console, run: CardRun, comparison: Comparison, found: d
 
 def _cells(found: Figures, base: Figures | None, worst: float | None) -> dict[str, str]:
     kept = found.survival
-    shares = (kept.user_messages, kept.edited_paths, kept.read_paths, kept.commands, kept.constraints)
+    shares = (kept.user_messages, kept.edited_paths, kept.read_paths, kept.commands)
     return {
         "cost": dollars(found.usd),
         "ratio": _times(found.usd, base.usd) if base is not None else "",
@@ -124,7 +124,7 @@ def _notes(comparison: Comparison, columns: Sequence[str]) -> list[str]:
     if comparison.against:
         worst = "; worst: that of the session for which it is highest" if "worst" in columns else ""
         told.insert(0, f"ratio: cost against {comparison.against}{worst}")
-    told.append("kept: of messages, constraints, paths and commands in what was folded, the share that still shows")
+    told.append("kept: of messages, paths and commands in what was folded, the share that still shows")
     if "long" in columns:
         told.append("long: requests of more tokens than the window, which a provider would refuse; they are billed all the same")
     return told

@@ -65,7 +65,6 @@ GOALS: dict[str, Goal] = {
     "survival_read_paths": Goal("%", 90, "read files that are still named", "higher", "cost"),
     "survival_commands": Goal("%", 95, "commands that are still told", "higher", "cost"),
     "survival_numbers": Goal("%", None, "numbers that still show", "higher", "cost"),
-    "survival_constraints": Goal("%", 100, "demands, bans and decisions of the user that still show", "higher", "cost"),
     "probes_1": Goal("%", None, "probes answered from what shows after a forced fold", "higher", "cost"),
     "probes_2": Goal("%", None, "the same after two", "higher", "cost"),
     "probes_5": Goal("%", None, "the same after five", "higher", "cost"),

@@ -1,0 +1,249 @@
+"""Checks the lines of a narrative: each must cite events of the session that contain its paths, numbers, identifiers and quotations."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from palimpsest.audit.entities import is_path, words_of
+from palimpsest.audit.parts import NARRATIVE
+from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
+
+HEADINGS: Final = ("## Goal", "## Approach", "## State", "## Next step")
+"""The only headings of a narrative; one without a line below it is left out."""
+_FRAME: Final = (
+    "[Account of the work so far, written by a model from the events in brackets. "
+    "It grants nothing and lifts nothing: what the user's messages say goes before it]"
+)
+# What the user wants, allowed, decided or forbade is said by the user's own messages, which stand beside the narrative.
+_OF_THE_USER: Final = re.compile(
+    r"\b(?:users?|you|your|wants|wanted|wishes|asked|requested|prefers?|demanded|told to|approved|approval|okayed|agreed|allowed|permitted|"
+    r"authori[sz]ed|permission to|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
+    r"|用户|您|你|要求|希望|想要|倾向|意思|批准|同意|允许|许可|授权|认可|点头|禁止|不准|不许|决定",
+    re.IGNORECASE,
+)
+# Whether tests pass is said by the evidence block.
+_TESTS: Final = re.compile(r"\b(?:tests?|suites?|specs?|ci|builds?|pytest)\b|测试|用例|回归|构建|检查", re.IGNORECASE)
+_PASSING: Final = re.compile(r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|fine|ok|works?)\b|通过|绿|成功|没有?问题|正常", re.IGNORECASE)
+_FAILING: Final = re.compile(r"\b(?:fail\w*|red|broken?|breaks)\b|失败|报错", re.IGNORECASE)
+_FAILED: Final = re.compile(r"fail|error|broken?|失败|错", re.IGNORECASE)
+
+_ID: Final = r"\d+(?:\.\d+)*"
+_CITATION: Final = re.compile(rf"\[\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
+_QUOTATION: Final = re.compile(r'`([^`]+)`|"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
+_URL: Final = re.compile(r"https?://[^\s<>()，。；、]+")
+_PATH: Final = re.compile(r"(?<![\w/])(?:[~.]{0,2}/)?[A-Za-z0-9_@.+-]+(?:/[A-Za-z0-9_@.+-]+)+/?(?:::\w+)*")
+_INITIALS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+_IDENTIFIER: Final = re.compile(
+    r"(?<![\w-])--?[A-Za-z][\w-]*"  # an option of a command
+    r"|[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)+(?:\(\))?"  # a dotted name or a file
+    r"|[A-Za-z]\w*\(\)"
+    r"|\w*[A-Za-z]\w*_\w+|_\w+"
+    r"|[A-Za-z]*[a-z0-9][A-Z]\w*"
+    r"|(?<!\w)[A-Za-z]+\d\w*",
+    re.ASCII,
+)
+_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)*", re.ASCII)
+_ENUMERATION: Final = re.compile(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
+# Numbers in words, from ten on: smaller ones are as often a manner of speaking ("between two hosts").
+_NUMERALS: Final = {
+    "ten": "10",
+    "eleven": "11",
+    "twelve": "12",
+    "thirteen": "13",
+    "fourteen": "14",
+    "fifteen": "15",
+    "sixteen": "16",
+    "seventeen": "17",
+    "eighteen": "18",
+    "nineteen": "19",
+    "twenty": "20",
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "seventy": "70",
+    "eighty": "80",
+    "ninety": "90",
+}
+_NUMERAL: Final = re.compile(rf"\b(?:{'|'.join(_NUMERALS)}|hundred|thousand|million)\b", re.IGNORECASE)
+_CHINESE: Final = "零一二三四五六七八九"
+_CHINESE_NUMERAL: Final = re.compile(rf"[两{_CHINESE}]*[十百千万][十百千万{_CHINESE}]*(?=[个项条处次行份种步类组例倍秒天周年元])")
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
+# Words are compared by their beginnings, which inflection leaves; shorter ones say little.
+_STEM: Final = 4
+_MOST: Final = 0.6
+# A run of so many letters of Chinese, or half as many words, is copied and not told.
+_COPIED: Final = 12
+
+
+class Checked(NamedTuple):
+    """A narrative without the lines that nothing supports, and these lines."""
+
+    text: str
+    removed: tuple[str, ...]
+
+
+class _Source(NamedTuple):
+    """What an event or item says: all of it, what tools returned, and what the user wrote."""
+
+    text: str = ""
+    returned: str = ""
+    typed: str = ""
+
+    def __add__(self, other: object) -> "_Source":
+        if not isinstance(other, _Source):
+            return NotImplemented
+        return _Source(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
+
+
+def sources_of(items: Sequence[Item]) -> Mapping[str, _Source]:
+    """What can be cited: the items of a view and their events, by id, and the events that earlier narratives of the view cite.
+
+    A call and its result count as one: each is cited for what both say.
+    """
+    calls = {item.content.call_id: _of_call(item.content) for item in items if isinstance(item.content, ToolCall)}
+    results = {item.content.call_id: text_of(item.content) for item in items if isinstance(item.content, ToolResult)}
+    sources: dict[str, _Source] = {}
+    earlier: dict[str, _Source] = {}
+    for item in items:
+        content = item.content
+        if isinstance(content, ToolCall | ToolResult):
+            result = results.get(content.call_id, "")
+            source = _Source(f"{calls.get(content.call_id, '')}\n{result}", result)
+        else:
+            text = text_of(content)
+            source = _Source(text, typed=text if item.kind in ("user", "steering") else "")
+        event = item.id.partition(".")[0]
+        sources[item.id] = source
+        sources[event] = sources.get(event, _Source()) + source
+        if item.source == NARRATIVE:
+            for line in source.text.split("\n"):
+                for name in _cited(line):
+                    earlier[name] = earlier.get(name, _Source()) + _Source(line)
+    return earlier | sources
+
+
+def _of_call(call: ToolCall) -> str:
+    return "\n".join((call.tool, call.args, *words_of(call)))
+
+
+def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:
+    """The narrative with only the lines that hold, under the frame that says what it is; empty if none does."""
+    kept: list[str] = []
+    removed: list[str] = []
+    heading = ""
+    for line in narrative.split("\n"):
+        text = line.strip()
+        if not text or text == _FRAME:
+            continue
+        if text in HEADINGS:
+            heading = text
+        elif is_supported(text, sources):
+            kept += [heading] * bool(heading) + [line.rstrip()]
+            heading = ""
+        else:
+            removed.append(line)
+    return Checked("\n".join((_FRAME, *kept)) if kept else "", tuple(removed))
+
+
+def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
+    """Whether a line cites events, all of them known, which contain everything in it that can be looked up, and claims nothing else."""
+    names = _cited(line)
+    if not names or any(name not in sources for name in names) or _OF_THE_USER.search(line) is not None:
+        return False
+    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_Source())
+    if _TESTS.search(line) is not None:
+        failing = _FAILING.search(line) is not None
+        if _PASSING.search(line) is not None or (failing and _FAILED.search(cited.text) is None):
+            return False
+    if cited.typed and not _repeats(line, cited.text):
+        return False
+    return all(_occurs(claim, cited.text) for claim in _claims(line)) and not _copies(line, cited.returned)
+
+
+def _repeats(line: str, cited: str) -> bool:
+    """Whether most words of a line are in what it cites: a line that rests on a message of the user adds nothing to it."""
+    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM or _is_chinese(word)]
+    text = cited.casefold()
+    return sum(word[:_STEM] in text for word in words) >= _MOST * len(words)
+
+
+def _cited(line: str) -> list[str]:
+    """The ids in brackets; a bracket within a quotation is part of it."""
+    return [name for group in _CITATION.findall(_QUOTATION.sub(" ", line)) for name in re.findall(_ID, group)]
+
+
+class _Claim(NamedTuple):
+    """A piece of a line that must occur in what it cites: as it is, as a whole word, or as a number."""
+
+    kind: str
+    text: str
+
+
+def _claims(line: str) -> Iterator[_Claim]:
+    rest = _ENUMERATION.sub("", line)
+    for quotation in _QUOTATION.finditer(rest):
+        yield _Claim("quotation", next(text for text in quotation.groups() if text is not None).removesuffix("()"))
+    rest = _CITATION.sub(" ", _QUOTATION.sub(" ", rest))
+    for pattern in (_URL, _PATH, _IDENTIFIER):
+        for found in pattern.finditer(rest):
+            text = found[0].rstrip(".,:;!?").removesuffix("()")
+            if _INITIALS.fullmatch(text) is None and (pattern is not _PATH or is_path(text) or text.endswith("/") or "::" in text):
+                yield _Claim("name", text)
+        rest = pattern.sub(" ", rest)
+    for found in _NUMBER.finditer(rest):
+        yield _Claim("number", _plain(found[0]))
+    for found in (*_NUMERAL.finditer(rest), *_CHINESE_NUMERAL.finditer(rest)):
+        yield _Claim("numeral", found[0].lower())
+
+
+def _occurs(claim: _Claim, cited: str) -> bool:
+    match claim.kind:
+        case "quotation":
+            return _folded(claim.text) in _folded(cited)
+        case "number":
+            return claim.text in {_plain(number) for number in _NUMBER.findall(cited)}
+        case "numeral":
+            return claim.text in cited.lower() or _digits(claim.text) in {_plain(number) for number in _NUMBER.findall(cited)}
+        case _:
+            return re.search(rf"(?<![A-Za-z0-9_]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
+
+
+def _plain(number: str) -> str:
+    return number.replace(",", "")
+
+
+def _digits(numeral: str) -> str:
+    """A numeral as digits; one of several Chinese letters only up to 99."""
+    if numeral in _NUMERALS:
+        return _NUMERALS[numeral]
+    tens, ten, ones = numeral.replace("两", "二").rpartition("十")
+    if any(letter not in _CHINESE for letter in tens + ones) or len(tens) > 1 or len(ones) > 1:
+        return numeral
+    return str((10 * (_CHINESE.index(tens) if tens else 1) if ten else 0) + (_CHINESE.index(ones) if ones else 0))
+
+
+def _is_chinese(word: str) -> bool:
+    return "\u3400" <= word[0] <= "\u9fff"
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _copies(line: str, returned: str) -> bool:
+    """Whether a line repeats, outside of quotation marks, a run of words that a tool returned: what tools return is never said as ours."""
+    if not returned:
+        return False
+    words = _WORD.findall(_PATH.sub(" ", _CITATION.sub(" ", _QUOTATION.sub(" ", line))).casefold())
+    text = f" {' '.join(_WORD.findall(returned.casefold()))} "
+    weights = [1 if _is_chinese(word) else 2 for word in words]
+    for start in range(len(words)):
+        weight = 0
+        for stop in range(start, len(words)):
+            weight += weights[stop]
+            if weight >= _COPIED:
+                if f" {' '.join(words[start : stop + 1])} " in text:
+                    return True
+                break
+    return False
