@@ -13,7 +13,10 @@ from palimpsest.core.items import ToolCall
 from palimpsest.core.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
-TOLD = "## Goal\nFinish the parser.\n## Approach\nStep by step.\n## State\nHalf of it is done.\n## Next step\nThe other half."
+TOLD = (
+    "## Goal\nFinish the parser [879].\n## Approach\nStep by step [883.1].\n"
+    "## State\nHalf of it is done [885.0].\n## Next step\nThe other half [891.0]."
+)
 CLAUDE = ["claude-code", "claude-code-2.1.325"]
 
 
@@ -86,7 +89,7 @@ def test_a_focus_has_a_model_asked_even_where_that_is_not_usual(pal: Pal) -> Non
     assert "the parser" in msgspec.json.encode(model.asked[0]["messages"][-1]).decode()
     assert made["policy"] == "narrate"
     assert made["why"].startswith("the user asked for it: the parser; ")
-    assert "Half of it is done." in pal("show", LONG, "--full").stdout
+    assert "Half of it is done [885.0]." in pal("show", LONG, "--full").stdout
 
 
 def test_without_a_focus_no_model_is_asked_where_that_is_usual(pal: Pal) -> None:

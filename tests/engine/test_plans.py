@@ -133,6 +133,20 @@ def test_a_side_call_asks_for_no_longer_reply_than_fits(used: int, limit: int) -
     assert abs(sent["max_output_tokens"] - limit) < 300
 
 
+def test_each_request_of_a_tool_loop_asks_for_no_longer_reply_than_fits_beside_its_tools() -> None:
+    session, ran = work(profile("codex"), card("gpt-5.5", window=200_000)), list[str]()
+    provider = Scripted(ModelReplied((Text("y" * 8_000, "assistant"), ToolCall("1", "look", "{}"))), "done")
+    answered_by(session, provider)
+    look = tool("look", ran)
+    look = replace(look, tool=Tool("look", "z" * 16_000))
+    session.environment = replace(session.environment, tools={"look": look})
+    text = Text("x" * (4 * 180_000))
+    asked(session, Ask((Item("1.0", "user", text),), "Look.", "extraction", head=False, grants=("look",), turns=2, reply=20_000))
+    limits = [msgspec.json.decode(request.body)["max_output_tokens"] for request in provider.requests]
+    # About 3,100 tokens of tools in both requests, and 2,000 of a reply in the second.
+    assert [abs(limit - expected) < 300 for limit, expected in zip(limits, (16_900, 14_900), strict=True)] == [True, True]
+
+
 class TakesNotes:
     """Takes notes at the end of a turn."""
 

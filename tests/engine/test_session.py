@@ -86,6 +86,9 @@ def test_no_event_is_missing_from_the_evidence_after_an_automatic_checkpoint_and
         use(session, f"c{number}", "Read", f'{{"file_path":"{name}"}}', f"value_{number} = 1\n" * 300)
     for number in range(more):
         say(session, f"and never touch part {number}")
+        # An event loop syncs in a thread, and leaves the checkpoint there.
+        session.log.sync()
+    session.log.sync()
     lines = session.environment.store.open("s")
     assert lines.load_checkpoint() is not None
     live = snapshots(session)

@@ -48,7 +48,11 @@ class AuditProjections:
     @property
     def tools_tokens(self) -> int:
         """Tokens of the list of tools in a request."""
-        return self.metering.counter.scaled(sum(map(tool_list_size, self._schemas)))
+        return self.tokens_of(self._schemas)
+
+    def tokens_of(self, schemas: Iterable[bytes]) -> int:
+        """Tokens of a list of tools, from their declarations as bytes."""
+        return self.metering.counter.scaled(sum(map(tool_list_size, schemas)))
 
     def offer(self, schemas: Sequence[bytes], declared: Mapping[str, ToolClass] | None) -> None:
         """Count with these tools from here on: their declarations as bytes, and what they are for."""

@@ -1,6 +1,7 @@
 """The one mutable object: it stamps events, writes them, and feeds every projection of them."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -39,7 +40,7 @@ class Log:
     """A session's events and what follows from them.
 
     `append` is the only way in: it writes the event, then feeds every projection, so what the view shows is always in the file; `sync`
-    makes it survive a power cut.
+    makes it survive a power cut. One thread uses it, unless it is shared.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Log:
         self._since_checkpoint = 0
         self._read_to = self._lines.size
         self._unsynced_base = unsynced_base
+        self._shared = False
 
     @classmethod
     def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
@@ -119,27 +121,31 @@ class Log:
     @property
     def view(self) -> View:
         """What the model sees now."""
-        return self._projections.view.view
+        with self._projections.lock:
+            return self._projections.view.view
 
     @property
     def health(self) -> Health:
         """How the session is doing, along its path."""
-        return self._projections.health.value()
+        with self._projections.lock:
+            return self._projections.health.value()
 
     @property
     def ledger(self) -> Ledger:
         """What was spent, on every branch."""
-        return self._projections.ledger.value()
+        with self._projections.lock:
+            return self._projections.ledger.value()
 
     @property
     def inbox(self) -> tuple[int, ...]:
         """Sequence numbers of queued user input, oldest first. A rewind keeps them."""
-        return self._projections.inbox.value()
+        with self._projections.lock:
+            return self._projections.inbox.value()
 
     @property
     def open_call(self) -> int | None:
         """The event that started the turn call which is under way, if there is one."""
-        return self._projections.open_call.seq
+        return self._projections.open_calls.turn
 
     def register(self, derived: Derived) -> None:
         """Add the projections of a layer above, in place of those that were there, and bring them up to the newest event."""
@@ -148,6 +154,18 @@ class Log:
     def catch_up(self) -> None:
         """Bring every projection up to the newest event; those of core do so by themselves when they are read."""
         self._projections.catch_up()
+
+    def share(self, lock: AbstractContextManager[object]) -> None:
+        """Let several threads use the log: `lock`, which one thread may enter twice, keeps each event whole.
+
+        A checkpoint that is due is then left by the next `sync`, which an event loop runs in a thread, and not by `append`.
+        """
+        self._projections.lock = lock
+        self._shared = True
+
+    def held(self) -> AbstractContextManager[object]:
+        """While it is entered, no other thread appends or brings projections up to date: for reading several that belong together."""
+        return self._projections.lock
 
     @property
     def opened(self) -> SessionOpened:
@@ -175,14 +193,23 @@ class Log:
     def append(self, body: Body, *, at: int | None = None, foreign: bool = False) -> Event:
         """Append one event: write it, feed every projection, and leave a checkpoint if one is due. Returns the stamped event.
 
-        Raises `BadEdit` if an edit does not fit the view, `BadInput` if the target of an undo or rewind does not exist, `CallOpen` if the
-        event would enter the view during a turn call. The ids of tool calls are made unique on the way. What a `foreign` program did to
-        its own context is recorded as it was, fitting or not. Such events come by the thousand, so the checkpoint is left to the end.
+        Raises `BadEdit` if an edit does not fit the view, `BadInput` if the target of an undo or rewind does not exist or a call has its
+        outcome already, `CallOpen` if the event would change the view during a turn call. The ids of tool calls are made unique. What a
+        `foreign` program did to its own context is recorded as it was, fitting or not; such events come by the thousand, and leave no
+        checkpoint.
         """
+        with self._projections.lock:
+            event = self._append(body, at, foreign=foreign)
+            self._since_checkpoint += 1
+            due = not foreign and not self._shared and self._since_checkpoint >= CHECKPOINT_EVERY
+        if due:
+            self._checkpoint_if_possible()
+        return event
+
+    def _append(self, body: Body, at: int | None, *, foreign: bool) -> Event:
         projections = self._projections
-        if not foreign and projections.open_call.forbids(body):
-            call = projections.open_call.seq
-            raise CallOpen(f"{type(body).__name__} would enter the view while call {call} is under way", where=self._lines.name)
+        if not foreign:
+            self._check_calls(body)
         parent = self.tip
         if isinstance(body, ViewEdited):
             if not foreign:
@@ -192,11 +219,16 @@ class Log:
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._known(body.to)
-        event = self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
-        self._since_checkpoint += 1
-        if not foreign and self._since_checkpoint >= CHECKPOINT_EVERY:
-            self._checkpoint_if_possible()
-        return event
+        return self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
+
+    def _check_calls(self, body: Body) -> None:
+        """Refuse what would change the view during a turn call, and a second outcome of any call."""
+        calls = self._projections.open_calls
+        if calls.forbids(body):
+            raise CallOpen(f"{type(body).__name__} would change the view while call {calls.turn} is under way", where=self._lines.name)
+        ended = calls.ended(body)
+        if ended is not None:
+            raise BadInput(f"{type(body).__name__} is no outcome of call {ended}, which is not under way", where=self._lines.name)
 
     def _write_event(self, body: Body, parent: int, at: int | None) -> Event:
         """Write an event and let the projections take it; an interrupt in between leaves file and view apart, so nothing more is taken."""
@@ -237,15 +269,27 @@ class Log:
 
     def follow(self) -> tuple[Event, ...]:
         """The events that another process has appended since the last look, taken in; empty if there are none. For readers."""
-        self._lines.refresh()
-        before = self.tip
-        if self._lines.size > self._read_to:
-            self._projections.read(self._read_to)
-            self._read_to = self._lines.size
+        with self._projections.lock:
+            self._lines.refresh()
+            before = self.tip
+            if self._lines.size > self._read_to:
+                self._projections.read(self._read_to)
+                self._read_to = self._lines.size
         return tuple(self.reader.run(before + 1, self.tip)) if self.tip > before else ()
 
     def sync(self) -> None:
-        """Return when everything recorded so far would survive a power cut, and what a fork reads through with it."""
+        """Return when everything recorded so far would survive a power cut, and what a fork reads through with it.
+
+        A checkpoint that is due is left on the way.
+        """
+        due = self._write and self._since_checkpoint >= CHECKPOINT_EVERY
+        data = self._snapshot() if due else b""
+        self._sync()
+        if data:
+            with suppress(PalimpsestError):
+                self._lines.save_checkpoint(data)
+
+    def _sync(self) -> None:
         if self._unsynced_base is not None:
             self._unsynced_base.sync()
             self._unsynced_base = None
@@ -282,10 +326,15 @@ class Log:
 
         The log is made durable first: a line that the checkpoint names and the log has not was then changed, and not lost.
         """
-        self._demand_whole()
-        self.sync()
-        self._lines.save_checkpoint(self._projections.checkpoint())
-        self._since_checkpoint = 0
+        data = self._snapshot()
+        self._sync()
+        self._lines.save_checkpoint(data)
+
+    def _snapshot(self) -> bytes:
+        with self._projections.lock:
+            self._demand_whole()
+            self._since_checkpoint = 0
+            return self._projections.checkpoint()
 
     def close(self) -> None:
         """Make everything durable, leave a checkpoint if something was recorded, and let the session go."""

@@ -13,7 +13,7 @@ from palimpsest.core.policy import Answer, Ask, Look, Save, Span, Want, complete
 from palimpsest.core.view import View
 from palimpsest.engine.environment import inline
 from palimpsest.engine.sending import Outgoing, fitting, send
-from palimpsest.engine.session import Session
+from palimpsest.engine.session import Session, tools_bytes
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
 
@@ -42,7 +42,7 @@ async def _answer(want: Want, session: Session) -> Answer:
         case Ask():
             return await _ask(want, session)
         case Look():
-            return environment.look(want)
+            return await environment.offload(lambda: environment.look(want))
         case Save(data=data, name=name):
             keep = environment.keep
             return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
@@ -59,8 +59,8 @@ async def _ask(want: Ask, session: Session) -> ModelReplied:
     model = session.named_card(want.model) if want.model else session.card
     asked = asked_view(session.log.view, want, model)
     tools = _tools_of(want, session)
-    params = _params_of(want, session, asked, model)
     for turn in range(1, max(1, want.turns) + 1):
+        params = _params_of(want, session, asked, tools, model)
         reply = await send(session, Outgoing(asked, model, tools, params, want.purpose))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         if not want.grants or not calls or turn >= want.turns:
@@ -103,8 +103,8 @@ def _tools_of(want: Ask, session: Session) -> tuple[Tool, ...]:
     return (*(session.tools if want.tools else ()), *(tool for tool in granted if tool.name not in own))
 
 
-def _params_of(want: Ask, session: Session, asked: View, model: ModelCard) -> Params:
-    """The parameters of a side request; its reply is limited to what fits beside the prompt."""
+def _params_of(want: Ask, session: Session, asked: View, tools: tuple[Tool, ...], model: ModelCard) -> Params:
+    """The parameters of a side request; its reply is limited to what fits beside the prompt and the tools."""
     offers = want.tools or bool(want.grants)
     # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
@@ -112,4 +112,5 @@ def _params_of(want: Ask, session: Session, asked: View, model: ModelCard) -> Pa
         params = replace(params, breakpoint_rule=want.breakpoint_rule)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
-    return fitting(params, model, session.counter.total(asked), want.reply)
+    used = session.counter.total(asked) + session.derived.tokens_of(tools_bytes(tools))
+    return fitting(params, model, used, want.reply)

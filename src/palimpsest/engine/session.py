@@ -1,5 +1,6 @@
 """A session at work: its log, the settings it works under, and what policies may look at."""
 
+from threading import RLock
 from typing import Self
 
 import msgspec
@@ -40,6 +41,8 @@ class Session:
         derived: AuditProjections | None = None,
     ) -> None:
         self.log = log
+        # Policies and syncs run in threads while input is recorded on the event loop.
+        log.share(RLock())
         self.profile = profile
         self.environment = environment
         self.params: Params = replace(profile.params, cache_key=log.session)
@@ -139,7 +142,11 @@ class Session:
     def situation(
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
-        """All that a policy may look at, now; `used` is told where it is better known than the view says."""
+        """All that a policy may look at, now; `used` is given where it is better known than the view says."""
+        with self.log.held():
+            return self._situation(moment, asked, incoming, previous, used)
+
+    def _situation(self, moment: Moment, asked: str, incoming: int, previous: Card | None, used: int | None) -> Situation:
         log, derived, budget = self.log, self.derived, self.budget
         # Each of these brings all projections up to the newest event, so that each is asked for once.
         counter, tools_tokens = self.counter, self.tools_tokens

@@ -1,6 +1,7 @@
 """All projections of one log: fed with every event, kept in its checkpoint, and rebuilt when the path changes."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +16,7 @@ from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
 from palimpsest.core.projections.health import HealthProjection
 from palimpsest.core.projections.inbox import InboxProjection
 from palimpsest.core.projections.ledger import LedgerProjection
-from palimpsest.core.projections.open_call import OpenTurnCall
+from palimpsest.core.projections.open_calls import OpenCalls
 from palimpsest.core.projections.projection import Derived, Projection
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.reading import Reader
@@ -42,20 +43,27 @@ class Projections:
 
     def __init__(self, reader: Reader, derived: Derived | None = None) -> None:
         self._reader = reader
-        self.seq = reader.first - 1
-        self.link = GENESIS if reader.base is None else reader.opened.prev
-        self.last_line = 0
+        # Held while an event is taken and while projections are read; `Log.share` gives a real one.
+        self.lock: AbstractContextManager[object] = nullcontext()
+        self._broken = False
+        self._begin()
         self._view = ViewProjection(reader=reader)
         self._health = HealthProjection()
         self._ledger = LedgerProjection()
         self._inbox = InboxProjection()
         self.used_ids = UsedCallIds()
         self.pending = PendingCalls()
-        self.open_call = OpenTurnCall()
+        self.open_calls = OpenCalls()
         # These decide how the next event is recorded, so that they never wait.
-        self._now: tuple[Projection, ...] = (self.used_ids, self.pending, self.open_call)
+        self._now: tuple[Projection, ...] = (self.used_ids, self.pending, self.open_calls)
         self._queue: list[Event] = []
         self._list(derived)
+
+    def _begin(self) -> None:
+        """Stand before the first event."""
+        self.seq = self._reader.first - 1
+        self.link = GENESIS if self._reader.base is None else self._reader.opened.prev
+        self.last_line = 0
 
     @property
     def by_name(self) -> dict[str, Projection]:
@@ -113,13 +121,29 @@ class Projections:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Work out what waits."""
-        if self._queue:
+        """Work out what waits. After an interrupt or an error in a projection all of them are read from the log again."""
+        if not self._queue and not self._broken:
+            return
+        with self.lock:
+            if self._broken:
+                self._read_again()
+            self._broken = True
             queue, self._queue = self._queue, []
             routes = self._routes_later
             for event in queue:
                 for take in routes[type(event.body)]:
                     take(event)
+            self._broken = False
+
+    def _read_again(self) -> None:
+        self._queue = []
+        self._reader.jumps, self._reader.undone = [], []
+        self._begin()
+        for projection in self._all:
+            projection.reset()
+        self._follow_base()
+        self.read(0)
+        self._broken = False
 
     def _leave_path(self, event: Event) -> None:
         """The newest event does not follow the one before it: what goes by the path is rebuilt along the new one."""
@@ -142,10 +166,8 @@ class Projections:
             self._reader.undone = list(checkpoint.undone)
             self.seq, self.link, self.last_line = checkpoint.seq, checkpoint.link, checkpoint.last_line
             return self.read(checkpoint.offset)
-        for projection in self._all:
-            projection.reset()
-        self._follow_base()
-        return self.read(0)
+        self._read_again()
+        return self.seq - self._reader.first + 1
 
     def _follow_base(self) -> None:
         base, last = self._reader.base, self._reader.first - 1

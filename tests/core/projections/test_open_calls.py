@@ -1,13 +1,14 @@
-"""While a turn call is under way nothing but its outcome enters the view, whatever body is appended."""
+"""While a turn call is under way nothing but its outcome changes the view, and every call has one outcome."""
 
 from typing import get_args
 
 import pytest
 from bodies import FIRST_OF_A_LOG, one_of_each
 from histories import new_log
+from msgspec import structs
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import CallOpen
+from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -15,7 +16,11 @@ from palimpsest.core.events import (
     EditUndone,
     Failed,
     Interrupted,
+    ModeChanged,
     ModelReplied,
+    ModelSwitched,
+    Pinned,
+    ProfileChanged,
     Recalled,
     Rewound,
     ToolReturned,
@@ -28,7 +33,8 @@ from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 BODIES = one_of_each("1.0", 2)
 OUTCOMES = {ModelReplied, Interrupted, Failed}
-REFUSED = {UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound, CallStarted}
+ENTERS = {UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound}
+REFUSED = ENTERS | {CallStarted, ModelSwitched, ProfileChanged, ModeChanged, Pinned}
 
 
 def calling(store: MemorySessions | None = None) -> Log:
@@ -50,14 +56,14 @@ def test_a_body_is_the_outcome_or_is_refused_or_leaves_the_view_alone_while_a_ca
     log = calling()
     before = log.view
     if type(body) in REFUSED:
-        with pytest.raises(CallOpen, match=f"{type(body).__name__} would enter the view while call 4 is under way"):
+        with pytest.raises(CallOpen, match=f"{type(body).__name__} would change the view while call 4 is under way"):
             log.append(body)
         assert (log.tip, log.view, log.open_call) == (4, before, 4)
         return
     log.append(body)
     assert log.open_call == (None if type(body) in OUTCOMES else 4)
     if type(body) not in OUTCOMES:
-        assert (log.view.head, log.view.items, log.view.facts, log.view.held) == (before.head, before.items, before.facts, before.held)
+        assert structs.replace(log.view, seq=before.seq, notes=before.notes) == before
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
@@ -71,12 +77,21 @@ def test_the_same_body_is_taken_when_no_call_is_under_way(body: Body) -> None:
 @pytest.mark.parametrize("outcome", [ModelReplied((), call=3), Interrupted(3), Failed("call", "provider", call=3, purpose="turn")])
 def test_the_outcome_of_another_call_does_not_end_the_one_under_way(outcome: Body) -> None:
     log = calling()
-    if isinstance(outcome, Failed):
+    with pytest.raises((CallOpen, BadInput)):
         log.append(outcome)
-    else:
-        with pytest.raises(CallOpen):
-            log.append(outcome)
     assert log.open_call == 4
+
+
+@pytest.mark.parametrize("purpose", ["turn", "title"])
+@pytest.mark.parametrize("outcome", [ModelReplied((Text("yes", "assistant"),), 1), Interrupted(1), Failed("call", "provider", call=1)])
+def test_a_second_outcome_of_a_call_is_refused(purpose: str, outcome: ModelReplied | Interrupted | Failed) -> None:
+    log = new_log()
+    log.append(CallStarted("m", "chat", purpose=purpose))
+    log.append(ModelReplied((Text("no", "assistant"),), 1, purpose=purpose))
+    items = log.view.items
+    with pytest.raises(BadInput, match="is no outcome of call 1, which is not under way"):
+        log.append(structs.replace(outcome, purpose=purpose))
+    assert (log.tip, log.view.items) == (2, items)
 
 
 def test_calls_of_another_purpose_come_and_go_while_a_turn_call_is_under_way() -> None:
