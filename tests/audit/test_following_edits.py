@@ -7,6 +7,7 @@ from workplace import work
 
 from palimpsest.audit.bill import Block, Prompt
 from palimpsest.audit.prefixes import sums_of
+from palimpsest.audit.size_rules import claude_size
 from palimpsest.audit.survival import survival_of
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visible import Visible, texts_of
@@ -14,7 +15,6 @@ from palimpsest.core.events import Event
 from palimpsest.core.items import Item, Text, ToolCall, same_start, seq_of
 from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from palimpsest.audit.size_rules import claude_list_size, claude_size, codex_size
 from palimpsest.core.budget import Budget, Decision, decide, percent_left, percent_until, used
 from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
-from palimpsest.core.sizes import claude_list_size, claude_size, codex_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from palimpsest.audit.size_rules import claude_size
 from palimpsest.core.budget import Budget
 from palimpsest.core.census import Census, CensusItem, census
 from palimpsest.core.items import Cover, Item, Text, ToolResult
-from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from palimpsest.audit.size_rules import claude_size
 from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, PromptTooLong
@@ -30,7 +31,6 @@ from palimpsest.core.policy import (
     steps_of,
 )
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.wire.cards import ModelCard

@@ -4,19 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palimpsest.audit.size_rules import SIZE_RULES, bytes_size, claude_list_size, claude_size, codex_size, json_size, opencode_size
 from palimpsest.core.items import Content, Document, Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.sizes import (
-    SIZE_RULES,
-    bytes_size,
-    claude_list_size,
-    claude_size,
-    codex_size,
-    json_size,
-    opencode_size,
-    palimpsest_size,
-    sealed_bytes,
-    tool_list_size,
-)
+from palimpsest.core.sizes import palimpsest_size, sealed_bytes, tool_list_size
 
 ONE_OF_EACH: list[Content] = [
     Text("hello"),

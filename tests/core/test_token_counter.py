@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palimpsest.audit.size_rules import claude_size, codex_size
 from palimpsest.core.items import Content, Cover, Item, Text, ToolResult
 from palimpsest.core.masking import shown
-from palimpsest.core.sizes import claude_size, codex_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 

@@ -6,9 +6,9 @@ import pytest
 from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 
+from palimpsest.audit.size_rules import claude_size
 from palimpsest.core.frozen import frozen
 from palimpsest.core.items import Content, Cover, Item, Text, ToolResult
-from palimpsest.core.sizes import claude_size
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.token_sizes import CountsTokens, TokenSizes
 from palimpsest.core.view import View

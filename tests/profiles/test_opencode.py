@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from workplace import first_ask, offline, online, reply, say, use, work
 
+from palimpsest.audit.size_rules import json_size, opencode_size
 from palimpsest.core.deltas import Delta
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
@@ -13,7 +14,6 @@ from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, t
 from palimpsest.core.policy import Ask, Proposal, ask
 from palimpsest.core.ports import Sendable
 from palimpsest.core.situation import Moment
-from palimpsest.core.sizes import json_size, opencode_size
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session

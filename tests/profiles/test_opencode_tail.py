@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 from workplace import START, online, reply, say, use
 
+from palimpsest.audit.size_rules import SIZE_RULES
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.sizes import SIZE_RULES, SizeRule
+from palimpsest.core.sizes import SizeRule
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import run_policies

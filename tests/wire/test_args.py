@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.encode import encode
+from palimpsest.wire.lenient import is_object
 from palimpsest.wire.rules import check_request
 
 CARDS = [card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/x")]

@@ -13,10 +13,9 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.providers.recorded import Recorded
-from palimpsest.wire.args import LONGEST_NAME
 from palimpsest.wire.cards import ModelCard, WireName, card
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.request import LONGEST_NAME, Params, Tool
 from palimpsest.wire.stream import decode_response
 from palimpsest.wire.tool_names import wire_names
 

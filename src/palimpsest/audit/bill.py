@@ -7,8 +7,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value, same_start
 from palimpsest.core.situation import Card, CardPrices
-from palimpsest.wire.caching import MAX_BREAKPOINTS
 from palimpsest.wire.cards import Prices
+from palimpsest.wire.request import MAX_BREAKPOINTS
 
 FIVE_MINUTES = 300_000
 HOUR = 3_600_000

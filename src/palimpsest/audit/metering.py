@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from palimpsest.audit.size_rules import SIZE_RULES
 from palimpsest.core.events import CallStarted, Event, ModelReplied, ModelSwitched, SessionOpened
 from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Card
-from palimpsest.core.sizes import SIZE_RULES
 from palimpsest.core.token_counter import TokenCounter
 
 # Only our own estimate learns from what providers report; the rules of other programs count as their originals do.

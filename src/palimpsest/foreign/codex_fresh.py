@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
+from palimpsest.audit.size_rules import codex_size
 from palimpsest.core.edits import Fold
 from palimpsest.core.event_items import items_of as brought_by
 from palimpsest.core.events import (
@@ -33,7 +34,6 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
-from palimpsest.core.sizes import codex_size
 from palimpsest.core.view import View
 from palimpsest.core.walk import Walk
 from palimpsest.foreign.codex_lines import picture_url

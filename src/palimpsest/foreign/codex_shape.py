@@ -12,8 +12,8 @@ from palimpsest.core.items import Content, Document, Image, Item, Kind, Opaque, 
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_items import ITEM_TYPES, PROVIDER
 from palimpsest.foreign.codex_lines import picture_url
-from palimpsest.wire.args import family, is_object, tool_name, type_of
-from palimpsest.wire.lenient import Json
+from palimpsest.wire.args import family, tool_name, type_of
+from palimpsest.wire.lenient import Json, is_object
 
 Name = Callable[[str, str], Json]
 _SPOKEN: frozenset[Kind] = frozenset({"user", "steering"})

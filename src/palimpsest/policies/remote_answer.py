@@ -10,7 +10,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.fragments import is_real_user_message
 from palimpsest.core.items import Opaque, Text
 from palimpsest.core.situation import Situation
-from palimpsest.policies.handoff import KEPT_TOKENS
+from palimpsest.policies.handoff import KEPT_TOKENS as HANDOFF_TOKENS
 from palimpsest.policies.handoff_layout import Ground, Group
 from palimpsest.policies.handoff_proof import summary_text
 from palimpsest.policies.kept_messages import Message, keep_texts, messages_of
@@ -61,7 +61,7 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
         raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
     if messages and messages[-1] in known[messages[-1].text]:
         missing = messages[-1:] if any(group.what == "user" for group in groups) else messages
-        groups += (Group(message) for message in keep_texts(missing, KEPT_TOKENS))
+        groups += (Group(message) for message in keep_texts(missing, HANDOFF_TOKENS))
     # A compaction stands for everything before it, so that nothing of the past may stand behind it.
     return tuple(sorted(groups, key=lambda group: group.what == "compaction"))
 

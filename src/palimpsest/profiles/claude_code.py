@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from palimpsest.audit.size_rules import claude_list_size
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.budget_rules import CLAUDE_REPLY, claude_budget, claude_measured_budget
-from palimpsest.core.sizes import claude_list_size
 from palimpsest.core.token_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.clear_cached import ClearCached

@@ -9,9 +9,8 @@ from palimpsest.core.situation import Cache
 from palimpsest.core.view import View
 from palimpsest.wire.alternate import Message
 from palimpsest.wire.fragments import Fragment, Place
-from palimpsest.wire.request import BreakpointRule, Params
+from palimpsest.wire.request import MAX_BREAKPOINTS, BreakpointRule, Params
 
-MAX_BREAKPOINTS = 4
 HEAD = -1
 
 Spot: TypeAlias = tuple[int, int]

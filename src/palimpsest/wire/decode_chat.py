@@ -7,10 +7,9 @@ from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
 from palimpsest.core.stops import decoded_stop
-from palimpsest.wire.args import is_object
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, tables_at, text
+from palimpsest.wire.lenient import Json, dump, is_json, is_object, number, table_at, tables_at, text
 
 # Servers do not agree on the name of what a model thinks aloud.
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")

@@ -18,8 +18,9 @@ from palimpsest.core.items import (
     text_of,
 )
 from palimpsest.core.masking import shown, speaker
-from palimpsest.wire.args import is_object, type_of
+from palimpsest.wire.args import type_of
 from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.lenient import is_object
 from palimpsest.wire.media import is_inline, media_of
 from palimpsest.wire.names import asked_for
 from palimpsest.wire.opaque import sendable_block

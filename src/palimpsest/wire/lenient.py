@@ -1,5 +1,6 @@
 """Reading JSON of a provider that may leave out, null or add anything."""
 
+import re
 from typing import TypeAlias, TypeGuard
 
 import msgspec
@@ -9,6 +10,9 @@ from palimpsest.core.errors import WireError
 Json: TypeAlias = dict[str, object]
 
 _LARGEST = 2**53
+_DEEPEST = 200
+# Strings are matched as a whole, so that brackets within them do not count.
+_BRACKETS = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _encoder = msgspec.json.Encoder()
 
 
@@ -66,3 +70,28 @@ def tables_at(table: Json, key: str) -> list[Json]:
     """The objects of a list, or none."""
     value = table.get(key)
     return [each for each in value if is_json(each)] if isinstance(value, list) else []
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object; one nested deeper than any reader must go is none."""
+    if _too_deep(text):
+        return False
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def _too_deep(text: str) -> bool:
+    # A limit of our own: the interpreter's depends on who calls, and the bytes of a request may not.
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in "{[":
+            depth += 1
+            if depth > _DEEPEST:
+                return True
+        elif bracket in "}]":
+            depth -= 1
+    return False

@@ -1,5 +1,6 @@
 """What an encoded request is made of and what comes out: tools, parameters, touches, bytes."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Raw, field
@@ -9,6 +10,10 @@ from palimpsest.core.items import Form, Value
 from palimpsest.wire.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
+LONGEST_NAME: Mapping[WireName, int] = {"anthropic": 128, "responses": 64, "chat": 64}
+"""How many letters the name of a tool may have."""
+MAX_BREAKPOINTS = 4
+"""How many cache breakpoints a request to Anthropic may have."""
 
 BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]

@@ -7,11 +7,12 @@ from msgspec import Raw
 
 from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.args import family, is_object, object_of, pair_key, type_of
+from palimpsest.wire.args import family, object_of, pair_key, type_of
 from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.fit import fit, role_of, seal_of
 from palimpsest.wire.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
 from palimpsest.wire.given_ids import given_id
+from palimpsest.wire.lenient import is_object
 from palimpsest.wire.media import Fetch, url_of
 from palimpsest.wire.options import responses_fields
 from palimpsest.wire.repair import scrubbed

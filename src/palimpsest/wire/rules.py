@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from palimpsest.core.errors import WireError
-from palimpsest.wire.args import LONGEST_NAME
 from palimpsest.wire.cards import WireName
 from palimpsest.wire.lenient import Json, parse, table_at, tables_at, text
+from palimpsest.wire.request import LONGEST_NAME
 from palimpsest.wire.rules_anthropic import anthropic_violations
 from palimpsest.wire.rules_chat import chat_violations
 from palimpsest.wire.rules_responses import responses_violations

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from palimpsest.wire.caching import MAX_BREAKPOINTS
 from palimpsest.wire.lenient import Json, is_json, number, table_at, tables_at, text
+from palimpsest.wire.request import MAX_BREAKPOINTS
 from palimpsest.wire.vocabulary import ANTHROPIC_BLOCKS
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")

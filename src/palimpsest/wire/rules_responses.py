@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from palimpsest.wire.args import is_object
-from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
+from palimpsest.wire.lenient import Json, is_json, is_object, table_at, tables_at, text
 from palimpsest.wire.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")

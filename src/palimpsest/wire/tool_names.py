@@ -11,9 +11,9 @@ from palimpsest.core.deltas import CallDelta, Delta
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Content, ToolCall
 from palimpsest.core.ports import Sendable
-from palimpsest.wire.args import LONGEST_NAME, tool_name
+from palimpsest.wire.args import tool_name
 from palimpsest.wire.cards import WireName
-from palimpsest.wire.request import Request, Tool, given
+from palimpsest.wire.request import LONGEST_NAME, Request, Tool, given
 
 Names: TypeAlias = Mapping[str, str]
 """The names of tools on a wire by the names they were offered under, or the other way round."""
