@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from legacy_logs import store_of
 from msgspec.structs import astuple
 
-from palimpsest.core.codec import digest_of, encode_line, link_of
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import (
     Body,
@@ -27,7 +27,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.recovery import recover
 from palimpsest.core.undo import restore
 from palimpsest.core.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
 
 WRITTEN = Path(__file__).parents[1] / "golden" / "logs-0.1.0"
@@ -121,17 +121,6 @@ def test_of_repeated_call_ids_in_a_log_of_0_1_0_each_result_is_restored_with_its
         assert [item.id for item in log.view.items if item.kind in {"call", "result"}] == ["9.0", "10.0", "30.0", "31.0"]
 
 
-def _log_of(*bodies: bytes) -> MemorySessions:
-    """A log of lines as they stand in a file."""
-    store, prev = MemorySessions(), ""
-    lines = store.create("s")
-    for seq, body in enumerate((b'{"type":"session_opened","session":"s"}', *bodies)):
-        lines.append(encode_line(seq, seq - 1, 1_000 + seq, prev, body))
-        prev = link_of(prev, seq, seq - 1, 1_000 + seq, digest_of(body))
-    lines.close()
-    return store
-
-
 @pytest.mark.parametrize(
     ("line", "body"),
     [
@@ -142,11 +131,11 @@ def _log_of(*bodies: bytes) -> MemorySessions:
     ],
 )
 def test_a_line_of_0_1_0_is_read_as_the_body_that_replaced_it(line: bytes, body: Body) -> None:
-    assert Log.open(_log_of(line), "s", FixedClock(1, 1), whole=True).event(1).body == body
+    assert Log.open(store_of([line]), "s", FixedClock(1, 1), whole=True).event(1).body == body
 
 
 def test_a_failed_call_of_0_1_0_that_names_none_ends_the_newest_one() -> None:
-    store = _log_of(b'{"type":"call_started","model":"m","wire":"chat"}', b'{"type":"failed","what":"call","error":"provider"}')
+    store = store_of([b'{"type":"call_started","model":"m","wire":"chat"}', b'{"type":"failed","what":"call","error":"provider"}'])
     log = Log.open(store, "s", FixedClock(1, 1), write=True)
     assert (log.open_call, log.ledger.open) == (None, ())
     log.append(UserSaid((Text("on"),)))

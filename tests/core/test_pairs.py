@@ -1,8 +1,19 @@
 from histories import Step, new_log, steps, tell
 from hypothesis import given
+from hypothesis import strategies as st
 
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.pairs import parted, rounds, safe_cuts, settled, unanswered_calls, unpaired, widen
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, kind_of
+from palimpsest.core.pairs import (
+    answered_calls,
+    pairs_of,
+    parted,
+    rounds,
+    safe_cuts,
+    settled,
+    unanswered_calls,
+    unpaired,
+    widen,
+)
 
 SAID = Item("1.0", "user", Text("go"))
 FIRST = Item("2.0", "call", ToolCall("a", "read", "{}"))
@@ -65,3 +76,42 @@ def test_cutting_at_any_safe_place_parts_no_pair(told: list[Step]) -> None:
     items = tell(new_log(), told).view.items
     for cut in safe_cuts(items):
         assert parted(items, items[:cut]) == parted(items, items[cut:]) == frozenset()
+
+
+Half = tuple[str, str]
+halves: st.SearchStrategy[list[Half]] = st.lists(st.tuples(st.sampled_from(("call", "result", "user")), st.sampled_from(("a", "b", ""))))
+
+
+def view_of(halves: list[Half]) -> list[Item]:
+    """A view of calls, results and messages, with ids as a log of 0.1.0 may have them."""
+    contents = [
+        ToolCall(name, "read", "{}") if kind == "call" else ToolResult(name) if kind == "result" else Text(name) for kind, name in halves
+    ]
+    return [Item(f"{place}.0", kind_of(content), content) for place, content in enumerate(contents)]
+
+
+def uniquely_named(halves: list[Half]) -> list[Half]:
+    """The same halves, each call with an id of its own, each result with that of the oldest call of its old id that has no result yet."""
+    named: list[Half] = []
+    for place, (kind, name) in enumerate(halves):
+        answered = {new for other, new in named if other == "result"}
+        calls = [number for number in range(place) if halves[number] == ("call", name) and f"unique_{number}" not in answered]
+        named.append((kind, f"unique_{calls[0] if kind == 'result' and calls else place}"))
+    return named
+
+
+@given(halves)
+def test_with_repeated_ids_pairs_and_safe_cuts_are_those_of_unique_ids(halves: list[Half]) -> None:
+    repeated, unique = view_of(halves), view_of(uniquely_named(halves))
+    calls = {item.content.call_id: item.id for item in unique if isinstance(item.content, ToolCall)}
+    results = {item.id: item.content.call_id for item in unique if isinstance(item.content, ToolResult)}
+    answers = [(calls[call_id], item) for item, call_id in results.items() if call_id in calls]
+    assert [(call.id, result.id) for call, result in pairs_of(repeated)] == answers
+    assert safe_cuts(repeated) == safe_cuts(unique)
+    assert [widen(repeated, place, place) for place in range(len(halves))] == [widen(unique, place, place) for place in range(len(halves))]
+
+
+def test_each_result_is_found_with_the_call_that_it_answers() -> None:
+    one, two = ToolCall("call_0", "read", "1"), ToolCall("call_0", "read", "2")
+    items = [Item("1.0", "call", one), Item("1.1", "call", two), *(Item(f"{seq}.0", "result", ToolResult("call_0")) for seq in (2, 3, 4))]
+    assert answered_calls(items) == {"2.0": one, "3.0": two}

@@ -1,24 +1,26 @@
 """Ids of calls in files for other programs: each is unique there, and no call or result is lost for its id."""
 
 import json
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
 from claude_lines import paired
 from codex_written import taken
 from corpus import WITHOUT, corpus
+from legacy_logs import recorded
 from readings import Home, called, own_ids, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
-from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
+from palimpsest.core.path import Path, Run
 from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_forms import plain_id
 from palimpsest.foreign.claude_writer import write_claude
 from palimpsest.foreign.codex import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import FileIds, calls_of
+from palimpsest.foreign.file_ids import FileIds, halves_of
 from palimpsest.foreign.swe_agent import SweAgentFormat
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -38,10 +40,10 @@ def log_of(*bodies: Body) -> Log:
     return log
 
 
-def names(log: Log, *kept: ToolCall) -> list[str]:
-    calls = list(calls_of(log.events()))
-    ids = FileIds(calls, plain_id, kept)
-    return [ids.of(call.call_id) for call in calls]
+def names(log: Log, *kept: str) -> list[str]:
+    halves = list(halves_of(log.events()))
+    ids = FileIds(halves, plain_id, kept)
+    return [ids.of(item.id, item.content.call_id) for item in halves if isinstance(item.content, ToolCall)]
 
 
 def claude_pairs(lines: list[Any]) -> list[tuple[str, str | None]]:
@@ -70,14 +72,13 @@ def test_an_id_that_the_program_does_not_take_is_written_in_its_letters_and_is_s
 
 def test_the_own_id_of_a_call_is_written_unless_another_call_has_it_whichever_came_first() -> None:
     calls = [ToolCall("pal_1_0", "ls", "{}", given="y"), ToolCall("pal_2_0", "ls", "{}", given="z"), ToolCall("y", "ls", "{}")]
-    ids = FileIds(calls, plain_id)
-    assert [ids.of(call.call_id) for call in calls] == ["pal_1_0", "z", "y"]
+    ids = FileIds([Item(f"1.{place}", "call", call) for place, call in enumerate(calls)], plain_id)
+    assert [ids.of(f"1.{place}", call.call_id) for place, call in enumerate(calls)] == ["pal_1_0", "z", "y"]
 
 
 def test_calls_on_lines_that_stand_already_have_the_ids_of_those_lines() -> None:
     log = log_of(replied("a"), replied("a"))
-    first, second = calls_of(log.events())
-    assert names(log, second) == ["pal_1_0" if first.given else "a_2", "a"]
+    assert names(log, "2.0") == ["a_2", "a"]
 
 
 CONVERSATION = (UserSaid((Text("go"),)), replied("x"), gave("x", "one"), replied("x", "x"), gave("x", "two"), gave("x", "three"))
@@ -101,7 +102,7 @@ def test_a_fold_and_a_mask_name_calls_by_the_ids_of_the_file() -> None:
     assert shows == [("pal_4_0", None), ("pal_4_1", None), ("pal_4_0", "two"), ("pal_4_1", "[cleared]")]
 
 
-def trajectory(folder: Path, call_id: str | None) -> Path:
+def trajectory(folder: FilePath, call_id: str | None) -> FilePath:
     """A run of SWE-agent whose model gives every call the same id, or none."""
     named = {} if call_id is None else {"id": call_id}
     history: list[Any] = [
@@ -121,7 +122,7 @@ def trajectory(folder: Path, call_id: str | None) -> Path:
 
 
 @pytest.mark.parametrize("call_id", ["call_0", "", None])
-def test_a_run_of_swe_agent_loses_no_result_on_its_way_to_claude_code_and_codex(tmp_path: Path, call_id: str | None) -> None:
+def test_a_run_of_swe_agent_loses_no_result_on_its_way_to_claude_code_and_codex(tmp_path: FilePath, call_id: str | None) -> None:
     home = Home()
     (done,) = home.take(SweAgentFormat(), trajectory(tmp_path, call_id))
     assert (done.counts.calls, done.counts.results) == (3, 3)
@@ -135,7 +136,7 @@ def test_a_run_of_swe_agent_loses_no_result_on_its_way_to_claude_code_and_codex(
     assert codex_pairs([json.loads(line) for line in write_codex(log, home.blobs)]) == told
 
 
-def test_a_result_that_comes_here_answers_the_line_that_its_call_has_there(tmp_path: Path) -> None:
+def test_a_result_that_comes_here_answers_the_line_that_its_call_has_there(tmp_path: FilePath) -> None:
     log = log_of(UserSaid((Text("go"),)), replied("x"), gave("x", "one"), replied("y"))
     home, session = taken(b"".join(write_codex(log, MemoryBlobs())), tmp_path)
     with Log.open(home.store, session, FixedClock(1_800_000_000_000), write=True) as back:
@@ -150,8 +151,29 @@ def test_a_result_that_comes_here_answers_the_line_that_its_call_has_there(tmp_p
     assert again[0].startswith("pal_")
 
 
+def test_a_log_of_0_1_0_with_one_id_for_all_calls_is_written_with_pairs_of_its_own() -> None:
+    masked = ViewEdited((Mask(("6.0",), "[cleared]"),), "pal")
+    folded = ViewEdited((Fold("1.0", "3.0", (Keep("1.0"), Put("summary", Text("it ran")))),), "pal")
+    log = Log.open(recorded(*CONVERSATION, masked, folded), "s", FixedClock(1))
+    pairs = [("x", None), ("x", "one"), ("x_2", None), ("x_3", None), ("x_2", "two"), ("x_3", "three")]
+    lines = [json.loads(line) for line in write_claude(log, MemoryBlobs())]
+    assert claude_pairs(lines)[:6] == pairs
+    assert [line["microcompactMetadata"]["compactedToolIds"] for line in lines if "microcompactMetadata" in line] == [["x_3"]]
+    rollout = [json.loads(line) for line in write_codex(log, MemoryBlobs())]
+    assert codex_pairs(rollout) == pairs
+    (fold,) = [line["payload"] for line in rollout if line["type"] == "compacted"]
+    shows = [(item["call_id"], item.get("output")) for item in fold["replacement_history"] if "call_id" in item]
+    assert shows == [("x_2", None), ("x_3", None), ("x_2", "two"), ("x_3", "[cleared]")]
+
+
+def test_a_call_of_0_1_0_on_a_branch_that_was_left_takes_no_result_from_the_path() -> None:
+    events = Event(1, 0, 1, "", replied("x")), Event(2, 0, 1, "", replied("x")), Event(3, 2, 1, "", gave("x", "one"))
+    halves, path = list(halves_of(events)), Path((Run(0, 0), Run(2, 3)))
+    assert [FileIds(halves, plain_id, path=path).of(item.id, "x") for item in halves] == ["x", "x_2", "x_2"]
+
+
 @pytest.mark.skipif(not corpus("codex/jazzyalex*"), reason=WITHOUT)
-def test_a_real_session_whose_calls_share_an_id_keeps_them_all_on_the_way_to_claude_and_back(tmp_path: Path) -> None:
+def test_a_real_session_whose_calls_share_an_id_keeps_them_all_on_the_way_to_claude_and_back(tmp_path: FilePath) -> None:
     (path,) = corpus("codex/jazzyalex*")
     home = Home()
     (done,) = home.take(CodexFormat(), path)

@@ -13,7 +13,7 @@ from corpus import CORPUS
 from msgspec import Struct, structs
 from readings import Home
 
-from palimpsest.core.items import Cover, Item, ToolResult
+from palimpsest.core.items import Cover, Item, ToolCall, ToolResult
 from palimpsest.core.log import Log
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
@@ -24,7 +24,7 @@ from palimpsest.foreign.claude import ClaudeFormat
 from palimpsest.foreign.claude_edits import CLEARED
 from palimpsest.foreign.claude_writer import claude_session, write_claude
 from palimpsest.foreign.codex import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import calls_of
+from palimpsest.foreign.file_ids import halves_of
 from palimpsest.foreign.finding import find_sources
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.importing import import_session
@@ -118,7 +118,8 @@ def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[A
 
 def _repeated(log: Log) -> frozenset[str]:
     """The ids of calls that are recorded under another one than they came with."""
-    calls = [call for call in calls_of(log.reader.run(log.reader.first, log.tip)) if call.given]
+    halves = halves_of(log.reader.run(log.reader.first, log.tip))
+    calls = [item.content for item in halves if isinstance(item.content, ToolCall) and item.content.given]
     return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
 
 

@@ -24,7 +24,7 @@ Block: TypeAlias = tuple[str, int]
 
 
 class Rules(Value, frozen=True):
-    """How a provider's cache works. Marks look back over `look_back` blocks, their own included; times are in milliseconds."""
+    """How a provider's cache works. Breakpoints look back over `look_back` blocks, their own included; times are in milliseconds."""
 
     kind: Literal["none", "breakpoints", "automatic"]
     minimum: int = 1_024

@@ -1,12 +1,13 @@
 """Checks the lines of a narrative: each must cite events of the session that contain its paths, numbers, identifiers and quotations."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from palimpsest.audit.entities import is_path, words_of
 from palimpsest.audit.parts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
+from palimpsest.core.pairs import pairs_of
 
 HEADINGS: Final = ("## Goal", "## Approach", "## State", "## Next step")
 """The only headings of a narrative; one without a line below it is left out."""
@@ -101,15 +102,13 @@ def sources_of(items: Sequence[Item]) -> Mapping[str, _Source]:
 
     A call and its result count as one: each is cited for what both say.
     """
-    calls = {item.content.call_id: _of_call(item.content) for item in items if isinstance(item.content, ToolCall)}
-    results = {item.content.call_id: text_of(item.content) for item in items if isinstance(item.content, ToolResult)}
+    pairs = {half.id: pair for pair in pairs_of(items) for half in pair}
     sources: dict[str, _Source] = {}
     earlier: dict[str, _Source] = {}
     for item in items:
         content = item.content
         if isinstance(content, ToolCall | ToolResult):
-            result = results.get(content.call_id, "")
-            source = _Source(f"{calls.get(content.call_id, '')}\n{result}", result)
+            source = _of_halves(pairs.get(item.id, (item,)))
         else:
             text = text_of(content)
             source = _Source(text, typed=text if item.kind in ("user", "steering") else "")
@@ -123,8 +122,15 @@ def sources_of(items: Sequence[Item]) -> Mapping[str, _Source]:
     return earlier | sources
 
 
-def _of_call(call: ToolCall) -> str:
-    return "\n".join((call.tool, call.args, *words_of(call)))
+def _of_halves(halves: Iterable[Item]) -> _Source:
+    """What a call and its result say, or the one of them that shows."""
+    call = result = ""
+    for item in halves:
+        if isinstance(item.content, ToolCall):
+            call = "\n".join((item.content.tool, item.content.args, *words_of(item.content)))
+        else:
+            result = text_of(item.content)
+    return _Source(f"{call}\n{result}", result)
 
 
 def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:

@@ -1,6 +1,7 @@
 """What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import chain, count
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
@@ -75,7 +76,9 @@ class EvidenceProjection:
         self._tasks = {key_of(task): task for task in known.tasks}
         self._names = dict.fromkeys(known.names)
         self._said = {said.id: said for said in known.said}
-        self._pending = {pending.call_id: pending for pending in known.pending}
+        self._pending: dict[str, PendingCall] = {}
+        for pending in known.pending:
+            self._pending[_free_key(pending.call_id, self._pending)] = pending
 
     def take(self, event: Event) -> None:
         """Look at one event."""
@@ -116,6 +119,7 @@ class EvidenceProjection:
         self._changed.add("said")
 
     def _take_reply(self, body: ModelReplied) -> None:
+        here: set[str] = set()
         for part in body.parts:
             if isinstance(part, Text):
                 long = len(part.text) > _SEARCHED
@@ -125,7 +129,9 @@ class EvidenceProjection:
             elif isinstance(part, ToolCall):
                 long = len(part.args) > _SHORT
                 self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]) if long else self.names_told(part))
-                self._put("pending", self._pending, part.call_id, self._pending_call(part), MOST_PENDING)
+                key = _free_key(part.call_id, here)
+                here.add(key)
+                self._put("pending", self._pending, key, self._pending_call(part), MOST_PENDING)
 
     def _use_names(self, names: Iterable[str]) -> None:
         for name in names:
@@ -157,6 +163,9 @@ class EvidenceProjection:
     def _take_result(self, seq: int, body: ToolReturned) -> None:
         call_id = body.result.call_id
         pending = self._pending.pop(call_id, None)
+        if pending is None:
+            key = next((key for key, each in self._pending.items() if each.call_id == call_id), call_id)
+            pending = self._pending.pop(key, None)
         self._changed.add("pending")
         if pending is None:
             pending = PendingCall(call_id, tool_class(body.tool, self.declared))
@@ -243,6 +252,11 @@ class EvidenceProjection:
         if most and self._bounded and len(kept) > most:
             del kept[next(iter(kept))]
         self._changed.add(field)
+
+
+def _free_key(call_id: str, taken: Container[str]) -> str:
+    """The key of one more call with this id: the id itself, or another where a reply of 0.1.0 repeats it."""
+    return next(key for key in chain((call_id,), (f"{call_id} #{number}" for number in count(2))) if key not in taken)
 
 
 def _running(handle: str) -> str:

@@ -2,7 +2,8 @@
 
 from palimpsest.audit.tools import action_of
 from palimpsest.core.event_items import numbers_of
-from palimpsest.core.items import ToolCall, ToolResult
+from palimpsest.core.items import ToolCall
+from palimpsest.core.pairs import pairs_of
 from palimpsest.core.view import View
 
 
@@ -11,24 +12,15 @@ def pinned(view: View) -> frozenset[str]:
     if not view.pins:
         return frozenset()
     paths = tuple(name for name in view.pins if numbers_of(name) is None)
-    # The halves of calls by their call, so that one walk over the view is enough.
-    halves: dict[str, list[str]] = {}
-    named: set[str] = set()
-    calls: set[str] = set()
     known: dict[str, bool] = {}
+    found: set[str] = set()
     for item in view.items:
-        name, content = item.id, item.content
-        if isinstance(content, ToolCall):
-            halves.setdefault(content.call_id, []).append(name)
-            if name in view.pins or (paths and _shows(content, paths, known)):
-                calls.add(content.call_id)
-        elif isinstance(content, ToolResult):
-            halves.setdefault(content.call_id, []).append(name)
-            if name in view.pins:
-                calls.add(content.call_id)
-        elif name in view.pins:
-            named.add(name)
-    return frozenset(named.union(*(halves[call_id] for call_id in calls)))
+        if item.id in view.pins or (paths and isinstance(item.content, ToolCall) and _shows(item.content, paths, known)):
+            found.add(item.id)
+    for call, result in pairs_of(view.items) if found else ():
+        if call.id in found or result.id in found:
+            found.update((call.id, result.id))
+    return frozenset(found)
 
 
 def _shows(call: ToolCall, paths: tuple[str, ...], known: dict[str, bool]) -> bool:

@@ -7,6 +7,7 @@ from palimpsest.audit.tools import Action, ToolClass, action_of, result_text
 from palimpsest.audit.touched import Touched
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.masking import is_readable
+from palimpsest.core.pairs import answered_calls, pairs_of
 from palimpsest.core.situation import Use
 
 
@@ -18,7 +19,8 @@ class Showing:
         self._names: dict[str, list[str]] = {}
         self._reads: dict[str, list[tuple[str, Touched]]] = {}
         self._errors: dict[str, list[str]] = {}
-        self.calls: dict[str, ToolCall] = {}
+        # The calls that wait for their results, by id: only replies of 0.1.0 have several with one id.
+        self.calls: dict[str, list[ToolCall]] = {}
 
     def add(self, item_id: str, use: Use, call: ToolCall | None, names: Iterable[str], action: Action | None) -> None:
         """One more result; acknowledgements show nothing that anybody would look for."""
@@ -32,6 +34,15 @@ class Showing:
                 self._reads.setdefault(plain_path(touched.path), []).append((item_id, touched))
         if use.failed:
             self._errors.setdefault(command_of(call, action), []).append(item_id)
+
+    def answer(self, call_id: str) -> ToolCall | None:
+        """Take off and return the oldest call that waits for a result of this id; none if no call does."""
+        calls = self.calls.pop(call_id, None)
+        if not calls:
+            return None
+        if len(calls) > 1:
+            self.calls[call_id] = calls[1:]
+        return calls[0]
 
     def hide(self, item_id: str, names: Iterable[str]) -> None:
         """A result is covered: its names no longer show there, though it is still a read, or an error that waits."""
@@ -105,24 +116,19 @@ def names_shown(result: ToolResult, action: Action | None) -> tuple[str, ...]:
 
 def results_in(items: Iterable[Item]) -> Iterable[tuple[Item, ToolResult, ToolCall | None]]:
     """Every result of a view with the call it answers."""
-    calls: dict[str, ToolCall] = {}
+    items = tuple(items)
+    calls = answered_calls(items)
     for item in items:
-        content = item.content
-        if isinstance(content, ToolCall):
-            calls[content.call_id] = content
-        elif isinstance(content, ToolResult):
-            yield item, content, calls.get(content.call_id)
+        if isinstance(item.content, ToolResult):
+            yield item, item.content, calls.get(item.id)
 
 
-def unanswered_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
-    """The calls of a view that no result has answered."""
-    calls: dict[str, ToolCall] = {}
-    for item in items:
-        content = item.content
+def calls_by_id(contents: Iterable[Content]) -> dict[str, list[ToolCall]]:
+    """The calls among some contents by their ids, in order."""
+    calls: dict[str, list[ToolCall]] = {}
+    for content in contents:
         if isinstance(content, ToolCall):
-            calls[content.call_id] = content
-        elif isinstance(content, ToolResult):
-            calls.pop(content.call_id, None)
+            calls.setdefault(content.call_id, []).append(content)
     return calls
 
 
@@ -136,7 +142,8 @@ def showing_of(
     """What the results of a view show; `known` remembers the names of each, so that no text is looked at twice."""
     items = tuple(items)
     showing = Showing()
-    showing.calls = unanswered_calls(items)
+    answered = {call.id for call, _ in pairs_of(items)}
+    showing.calls = calls_by_id(item.content for item in items if item.id not in answered)
     for item, result, call in results_in(items):
         use = uses.get(item.id)
         if use is None:

@@ -7,6 +7,7 @@ from typing import Final
 from palimpsest.audit.tools import action_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.sizes import SizeRule
 from palimpsest.core.token_sizes import TokenSizes, scaled
 from palimpsest.core.tokens import estimate
@@ -62,14 +63,19 @@ def _argument(call: ToolCall) -> tuple[str, bool]:
 
 
 def _call_of(items: Sequence[Item], place: int) -> ToolCall:
-    """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none."""
-    content = items[place].content
-    call_id = content.call_id if isinstance(content, ToolResult) else ""
+    """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none.
+
+    A reply of 0.1.0 may have several calls with one id; only then are all pairs of the view looked for.
+    """
+    result = items[place]
+    call_id = result.content.call_id if isinstance(result.content, ToolResult) else ""
     while place and call_id:
         place -= 1
         call = items[place].content
         if isinstance(call, ToolCall) and call.call_id == call_id:
-            return call
+            other = items[place - 1].content if place else None
+            repeats = isinstance(other, ToolCall) and other.call_id == call_id
+            return answered_calls(items).get(result.id, call) if repeats else call
     return ToolCall(call_id, "tool", "{}")
 
 
@@ -81,7 +87,9 @@ def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple
     for place in places:
         item, call = items[place], items[place - 1].content
         # Mostly the call stands right before its result, and looking there costs half as much as a function that does.
-        if not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place):
+        if not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place) or (
+            place > 1 and isinstance(items[place - 2].content, ToolCall)
+        ):
             call = _call_of(items, place)
         cover = _known_covering if len(call.args) <= _LONG_CALL else _covering
         found.append(cover(call, sizes[place], item.id, factor, rule))

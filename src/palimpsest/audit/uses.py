@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
-from palimpsest.audit.showing import Showing, forget, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.showing import Showing, calls_by_id, forget, named_by, names_shown, results_in, showing_of
 from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.frozen import FrozenDict, frozen
-from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value
+from palimpsest.core.items import Content, Item, Text, ToolResult, Value
 from palimpsest.core.masking import is_readable
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
@@ -150,7 +150,7 @@ class UsesProjection:
 
     def _arrive(self, item_id: str, returned: ToolReturned) -> None:
         showing = self._shown()
-        call = showing.calls.pop(returned.result.call_id, None)
+        call = showing.answer(returned.result.call_id)
         action = action_of(call, self.declared) if call is not None else None
         failed = _failed(returned, action)
         if call is not None and action is not None and not failed:
@@ -171,9 +171,7 @@ class UsesProjection:
         if self._uses:
             for name in showing.restarted(named_by(reply.parts, self.names_told)):
                 self._set(name, replace(self._uses[name], last_named=self._calls, died=None))
-        for part in reply.parts:
-            if isinstance(part, ToolCall):
-                showing.calls[part.call_id] = part
+        showing.calls |= calls_by_id(reply.parts)
         for name in self._due.pop(self._calls, ()):
             use = self._uses.get(name)
             if use is not None and use.died is None and dies_at(use) == self._calls:

@@ -1,10 +1,32 @@
 """Calls and their results: which belong together, and where a view may be cut without parting them."""
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
 _HALVES = (ToolCall, ToolResult)
+
+
+def pairs_of(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
+    """The items of calls, each with the item of the result that answers it, in the order of the results.
+
+    Logs of 0.1.0 may have several calls with one id: each result answers the oldest that has none yet.
+    """
+    waiting: dict[str, deque[Item]] = {}
+    for item in items:
+        content = item.content
+        if isinstance(content, ToolCall):
+            # The provider runs a search without an id by itself: no result will ever name it.
+            if content.call_id or content.form != "search":
+                waiting.setdefault(content.call_id, deque()).append(item)
+        elif isinstance(content, ToolResult) and (queue := waiting.get(content.call_id)):
+            yield queue.popleft(), item
+
+
+def answered_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
+    """The call that each result answers, by the item id of the result; results without a call are left out."""
+    return {result.id: call.content for call, result in pairs_of(items) if isinstance(call.content, ToolCall)}
 
 
 def unpaired(items: Iterable[Item]) -> frozenset[str]:
@@ -79,19 +101,19 @@ def settled(items: Sequence[Item]) -> int:
 
 def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
     """Every index at which a view can be cut in two with each call on the side of its result; both ends included."""
-    last_use: dict[str, int] = {}
-    for index, item in enumerate(items):
-        call_id = _call_id(item)
-        if call_id:
-            last_use[call_id] = index
+    ends = {call.id: result.id for call, result in pairs_of(items)}
+    if not ends:
+        return tuple(range(len(items) + 1))
     cuts = [0]
-    reach = -1
-    for index, item in enumerate(items):
-        call_id = _call_id(item)
-        if call_id:
-            reach = max(reach, last_use[call_id])
-        if reach <= index:
-            cuts.append(index + 1)
+    open_results: set[str] = set()
+    for index, item in enumerate(items, 1):
+        if isinstance(item.content, ToolCall):
+            if item.id in ends:
+                open_results.add(ends[item.id])
+        elif isinstance(item.content, ToolResult):
+            open_results.discard(item.id)
+        if not open_results:
+            cuts.append(index)
     return tuple(cuts)
 
 

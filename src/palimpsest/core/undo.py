@@ -8,7 +8,7 @@ from palimpsest.core.event_items import items_of
 from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log import Log
-from palimpsest.core.pairs import parted, unpaired
+from palimpsest.core.pairs import pairs_of, parted, unpaired
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 
@@ -132,19 +132,8 @@ def pair_of(log: Log, item: Item) -> tuple[Item, ...]:
     content = item.content
     if not isinstance(content, ToolCall | ToolResult):
         return (item,)
-    calls: list[Item] = []
-    for event in log.events():
-        for each in items_of(event.seq, event.body):
-            half = each.content
-            if not isinstance(half, ToolCall | ToolResult) or half.call_id != content.call_id:
-                continue
-            if isinstance(half, ToolCall):
-                calls.append(each)
-            elif calls:
-                call = calls.pop(0)
-                if item.id in (call.id, each.id):
-                    return call, each
-    return (item,)
+    brought = (each for event in log.events() for each in items_of(event.seq, event.body))
+    return next((pair for pair in pairs_of(brought) if item.id in (pair[0].id, pair[1].id)), (item,))
 
 
 def _place_of(view: View, item: Item) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from palimpsest.core.edits import Fold, Insert, Mask, Put
+from palimpsest.core.event_items import edit_items
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log import Log
@@ -145,7 +146,7 @@ class Compacting:
 
     def _new(self, unit: Unit) -> Iterator[EditLine]:
         """The new lines of a unit. A line that is written once more says of which one it is a copy."""
-        contents = [(item, self._ids.renamed(content)) for item in unit.items if (content := shown(item)) is not None]
+        contents = [(item, self._ids.renamed(item.id, content)) for item in unit.items if (content := shown(item)) is not None]
         if unit.of_user:
             yield from self._of_user(unit, [content for _, content in contents])
             return
@@ -180,7 +181,7 @@ class Compacting:
         return head
 
     def _cleared(self, body: ViewEdited, items: Iterable[Item]) -> EditLine:
-        calls = [self._ids.of(item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
+        calls = [self._ids.of(item.id, item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
         others = [self.index.sources[item.id] for item in items if not isinstance(item.content, ToolResult)]
         metadata: Json = {
             "trigger": "manual" if body.moment == "asked" else "auto",
@@ -193,9 +194,8 @@ class Compacting:
         return EditLine("cleared", {**fields, "microcompactMetadata": metadata})
 
     def _inserted(self, event: Event, index: int, edit: Insert) -> Iterator[EditLine]:
-        for number, piece in enumerate(edit.contents):
-            if isinstance(piece, Put):
-                yield from self._new(Unit((Item(f"{event.seq}.{index}.{number}", piece.kind, piece.content, piece.source),)))
+        for item in edit_items(event.seq, index, edit).values():
+            yield from self._new(Unit((item,)))
 
 
 _SUMMARY: Json = {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}

@@ -8,10 +8,10 @@ import msgspec
 
 from palimpsest.core.event_items import all_items_of
 from palimpsest.core.events import Event
-from palimpsest.core.items import Content, ToolCall
+from palimpsest.core.items import Content, Item
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude_blocks import HOLE, fill_blocks
-from palimpsest.foreign.file_ids import calls_of
+from palimpsest.foreign.file_ids import halves_of
 from palimpsest.foreign.importing import foreign_of
 from palimpsest.wire.lenient import Json, is_json, table_at, tables_at, text
 
@@ -32,7 +32,8 @@ class Kept:
         self.sources: dict[str, str] = {}
         self.attachments: set[str] = set()
         self.events: set[int] = set()
-        self.calls: list[ToolCall] = []
+        # The calls and results of these lines.
+        self.halves: list[Item] = []
 
     def take(self, event: Event) -> bool:
         """Take in an event; whether it was imported, so that its lines are known."""
@@ -40,7 +41,7 @@ class Kept:
         if found is None:
             return False
         self.events.add(event.seq)
-        self.calls += calls_of((event,))
+        self.halves += halves_of((event,))
         lines = _numbered(msgspec.json.decode(bytes(found.line)))
         if _LINE.split(found.key)[0] != self._open_key:
             self._close()

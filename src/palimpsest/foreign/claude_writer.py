@@ -30,7 +30,7 @@ from palimpsest.foreign.claude_compacting import Compacting, EditLine
 from palimpsest.foreign.claude_exact import Kept, pending_calls
 from palimpsest.foreign.claude_forms import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude_layout import LineIndex
-from palimpsest.foreign.file_ids import FileIds, calls_of
+from palimpsest.foreign.file_ids import FileIds, halves_of
 from palimpsest.foreign.importing import key_of
 from palimpsest.wire.lenient import Json, text
 
@@ -67,7 +67,7 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-    ids = FileIds(calls_of(ours), plain_id, kept.calls)
+    ids = FileIds((*kept.halves, *halves_of(ours)), plain_id, frozenset(item.id for item in kept.halves), log.path)
     ours = [ids.renamed_event(event) for event in ours]
     for event in ours:
         if isinstance(event.body, ToolReturned):

@@ -22,11 +22,14 @@ _PARTS = frozenset({"input_text", "input_image", "output_text", "input_audio", "
 
 
 class Shaping(NamedTuple):
-    """How items are written: where pictures are, the id that a prefix and the provider's own id give an item, if any, and ids of calls."""
+    """How items are written: where pictures are, the id that a prefix and the provider's own id give an item, if any, and ids of calls.
+
+    The latter are by the item and the recorded id of a call or result.
+    """
 
     blobs: Blobs
     name: Name
-    call_id: Callable[[str], str]
+    call_id: Callable[[str, str], str]
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
         if message is not None:
             yield message.json(shaping.name("msg", message.ref))
             message = None
-        made = _alone(content, shaping)
+        made = _alone(item, shaping)
         if made is not None:
             yield made
     if message is not None:
@@ -125,14 +128,15 @@ def _is_item(content: Opaque) -> bool:
     return content.provider == PROVIDER and type_of(content) in ITEM_TYPES
 
 
-def _alone(content: Content, shaping: Shaping) -> Json | None:
+def _alone(item: Item, shaping: Shaping) -> Json | None:
+    content = item.content
     match content:
         case Thinking():
             return _reasoning(content, shaping)
         case ToolCall():
-            return call_of(content, shaping)
+            return call_of(content, shaping.call_id(item.id, content.call_id), shaping)
         case ToolResult():
-            return result_of(content, shaping)
+            return result_of(content, shaping.call_id(item.id, content.call_id), shaping)
         case Opaque():
             return msgspec.json.decode(content.data, type=dict[str, object])
         case _:
@@ -149,9 +153,8 @@ def _reasoning(content: Thinking, shaping: Shaping) -> Json | None:
     return {**thought, "content": whole} if whole else thought
 
 
-def call_of(call: ToolCall, shaping: Shaping) -> Json:
-    """A call, in the shape of its form."""
-    call_id = shaping.call_id(call.call_id)
+def call_of(call: ToolCall, call_id: str, shaping: Shaping) -> Json:
+    """A call under the id that it has in the file, in the shape of its form."""
     match call.form:
         case "free":
             called: Json = {"type": "custom_tool_call", **shaping.name("ctc", call.ref), "status": "completed"}
@@ -167,9 +170,9 @@ def call_of(call: ToolCall, shaping: Shaping) -> Json:
             return {**asked, "arguments": call.args, "call_id": call_id}
 
 
-def result_of(result: ToolResult, shaping: Shaping) -> Json:
-    """A result, in the shape that its call has."""
-    kind, call_id = family(result.form), shaping.call_id(result.call_id)
+def result_of(result: ToolResult, call_id: str, shaping: Shaping) -> Json:
+    """A result under the id that its call has in the file, in the shape that its call has."""
+    kind = family(result.form)
     if kind == "search":
         found: Json = {"type": "tool_search_output", **shaping.name("tso", result.ref), "call_id": call_id}
         return {**found, "status": "completed", "execution": "client", "tools": _tools(result)}

@@ -5,14 +5,15 @@ from functools import partial
 
 import msgspec
 
-from palimpsest.core.events import Event, ForeignNoted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
-from palimpsest.core.items import Content, ToolCall
+from palimpsest.core.events import Event, ForeignNoted, ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
+from palimpsest.core.items import Content, Item
 from palimpsest.core.log import Log
+from palimpsest.core.pairs import pairs_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex_fresh import Fresh, Variant, stamp, thread_of
 from palimpsest.foreign.codex_lines import contents_of, lines_back
 from palimpsest.foreign.codex_meta import NAME, envelope
-from palimpsest.foreign.file_ids import FileIds, calls_of
+from palimpsest.foreign.file_ids import FileIds, halves_of
 from palimpsest.foreign.importing import foreign_of
 from palimpsest.wire.lenient import table_at
 from palimpsest.wire.repair import scrubbed
@@ -41,7 +42,7 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bo
     if log.opened.origin == NAME and log.opened.base is None and not alone:
         yield from _returned(log, blobs, variant, cwd)
         return
-    ids = FileIds(calls_of(log.reader.along(log.path)), _call_id)
+    ids = FileIds(halves_of(log.reader.along(log.path)), _call_id)
     fresh = Fresh(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
     yield fresh.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
@@ -54,8 +55,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     """A session that came from Codex: its own lines in their order, then what happened here since."""
     kept: dict[int, bytes] = {}
     since: list[Event] = []
-    calls: dict[str, ToolCall] = {}
-    answered: set[str] = set()
+    halves: list[Item] = []
     in_turn, said, paid = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
         found = foreign_of(event.body)
@@ -66,9 +66,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
             in_turn, said = True, event.body
         elif isinstance(event.body, ModelReplied):
             paid.append(event.body.usage)
-        elif isinstance(event.body, ToolReturned):
-            answered.add(event.body.result.call_id)
-        calls.update({call.call_id: call for call in calls_of((event,))})
+        halves += halves_of((event,))
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
         # Lines that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
@@ -80,8 +78,9 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     dialect: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
     ordinal = ordinal + 1 if isinstance(ordinal, int) else None
     # A call that is still open has a line that its result must fit; what a fold repeats of the others may have other ids.
-    waiting = [call for call_id, call in calls.items() if call_id not in answered]
-    ids = FileIds((*calls.values(), *calls_of(since)), _call_id, waiting)
+    answered = {call.id for call, _ in pairs_of(halves)}
+    waiting = frozenset(item.id for item in halves if item.id not in answered)
+    ids = FileIds((*halves, *halves_of(since)), _call_id, waiting, log.path)
     fresh = Fresh(log, blobs, dialect, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
     for usage in paid:
         fresh.paid(usage)

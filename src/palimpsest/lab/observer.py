@@ -1,6 +1,6 @@
 """Observes a replay: which edits were made and what they hid, whether every request could be sent, and who filled the window."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from palimpsest.audit.survival import Survival as Counted
 from palimpsest.audit.survival import survival_of
@@ -10,6 +10,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EditRefused, Event, ViewEdited
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.loss import Loss
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.policies import PolicyRun
@@ -130,21 +131,23 @@ class Observer:
 
 def shares(view: View, weigh: Callable[[Item], int]) -> tuple[Share, ...]:
     """The tokens of a view by kind and by the tool or source they came from."""
-    tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
+    calls = answered_calls(view.items)
     found: dict[tuple[str, str], list[int]] = {}
     for item in (*view.head, *view.items):
-        sums = found.setdefault((item.kind, _name(item, tools)), [0, 0])
+        sums = found.setdefault((item.kind, _name(item, calls)), [0, 0])
         sums[0] += weigh(item)
         sums[1] += 1
     made = (Share(kind, name, tokens, items) for (kind, name), (tokens, items) in found.items())
     return tuple(sorted(made, key=lambda share: (-share.tokens, share.kind, share.name)))
 
 
-def _name(item: Item, tools: dict[str, str]) -> str:
+def _name(item: Item, calls: Mapping[str, ToolCall]) -> str:
     content = item.content
     if isinstance(content, ToolCall):
         return content.tool
-    return tools.get(content.call_id, "") if isinstance(content, ToolResult) else item.source
+    if isinstance(content, ToolResult):
+        return calls[item.id].tool if item.id in calls else ""
+    return item.source
 
 
 def _kind(edits: Iterable[Edit]) -> EditKind:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, Value, same_start, seq_of, text_of
+from palimpsest.core.masking import shown
 from palimpsest.core.view import View
 from palimpsest.lab.needs import Names, Need, paths_of
 
@@ -84,13 +85,14 @@ class Sight:
         return found
 
     def _see(self, item: Item) -> None:
-        if item.mask is not None and item.mask.form == "shown":
-            if item.mask.text and item.id + _COVER not in self._seen:
-                self._seen.add(item.id + _COVER)
-                self._index(item.id + _COVER, Text(item.mask.text))
-            return
-        self._seen.add(item.id)
-        self._index(item.id, item.content)
+        content = shown(item)
+        if content is item.content:
+            self._seen.add(item.id)
+            self._index(item.id, content)
+        elif content is not None:
+            # A stub is words: it shows neither a file nor what a call did.
+            self._seen.add(item.id + _COVER)
+            self._index(item.id + _COVER, Text(text_of(content)))
 
     def _index(self, item_id: str, content: Content) -> None:
         if item_id in self._contents:
@@ -127,8 +129,8 @@ class Sight:
         result = content if isinstance(content, ToolResult) else ToolResult("", (Text(text_of(content)),))
         if item_id.endswith(_BEYOND):
             result = ToolResult(result.call_id, (Text(_excerpt(text_of(result), names[0])),))
-        shown = {*self._names.of(result), *self._names.of(call)}
-        wanted = tuple(name for name in need.names if name in shown and not self._sees(self._shows.get(name, [])))
+        fetched = {*self._names.of(result), *self._names.of(call)}
+        wanted = tuple(name for name in need.names if name in fetched and not self._sees(self._shows.get(name, [])))
         return Missing(tuple(dict.fromkeys((*names, *wanted))), item_id.rstrip(_BEYOND + _COVER), call, result)
 
 

@@ -10,7 +10,7 @@ from palimpsest.audit.parts import NARRATIVE, STAND_IN, is_part
 from palimpsest.core.bound import preview
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
-from palimpsest.core.pairs import rounds, safe_cuts
+from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.policies.fold_bounds import Bounds
 from palimpsest.policies.fold_texts import evidence_put, message_head, names_put, older_put, seen_put
@@ -170,20 +170,17 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
     kept = {item.id for item in run if item.id in floor.ids}
     if not bounds.results:
         return kept
-    halves: dict[str, list[Item]] = {}
-    for item in (*run, *tail):
-        if isinstance(item.content, ToolCall | ToolResult):
-            halves.setdefault(item.content.call_id, []).append(item)
-    named: list[tuple[float, int, int, tuple[Item, ...]]] = []
+    pairs = {result.id: (call, result) for call, result in pairs_of((*run, *tail))}
+    named: list[tuple[float, int, int, tuple[Item, Item]]] = []
     for place, item in enumerate(run):
         use = situation.uses.get(item.id)
         if use is None or use.last_named is None or use.died is not None or item.mask is not None or item.id in kept:
             continue
-        pair = halves.get(item.content.call_id, []) if isinstance(item.content, ToolResult) else []
-        if calls - use.last_named <= bounds.recent and len(pair) == 2 and isinstance(pair[0].content, ToolCall):
+        pair = pairs.get(item.id)
+        if calls - use.last_named <= bounds.recent and pair is not None:
             tokens = sum(counter.item(half) for half in pair)
             worth = 1 / ((_RECENT + calls - use.last_named) * (_FRAME + tokens))
-            named.append((worth, place, tokens, tuple(pair)))
+            named.append((worth, place, tokens, pair))
     room = bounds.results
     for _, _, tokens, both in sorted(named, key=lambda each: each[:2], reverse=True):
         if tokens <= room:

@@ -60,7 +60,7 @@ class _Tally:
         self.tools = ""
         self.freed: int | None = None
         self._tip = self._next = tip
-        self._results: dict[str, ToolResult] = {}
+        self._results: dict[str, list[ToolResult]] = {}
         self._ended: dict[str, ChildEnded] = {}
 
     def take(self, event: Event) -> None:
@@ -69,12 +69,13 @@ class _Tally:
             return
         self._next = event.parent
         match event.body:
-            case ToolReturned(result=result) if not result.error:
-                self._results[result.call_id] = result
+            case ToolReturned(result=result):
+                self._results.setdefault(result.call_id, []).append(result)
             case ModelReplied(parts=parts):
                 for part in reversed(parts):
-                    if isinstance(part, ToolCall) and part.call_id in self._results:
-                        self._take_call(part, self._results[part.call_id])
+                    # Logs of 0.1.0 may have several calls with one id: the newest of them has the newest result.
+                    if isinstance(part, ToolCall) and (results := self._results.get(part.call_id)) and not (result := results.pop(0)).error:
+                        self._take_call(part, result)
             case ViewEdited(by=by) as edit if by == _RUNG and event.seq == self._tip:
                 self.freed = max(0, edit.tokens_before - edit.tokens_after)
             case ChildEnded(session=session) as ended:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import ToolCall, ToolResult, text_of
+from palimpsest.core.items import ToolResult, text_of
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.maskable import spared
@@ -22,14 +23,12 @@ class MaskOld:
     def plan(self, situation: Situation) -> Plan:
         """One mask for each tool whose results are old."""
         view = situation.view
-        tools = {item.content.call_id: item.content.tool for item in view.items if isinstance(item.content, ToolCall)}
+        calls = answered_calls(view.items)
         results = [item for item in view.items if isinstance(item.content, ToolResult)]
         stay = spared(view)
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
             if item.mask is None and item.id not in stay and len(text_of(item.content)) > self.shortest:
-                content = item.content
-                tool = tools.get(content.call_id, "unknown") if isinstance(content, ToolResult) else "unknown"
-                old.setdefault(tool, []).append(item.id)
+                old.setdefault(calls[item.id].tool if item.id in calls else "unknown", []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()

@@ -6,6 +6,7 @@ import msgspec
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.pairs import pairs_of
 from palimpsest.core.view import View
 
 TOOLS = frozenset({"Read", "Bash", "Grep", "Glob", "WebSearch", "WebFetch", "Edit", "Write"})
@@ -15,8 +16,7 @@ PERSISTED = "<persisted-output>"
 
 def maskable(view: View, tools: AbstractSet[str] = TOOLS) -> tuple[Item, ...]:
     """The results of these tools, masked or not, in the order they came."""
-    asked = {call.call_id for item in view.items if isinstance(call := item.content, ToolCall) and call.tool in tools}
-    return tuple([item for item in view.items if isinstance(result := item.content, ToolResult) and result.call_id in asked])
+    return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and call.content.tool in tools])
 
 
 def spared(view: View) -> frozenset[str]:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of
+from palimpsest.core.items import Item, Text, ToolResult, seq_of
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.maskable import CLEARED, spared
@@ -43,7 +44,7 @@ class PruneResults:
 
     def _walk(self, items: tuple[Item, ...]) -> Iterator[Item]:
         """The results that count, newest first, up to a summary or the first that is masked already."""
-        tools = {item.content.call_id: item.content.tool for item in items if isinstance(item.content, ToolCall)}
+        calls = answered_calls(items)
         turns, message = 0, ""
         for item in reversed(items):
             content = item.content
@@ -54,7 +55,7 @@ class PruneResults:
             elif isinstance(content, ToolResult) and turns >= self.turns:
                 if item.mask is not None:
                     return
-                if not content.error and tools.get(content.call_id, "") not in self.spared:
+                if not content.error and (item.id not in calls or calls[item.id].tool not in self.spared):
                     yield item
 
 

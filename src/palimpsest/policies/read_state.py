@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from palimpsest.audit.tools import action_of
-from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.items import Item, ToolResult
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.view import View
 
 # What a tool does that leaves the model knowing the content of a file.
@@ -28,9 +29,9 @@ def must_read_again(view: View) -> frozenset[str]:
 
 def _touches(view: View) -> Iterator[tuple[str, str, Item]]:
     """How each call touched which path, and its result; a call that failed touched nothing."""
-    calls = {item.content.call_id: item.content for item in view.items if isinstance(item.content, ToolCall)}
+    calls = answered_calls(view.items)
     for item in view.items:
-        if isinstance(item.content, ToolResult) and not item.content.error and (call := calls.get(item.content.call_id)) is not None:
-            action = action_of(call)
+        if isinstance(item.content, ToolResult) and not item.content.error and item.id in calls:
+            action = action_of(calls[item.id])
             if action.kind in KNOWING:
                 yield from ((action.kind, touched.path, item) for touched in action.paths)

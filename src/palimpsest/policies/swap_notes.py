@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of
-from palimpsest.core.pairs import pending_calls
+from palimpsest.core.items import Item, Text, seq_of
+from palimpsest.core.pairs import pairs_of, pending_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import RunningNotes, View
@@ -130,13 +130,8 @@ def _texts(items: tuple[Item, ...]) -> int:
 
 def _with_calls(items: tuple[Item, ...], start: int, floor: int) -> int:
     """The start, moved back so far that every result from there on has its call."""
-    places = {item.content.call_id: place for place, item in enumerate(items[:start]) if isinstance(item.content, ToolCall)}
-    asked = {item.content.call_id for item in items[start:] if isinstance(item.content, ToolCall)}
-    wanted = [
-        places[item.content.call_id]
-        for item in items[start:]
-        if isinstance(item.content, ToolResult) and item.content.call_id in places and item.content.call_id not in asked
-    ]
+    places = {item.id: place for place, item in enumerate(items)}
+    wanted = [places[call.id] for call, result in pairs_of(items) if places[call.id] < start <= places[result.id]]
     if not wanted:
         return start
     return _with_calls(items, _message_start(items, min(wanted), floor), floor)

@@ -2,16 +2,33 @@
 
 from collections.abc import Callable
 
+import pytest
 from histories import new_log
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Fold, Put
-from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.events import (
+    Body,
+    ChildOpened,
+    Event,
+    HookRan,
+    Interrupted,
+    ModelReplied,
+    PermissionAsked,
+    Permitted,
+    ProcessStarted,
+    ToolRefused,
+    ToolReturned,
+    ToolStarted,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.pairs import unpaired
+from palimpsest.core.recovery import NEVER_RAN, UNKNOWN_OUTCOME, recover
 from palimpsest.core.undo import restore, rewind
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
@@ -98,6 +115,69 @@ def test_replies_of_another_purpose_keep_their_ids_and_use_them_up() -> None:
     aside = log.append(ModelReplied((ToolCall("call_0", "look", "{}"),), purpose="extraction"))
     assert aside.body == ModelReplied((ToolCall("call_0", "look", "{}"),), purpose="extraction")
     assert recorded(call(log, "call_0")) == [("pal_2_0", "call_0")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ToolStarted("call_0", "read"),
+        PermissionAsked("call_0", "read"),
+        Permitted("call_0", "read", "user"),
+        ToolRefused("call_0", "read", "user"),
+        HookRan("check", "before", call_id="call_0"),
+        ProcessStarted("p", "make", "call_0"),
+        ChildOpened("child", "call_0"),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_a_body_that_names_a_call_is_recorded_with_the_id_of_that_call(body: Body) -> None:
+    log = new_log()
+    call(log, "call_0")
+    assert log.append(body).body == body
+    answer(log, "call_0")
+    call(log, "call_0")
+    assert log.append(body).body == replace(body, call_id="pal_4_0")
+
+
+def test_of_the_calls_of_one_reply_each_start_names_the_next() -> None:
+    log = new_log()
+    call(log, "call_0", "call_0", "call_0")
+    log.append(ToolStarted("call_0", "read"))
+    log.checkpoint()
+    log.append(ToolStarted("call_0", "read"))
+    assert log.health.started == ("call_0", "pal_1_1")
+    assert [text_of(event.body.result) for event in recover(log) if isinstance(event.body, ToolReturned)] == [
+        UNKNOWN_OUTCOME,
+        UNKNOWN_OUTCOME,
+        NEVER_RAN,
+    ]
+
+
+def test_a_child_that_is_told_of_after_the_result_belongs_to_the_newest_call_of_its_id() -> None:
+    store = MemorySessions()
+    log = new_log(store)
+    for _ in range(2):
+        call(log, "call_0")
+        answer(log, "call_0")
+    log.close()
+    with Log.open(store, "s", FixedClock(1, 1), write=True) as resumed:
+        assert resumed.append(ChildOpened("child", "call_0")).body == ChildOpened("child", "pal_3_0")
+        assert resumed.append(HookRan("check", "after")).body == HookRan("check", "after")
+
+
+def test_the_results_of_a_reply_with_very_many_calls_of_one_id_find_their_calls() -> None:
+    log = new_log()
+    call(log, *(f"old_{number}" for number in range(5_000)))
+    calls = call(log, *("call_0",) * 5_000)
+    assert [answer(log, "call_0") for _ in range(20)] == [each.call_id for each in calls[:20]]
+
+
+def test_ids_of_calls_that_were_cut_off_are_used_and_unique() -> None:
+    log = new_log()
+    call(log, "call_0")
+    cut = log.append(Interrupted(None, (ToolCall("call_0", "read", "{"), ToolCall("call_1", "read", "{"))))
+    assert cut.body == Interrupted(None, (ToolCall("pal_2_0", "read", "{", given="call_0"), ToolCall("call_1", "read", "{")))
+    assert recorded(call(log, "call_1")) == [("pal_3_0", "call_1")]
 
 
 Turn = tuple[list[int], bool, bool, int]

@@ -55,7 +55,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
     for event in log.events():
         body = event.body
         if isinstance(body, ToolReturned) and (code := exit_of(body)) is not None:
-            codes[body.result.call_id] = code
+            codes[f"{event.seq}.0"] = code
         if not isinstance(body, ViewEdited):
             projection.take(event)
             continue

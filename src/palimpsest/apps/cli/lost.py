@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output import one_line
-from palimpsest.core.items import ToolCall, seq_of
+from palimpsest.core.items import seq_of
 from palimpsest.core.loss import Loss
+from palimpsest.core.pairs import pairs_of
 from palimpsest.core.view import View
 
 _LISTED = 12
@@ -45,9 +46,8 @@ def all_lost(loss: Loss, codes: Mapping[str, int]) -> Iterator[Lost]:
 
 
 def codes_in(view: View, codes: Mapping[str, int]) -> dict[str, int]:
-    """Exit codes by the item of the call, from those by the id of the call."""
-    calls = ((item.id, item.content.call_id) for item in view.items if isinstance(item.content, ToolCall))
-    return {item: codes[call] for item, call in calls if call in codes}
+    """Exit codes by the item of the call, from those by the item of the result."""
+    return {call.id: codes[result.id] for call, result in pairs_of(view.items) if result.id in codes}
 
 
 def shape_of_loss(loss: Loss, codes: Mapping[str, int]) -> dict[str, object]:

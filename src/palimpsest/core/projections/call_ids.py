@@ -8,8 +8,9 @@ from zlib import crc32
 import msgspec
 from msgspec import structs
 
-from palimpsest.core.bodies.calls import TURN, ModelReplied
-from palimpsest.core.bodies.tools import ToolReturned
+from palimpsest.core.bodies.calls import TURN, Interrupted, ModelReplied
+from palimpsest.core.bodies.records import ChildOpened
+from palimpsest.core.bodies.tools import HookRan, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.events import Body, Event
 from palimpsest.core.items import Content, ToolCall
 from palimpsest.core.projections.projection import Scope
@@ -19,19 +20,21 @@ from palimpsest.core.projections.projection import Scope
 _BITS: Final = 65_536
 _OURS: Final = "pal_"
 # Calls that were never answered are forgotten beyond so many, so that a result costs the same in a session of any length.
-_PENDING: Final = 256
+_PENDING: Final = 4_096
+# Bodies that are recorded of a pending call, at most once each.
+_ONCE: Final = (ToolStarted, PermissionAsked, Permitted, ToolRefused)
 
 _encode = msgspec.json.Encoder().encode
 _texts = msgspec.json.Decoder(str)
-_pending = msgspec.json.Decoder(dict[str, tuple[str, int]])
+_snapshots = msgspec.json.Decoder(tuple[dict[str, tuple[str, int, frozenset[str]]], dict[str, tuple[str, int]]])
 
 
 class UsedCallIds:
     """The ids that tool calls had so far, on any branch of the file."""
 
     name: ClassVar = "used_call_ids"
-    watches: ClassVar = frozenset({ModelReplied})
-    version: ClassVar = 1
+    watches: ClassVar = frozenset({ModelReplied, Interrupted})
+    version: ClassVar = 2
     scope: ClassVar[Scope] = "file"
 
     def __init__(self) -> None:
@@ -56,9 +59,9 @@ class UsedCallIds:
         self._bits = bytearray(bits)
 
     def take(self, event: Event) -> None:
-        """Remember the ids of a reply."""
+        """Remember the ids of a reply, whole or not."""
         body = event.body
-        if isinstance(body, ModelReplied):
+        if isinstance(body, ModelReplied | Interrupted):
             for part in body.parts:
                 if isinstance(part, ToolCall) and part.call_id:
                     self.add(part.call_id)
@@ -91,63 +94,94 @@ def _places(call_id: str) -> tuple[int, int, int, int]:
 
 
 class PendingCalls:
-    """The tool calls of the path that have no result yet, oldest first, with the id that the provider gave each and its reply."""
+    """The tool calls of the path that have no result yet, oldest first.
+
+    Each with the id that the provider gave it, the event of its reply, and the bodies that were recorded of it since. Of
+    calls that were answered only those are remembered whose recorded id is not the one given.
+    """
 
     name: ClassVar = "pending_calls"
-    watches: ClassVar = frozenset({ModelReplied, ToolReturned})
-    version: ClassVar = 2
+    watches: ClassVar = frozenset({ModelReplied, ToolReturned, *_ONCE})
+    version: ClassVar = 3
     scope: ClassVar[Scope] = "path"
 
     def __init__(self) -> None:
-        self._given: dict[str, tuple[str, int]] = {}
+        self._pending: dict[str, tuple[str, int, frozenset[str]]] = {}
+        self._answered: dict[str, tuple[str, int]] = {}
 
-    def resolve(self, call_id: str) -> str:
+    def resolve(self, call_id: str, body: str = "") -> str:
         """The recorded id of the pending call that a provider or file means by an id; the id itself if there is none.
 
-        Of several it is the first of the newest reply: an older one was left unanswered. A result without an id answers a call without one.
+        Of several it is the first of the newest reply: an older one was left unanswered. With the name of a `body` it is the first of
+        which no such body was recorded. A result without an id answers a call without one.
         """
-        found, newest = call_id, -1
-        for recorded, (given, reply) in self._given.items():
-            if reply > newest and (call_id == recorded or (call_id == given and (given or recorded.startswith(_OURS)))):
-                found, newest = recorded, reply
+        found, newest, is_recorded = call_id, -1, False
+        for recorded, (given, reply, bodies) in self._pending.items():
+            if reply < newest or (reply == newest and not (is_recorded and body not in bodies)):
+                continue
+            if call_id == recorded or (call_id == given and (given or recorded.startswith(_OURS))):
+                found, newest, is_recorded = recorded, reply, body in bodies
         return found
 
+    def resolve_any(self, call_id: str) -> str:
+        """The recorded id of the newest call that an id means, answered or not; the id itself if there is none."""
+        found = self.resolve(call_id)
+        recorded, reply = self._answered.get(call_id, (found, -1))
+        return recorded if found not in self._pending or reply > self._pending[found][1] else found
+
     def take(self, event: Event) -> None:
-        """Add the calls of a reply, and take off the one that a result answers."""
+        """Add the calls of a reply, note what is said of them, and take off the one that a result answers."""
         body = event.body
         if isinstance(body, ToolReturned):
-            self._given.pop(body.result.call_id, None)
+            call = self._pending.pop(body.result.call_id, None)
+            if call is not None and call[0]:
+                self._answered.pop(call[0], None)
+                self._answered[call[0]] = body.result.call_id, call[1]
+                if len(self._answered) > _PENDING:
+                    del self._answered[next(iter(self._answered))]
+        elif isinstance(body, _ONCE):
+            if body.call_id in self._pending:
+                given, reply, bodies = self._pending[body.call_id]
+                self._pending[body.call_id] = given, reply, bodies | {type(body).__name__}
         elif isinstance(body, ModelReplied) and body.purpose == TURN:
             for part in body.parts:
                 if isinstance(part, ToolCall) and part.call_id:
-                    self._given[part.call_id] = part.given, event.seq
-            while len(self._given) > _PENDING:
-                del self._given[next(iter(self._given))]
+                    self._pending[part.call_id] = part.given, event.seq, frozenset()
+            while len(self._pending) > _PENDING and next(iter(self._pending.values()))[1] != event.seq:
+                del self._pending[next(iter(self._pending))]
 
     def snapshot(self) -> bytes:
-        """The pending calls as JSON."""
-        return _encode(self._given)
+        """The pending calls, and the answered ones that are remembered, as JSON."""
+        return _encode((self._pending, self._answered))
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot."""
-        self._given = _pending.decode(data)
+        self._pending, self._answered = _snapshots.decode(data)
 
     def reset(self) -> None:
         """Forget all calls."""
-        self._given = {}
+        self._pending, self._answered = {}, {}
 
 
 def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCalls) -> Body:
-    """A body as it is recorded as event `seq`: each call with an id of its own, each result with the id of the call that it answers."""
-    if isinstance(body, ToolReturned):
-        call_id = pending.resolve(body.result.call_id)
-        if call_id == body.result.call_id:
+    """A body as it is recorded as event `seq`: each call with an id of its own, all else with the id of the call that it names."""
+    match body:
+        case ToolReturned():
+            call_id = pending.resolve(body.result.call_id)
+            return body if call_id == body.result.call_id else structs.replace(body, result=structs.replace(body.result, call_id=call_id))
+        case ModelReplied() | Interrupted():
+            if not any(isinstance(part, ToolCall) for part in body.parts):
+                return body
+            parts = _named(seq, body.parts, used)
+            return body if parts == body.parts else structs.replace(body, parts=parts)
+        case ToolStarted() | PermissionAsked() | Permitted() | ToolRefused():
+            call_id = pending.resolve(body.call_id, type(body).__name__)
+            return body if call_id == body.call_id else structs.replace(body, call_id=call_id)
+        case HookRan() | ProcessStarted() | ChildOpened() if body.call_id:
+            call_id = pending.resolve_any(body.call_id)
+            return body if call_id == body.call_id else structs.replace(body, call_id=call_id)
+        case _:
             return body
-        return structs.replace(body, result=structs.replace(body.result, call_id=call_id))
-    if isinstance(body, ModelReplied) and any(isinstance(part, ToolCall) for part in body.parts):
-        parts = _named(seq, body.parts, used)
-        return body if parts == body.parts else structs.replace(body, parts=parts)
-    return body
 
 
 def _named(seq: int, parts: tuple[Content, ...], used: UsedCallIds) -> tuple[Content, ...]:
