@@ -2,7 +2,7 @@
 
 from palimpsest import Home, ModelReplied, Text, UserSaid, card, cost
 from palimpsest.core.events import CallStarted, Usage
-from palimpsest.core.undo import rewind
+from palimpsest.core.log.undo import rewind
 
 
 def main() -> None:

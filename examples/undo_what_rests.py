@@ -1,7 +1,7 @@
 """Two edits, the second resting on the first: undoing the first says so, takes both back, and the bytes are the same again."""
 
 from palimpsest import Fold, Home, Keep, Mask, ModelReplied, Put, Text, UserSaid, ViewEdited, card, encode, undo
-from palimpsest.core.undo import plan_undo
+from palimpsest.core.log.undo import plan_undo
 
 
 def main() -> None:

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from palimpsest.core.errors import PalimpsestError
     from palimpsest.core.events import ContextStated, Event, ModelReplied, Statement, ToolReturned, UserSaid, ViewEdited
     from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-    from palimpsest.core.log import Log
-    from palimpsest.core.undo import restore, rewind, undo
+    from palimpsest.core.log.log import Log
+    from palimpsest.core.log.undo import restore, rewind, undo
     from palimpsest.core.view import View
     from palimpsest.providers.scripted import Scripted
     from palimpsest.stores.home import Home
-    from palimpsest.wire.cards import card
     from palimpsest.wire.encode import Encoder, encode
-    from palimpsest.wire.prices import cost
+    from palimpsest.wire.models.cards import card
+    from palimpsest.wire.models.prices import cost
     from palimpsest.wire.request import Params, Tool
 
 __all__ = [
@@ -59,14 +59,14 @@ _ROOMS = {
     "core.errors": ("PalimpsestError",),
     "core.events": ("ContextStated", "Event", "ModelReplied", "Statement", "ToolReturned", "UserSaid", "ViewEdited"),
     "core.items": ("Item", "Text", "ToolCall", "ToolResult"),
-    "core.log": ("Log",),
-    "core.undo": ("restore", "rewind", "undo"),
+    "core.log.log": ("Log",),
+    "core.log.undo": ("restore", "rewind", "undo"),
     "core.view": ("View",),
     "providers.scripted": ("Scripted",),
     "stores.home": ("Home",),
-    "wire.cards": ("card",),
+    "wire.models.cards": ("card",),
     "wire.encode": ("Encoder", "encode"),
-    "wire.prices": ("cost",),
+    "wire.models.prices": ("cost",),
     "wire.request": ("Params", "Tool"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

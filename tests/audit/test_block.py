@@ -3,11 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.block import evidence_block, names_block, older_messages_block
-from palimpsest.audit.folders import fitting, grouped
-from palimpsest.audit.visible import Visible
+from palimpsest.audit.block import evidence_block, fitting, grouped, names_block, older_messages_block
+from palimpsest.audit.visibility.visible import Visible
 from palimpsest.core.situation import Evidence, Ran, Said
-from palimpsest.core.tokens import estimate
+from palimpsest.core.tokens.estimate import estimate
 
 EVIDENCE = Evidence(
     edited=("a.py", "/repo/src/app/x.py", "/repo/src/app/main.py"),

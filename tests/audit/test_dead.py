@@ -8,20 +8,19 @@ from situations import prefix, situation, used, words
 from working_days import PROFILE, Step, steps, take_back, tell
 from workplace import START, reply, work
 
-from palimpsest.audit.dead import Dead, dead_of, masks_of, with_masks
+from palimpsest.audit.dead import Dead, dead_of, masks_of, stub_of, with_masks
 from palimpsest.audit.pins import pinned, same_path
-from palimpsest.audit.stubs import stub_of
-from palimpsest.audit.tools import action_of
+from palimpsest.audit.pricing.warm import warm_of
+from palimpsest.audit.tools.calls import action_of
 from palimpsest.audit.uses import ages_for, dies_at
-from palimpsest.audit.warm import warm_of
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.situation import Situation, Use
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 
 def by_definition(now: Situation, *, held: bool, patience: float) -> list[Dead]:

@@ -8,7 +8,7 @@ from workplace import START, say, use, work
 
 from palimpsest.core.events import UserTyped
 from palimpsest.core.items import Text
-from palimpsest.core.undo import rewind
+from palimpsest.core.log.undo import rewind
 from palimpsest.engine.session import Session
 from palimpsest.stores.ephemeral import FixedClock
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 from situations import situation, used, words
 
-from palimpsest.audit.stubs import covered
+from palimpsest.audit.dead import covered
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.token_sizes import TokenSizes
+from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 
 

@@ -5,12 +5,12 @@ import pytest
 from workplace import reply, say, use, work
 
 from palimpsest.audit.uses import AGES, ages_for, dies_at
-from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, Statement, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.situation import Use
 from palimpsest.engine.session import Session
+from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.profile import Profile
 
 PROSE = "some words that nobody will ever name again and that say nothing at all\n" * 12

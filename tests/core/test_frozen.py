@@ -5,8 +5,7 @@ import msgspec
 import pytest
 from msgspec.structs import force_setattr, replace
 
-from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
-from palimpsest.core.items import Value
+from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
 
 
 class Seats(Value, frozen=True):

@@ -3,11 +3,11 @@
 import pytest
 
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.masking import is_readable, shown, stand_in
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
-from palimpsest.wire.cards import card
-from palimpsest.wire.fit import fit
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.core.view import is_readable, shown, stand_in
+from palimpsest.wire.encoding.fit import fit
+from palimpsest.wire.models.cards import card
 
 CUT = Cover("cut")
 CASES: list[tuple[Kind, Content, Content]] = [

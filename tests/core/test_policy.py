@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from palimpsest.audit.size_rules import claude_size
-from palimpsest.core.budget import Budget
+from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, PromptTooLong
 from palimpsest.core.events import Event, ModelReplied, TurnEnded
@@ -31,9 +30,10 @@ from palimpsest.core.policy import (
     steps_of,
 )
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.token_sizes import TokenSizes
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 ITEM = Item("1.0", "user", Text("hello"))
 MASK = Mask(("1.0",), "gone")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from palimpsest.core.redact import Secret, find_secrets, redact
-from palimpsest.core.secret_classes import CLASSES
+from palimpsest.core.redaction import CLASSES, Secret, find_secrets, redact
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8" * 4
 HEX = "0123456789abcdef" * 4

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from msgspec import Raw, Struct
 from workplace import work
 
-from palimpsest.core.frozen import FrozenDict
+from palimpsest.core.items import FrozenDict
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 MOMENTS: tuple[Moment, ...] = ("before_call", "asked", "overflow")
 # A function is what counts tokens; it has no state that a policy could reach.

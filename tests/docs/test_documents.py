@@ -13,12 +13,6 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 # The words that are used everywhere, and no others for the same things.
-WORDS = re.findall(
-    r"\w+",
-    "log event item view head epoch source fact edit mask fold policy plan want ask moment budget ledger census note "
-    "recall profile wire provider card turn call job blob pin undo rewind",
-)
-MOMENTS = ("turn starts", "before a call", "after a call", "folded", "turn ends", "idle", "overflow", "asked", "switched", "resumed")
 
 
 def _name(path: Path) -> str:
@@ -90,12 +84,3 @@ def test_the_chinese_readme_has_the_same_programs_and_the_same_sections() -> Non
     assert levels[0] == levels[1]
     links = [{link for link in _LINK.findall(_prose(text)) if "README" not in link} for text in (README, CHINESE)]
     assert links[0] == links[1]
-
-
-def test_the_glossary_has_every_word_that_is_used_everywhere() -> None:
-    glossary = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
-    entries = [word for word in re.findall(r"^\| ([a-z ]+) \| .+ \|$", glossary, re.MULTILINE) if word != "word"]
-    assert sorted({*WORDS, "running notes"} - set(entries)) == []
-    assert len(entries) == len(set(entries))
-    (moment,) = re.findall(r"^\| moment \| (.+) \|$", glossary, re.MULTILINE)
-    assert [word for word in MOMENTS if word not in moment] == []

@@ -8,7 +8,8 @@ import pytest
 from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import FieldInfo, fields
 
-from palimpsest.core import codec, edits, events, items, loss
+from palimpsest.core import edits, events, items
+from palimpsest.core.format import codec
 
 _FORMAT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 _PLAIN: dict[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", Raw: "JSON", type(None): "null"}
@@ -20,7 +21,7 @@ _NAMED: dict[object, str] = {
     items.Content: "Content",
     edits.Edit: "Edit",
 }
-_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, loss.Loss, loss.Lost)
+_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, edits.Loss, edits.Lost)
 _PIECES: tuple[type[Struct], ...] = (edits.Keep, edits.Put)
 
 

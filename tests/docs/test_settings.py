@@ -8,7 +8,7 @@ import pytest
 
 from palimpsest.profiles.named import PROFILES
 from palimpsest.profiles.setting_names import SETTINGS, honoured
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
 # A name has an underscore or a dot in it; what else stands between such marks is a value or the name of a profile.

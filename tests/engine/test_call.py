@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from workplace import answered_by, say, use, work
 
-from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import CallStarted, Failed, ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session

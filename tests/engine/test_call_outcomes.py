@@ -21,10 +21,10 @@ from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Answer, Broken, Scripted, Stalled
-from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.rules.check import check_request
 
 MODELS = ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x")
 PARTS: st.SearchStrategy[Content] = st.one_of(

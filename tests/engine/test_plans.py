@@ -21,10 +21,10 @@ from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import ModelCard, card
+from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.past import past_request
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.rules.check import check_request
 
 SONNET = "claude-sonnet-4-5"
 

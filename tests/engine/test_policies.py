@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import pytest
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import CallStarted, EditRefused, Failed, ModelReplied, Usage, ViewEdited
@@ -15,6 +14,7 @@ from palimpsest.core.policy import Ask, Outcome, Plan, Policy, Proposal, Steps, 
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
+from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from workplace import answered_by, say, work
 
-from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage
+from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.engine.call import turn_request
 from palimpsest.engine.sending import Outgoing, fitting, send
@@ -16,7 +16,7 @@ from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import Broken, Scripted, Stalled
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params
 
 REPLY = ModelReplied(

@@ -6,7 +6,6 @@ import pytest
 from msgspec import Raw
 from workplace import START, answered_by, offline, reply, say, use, work
 
-from palimpsest.core.budget import Budget
 from palimpsest.core.edits import Mask
 from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import (
@@ -23,8 +22,9 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.log import CHECKPOINT_EVERY
+from palimpsest.core.log.log import CHECKPOINT_EVERY
 from palimpsest.core.policy import Save, Span, save, span
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
@@ -33,7 +33,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted, Stalled
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Tool
 
 PLAIN = Profile("plain", (), lambda card: Budget(card.window, card.reply, block_at=card.window))

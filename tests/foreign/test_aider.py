@@ -6,8 +6,7 @@ from readings import Home, check_repeat, faults, said, sources
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
 from palimpsest.core.items import Text, text_of
-from palimpsest.foreign.aider import AiderFormat
-from palimpsest.foreign.aider_blocks import Block, blocks_in
+from palimpsest.foreign.aider import AiderFormat, Block, blocks_in
 
 FORM = AiderFormat()
 NEW, OLD = (GOLDEN / "aider" / name / ".aider.chat.history.md" for name in ("project", "old"))

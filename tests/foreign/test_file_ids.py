@@ -13,13 +13,13 @@ from readings import Home, called, own_ids, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.format.path import Path, Run
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.log import Log
-from palimpsest.core.path import Path, Run
-from palimpsest.foreign.claude import ClaudeFormat
-from palimpsest.foreign.claude_forms import plain_id
-from palimpsest.foreign.claude_writer import write_claude
-from palimpsest.foreign.codex import CodexFormat, write_codex
+from palimpsest.core.log.log import Log
+from palimpsest.foreign.claude.format import ClaudeFormat
+from palimpsest.foreign.claude.forms import plain_id
+from palimpsest.foreign.claude.writer import write_claude
+from palimpsest.foreign.codex.format import CodexFormat, write_codex
 from palimpsest.foreign.file_ids import FileIds, halves_of
 from palimpsest.foreign.swe_agent import SweAgentFormat
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions

@@ -5,7 +5,7 @@ from recorded import log_of, replied, said
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Text
 from palimpsest.lab.agreement import Compared, agreement_of, compare
-from palimpsest.lab.taking import take_all
+from palimpsest.lab.simulation.taking import take_all
 
 YES = Text("Yes.", "assistant")
 

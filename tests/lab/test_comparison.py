@@ -7,12 +7,12 @@ from palimpsest.core.items import Text
 from palimpsest.core.view import View
 from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Outcome, figures
-from palimpsest.lab.taking import Taken, take_log
-from palimpsest.lab.windows import replay_card
+from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.taking import Taken, take_log
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
-from palimpsest.wire.cards import card
-from palimpsest.wire.media import Fetch
+from palimpsest.wire.encoding.media import Fetch
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params, Tool
 
 R = [

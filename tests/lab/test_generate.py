@@ -2,13 +2,13 @@ from collections import Counter
 
 from generated import FOLD_AT, generate
 
-from palimpsest.core.codec import encode_body
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.format.codec import encode_body
 from palimpsest.core.items import Text
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 

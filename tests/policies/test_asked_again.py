@@ -13,7 +13,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Look
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.restored import RESTORED
+from palimpsest.policies.restore import RESTORED
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
 

@@ -9,7 +9,7 @@ from real_work import Always, Place, at_work, cramped, faults, generated, places
 from workplace import offline, online
 
 from palimpsest.audit.pins import pinned
-from palimpsest.audit.tools import action_of
+from palimpsest.audit.tools.calls import action_of
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import EditRefused, ModelReplied, ViewEdited
 from palimpsest.core.items import Text, ToolCall
@@ -17,8 +17,8 @@ from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want, run_plan
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.remind import Remind
-from palimpsest.policies.supersede import Supersede
+from palimpsest.policies.clear.supersede import Supersede
+from palimpsest.policies.notices import Remind
 from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile

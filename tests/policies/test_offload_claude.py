@@ -11,11 +11,11 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Part, Text, ToolResult
 from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.policies.offload_claude import OffloadClaude, Offloaded, length_of, offloaded, placeholder, size_name
+from palimpsest.policies.offload import OffloadClaude, Offloaded, length_of, offloaded, placeholder, size_name
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 
 def returned(*parts: Part, tool: str = "Bash", call_id: str = "toolu_1") -> ToolReturned:

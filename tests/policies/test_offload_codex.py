@@ -6,12 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from workplace import offline
 
-from palimpsest.core.command_output import Captured, Ending, bounded_body, captured, with_header
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.engine.session import Session
-from palimpsest.policies.offload_codex import OffloadCodex
-from palimpsest.wire.cards import card
+from palimpsest.policies.offload import Captured, Ending, OffloadCodex, bounded_body, captured, with_header
+from palimpsest.wire.models.cards import card
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 20_001))
 DONE = Ending(exit=0, seconds=0.25, chunk="a1b2c3")

@@ -7,10 +7,10 @@ import pytest
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.core.tokens import estimate
-from palimpsest.policies.offload_preview import OffloadPreview
+from palimpsest.core.tokens.estimate import estimate
+from palimpsest.policies.offload import OffloadPreview
 from palimpsest.profiles.named import profile
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 
 def arrive(text: str, rule: OffloadPreview | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:

@@ -9,12 +9,12 @@ from palimpsest import policies
 from palimpsest.policies.prompt import prompt
 
 FOLDER = Path(policies.__file__).parent
-NAMES = sorted(path.stem for path in (FOLDER / "prompts").glob("*.md"))
+NAMES = sorted(str(path.relative_to(FOLDER / "prompts").with_suffix("")) for path in (FOLDER / "prompts").rglob("*.md"))
 
 
 def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
-    code = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py"))
-    assert sorted(set(re.findall(r"prompt\([\"'](\w+)[\"']", code))) == NAMES
+    code = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py"))
+    assert sorted(set(re.findall(r"prompt\([\"']([\w/]+)[\"']", code))) == NAMES
     assert [name for name in NAMES if len((FOLDER / "prompts" / f"{name}.md").read_text(encoding="utf-8")) > 5_000] == []
 
 
@@ -22,7 +22,7 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
     ("name", "asked"),
     [
         (
-            "opencode_summariser",
+            "opencode/summariser",
             (
                 "what is done",
                 "being worked on",
@@ -32,10 +32,10 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
                 "decisions with their reasons",
             ),
         ),
-        ("opencode_request", ("cannot see it", "what we did", "what we are doing", "files", "next")),
-        ("opencode_template", ("Every section must be there", "(none)", "carry over", "let the conversation win", "thrown away")),
-        ("opencode_continue", ("steps are still open", "carry on")),
-        ("opencode_continue_or_ask", ("steps are still open", "carry on", "stop and ask")),
+        ("opencode/request", ("cannot see it", "what we did", "what we are doing", "files", "next")),
+        ("opencode/template", ("Every section must be there", "(none)", "carry over", "let the conversation win", "thrown away")),
+        ("opencode/continue", ("steps are still open", "carry on")),
+        ("opencode/continue_or_ask", ("steps are still open", "carry on", "stop and ask")),
         ("classroom_summary", ("what was done", "how things stand", "decisions", "still open", "todo item", "id of every task")),
         (
             "handoff",
@@ -49,10 +49,10 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
             ),
         ),
         ("handoff_prefix", ("Another model", "still in place", "do not repeat")),
-        ("continued_opening", ("goes on from an earlier one", "earlier part")),
-        ("continued_pointer", ("full transcript", "search_log")),
-        ("continued_work", ("no further questions", "Do not acknowledge", "repeat what happened", "no break")),
-        ("continued_verbatim", ("verbatim", "did not see them")),
+        ("claude_code/continued_opening", ("goes on from an earlier one", "earlier part")),
+        ("claude_code/continued_pointer", ("full transcript", "search_log")),
+        ("claude_code/continued_work", ("no further questions", "Do not acknowledge", "repeat what happened", "no break")),
+        ("claude_code/continued_verbatim", ("verbatim", "did not see them")),
     ],
 )
 def test_a_prompt_asks_for_all_that_it_must(name: str, asked: tuple[str, ...]) -> None:
@@ -61,7 +61,9 @@ def test_a_prompt_asks_for_all_that_it_must(name: str, asked: tuple[str, ...]) -
     assert "{{" not in text
 
 
-@pytest.mark.parametrize("name", ["classroom_summary", "handoff", "narrative", "nine_sections", "opencode_head", "opencode_summariser"])
+@pytest.mark.parametrize(
+    "name", ["classroom_summary", "handoff", "narrative", "claude_code/nine_sections", "opencode/head", "opencode/summariser"]
+)
 def test_whoever_sums_up_writes_in_the_language_of_the_conversation(name: str) -> None:
     text = prompt(name, focus="", conversation="", words="1", instructions="")
     assert re.search(r"in the language (?:of the (?:conversation|session|user)|in which the user writes)", text)

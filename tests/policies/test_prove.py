@@ -3,11 +3,11 @@
 import pytest
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.audit.parts import EVIDENCE
+from palimpsest.audit.block import EVIDENCE
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff_proof import TITLE
+from palimpsest.policies.handoff.handoff import TITLE
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 

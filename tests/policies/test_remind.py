@@ -2,15 +2,15 @@
 
 from workplace import offline, say, use, work
 
-from palimpsest.core.budget import Budget
 from palimpsest.core.items import text_of
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.remind import Remind
+from palimpsest.policies.notices import Remind
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.models.cards import card
+from palimpsest.wire.rules.check import check_request
 
 PROFILE = Profile("test", (Remind(),), lambda card: Budget(card.window))
 TEXT = "<reminder>Update your todos.</reminder>"

@@ -16,7 +16,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.remote import rewritten, trimmed
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response
 
 SEALED = {"type": "compaction", "encrypted_content": "a" * 2_000}

@@ -14,7 +14,7 @@ from palimpsest.core.pairs import rounds, unpaired
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.too_long import drops
+from palimpsest.policies.summarize.shorten import drops
 from palimpsest.providers.scripted import Scripted
 
 

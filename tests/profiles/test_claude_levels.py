@@ -8,15 +8,15 @@ from claude_work import MEASURED, SONNET, SUMMARY, claude, fill
 from msgspec.structs import replace
 from workplace import online, say
 
-from palimpsest.core.budget import Budget
 from palimpsest.core.errors import PromptTooLong
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.claude_code import claude_code_2_1_325
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 
 def budget(name: str = "claude-code", **settings: str) -> Budget:

@@ -7,17 +7,17 @@ from readings import Home
 from workplace import START, online
 
 from palimpsest.core.events import UserSaid, ViewEdited
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.foreign.claude import ClaudeFormat
+from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 SAID = frozenset({"user", "assistant", "thinking", "call", "result"})
 CASES = [

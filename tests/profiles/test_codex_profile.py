@@ -6,17 +6,17 @@ import pytest
 from codex_work import BOTH, GPT, OTHER, SMALL, SONNET, codex_session, shows, state, turn
 from workplace import online, reply, say
 
-from palimpsest.core.budget import percent_left
-from palimpsest.core.budget_rules import codex_effective
 from palimpsest.core.errors import BadInput, PromptTooLong
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.projections.view import project
+from palimpsest.core.tokens.budget import percent_left
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
+from palimpsest.policies.budgets import codex_effective
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -8,19 +8,19 @@ from codex_homes import CODEX, GOLDEN, PUBLIC
 from corpus import WITHOUT
 from readings import Home
 
-from palimpsest.audit.size_rules import codex_size
+from palimpsest.audit.pricing.size_rules import codex_size
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import Item, Opaque, Text, text_of
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Answer, Ask, Want, proposal_of, run_plan
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.token_sizes import TokenSizes
+from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.cards import card, recorded_card
+from palimpsest.wire.models.cards import card, recorded_card
 
 
 def folds(path: Path) -> Iterator[tuple[ViewEdited, View, View]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import BadInput
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.numbers import number, sensible, whole
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 LONG = "9" * 5_000
 CLAUDE = card("claude-sonnet-4-5")

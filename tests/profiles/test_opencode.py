@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from workplace import first_ask, offline, online, reply, say, use, work
 
-from palimpsest.audit.size_rules import json_size, opencode_size
-from palimpsest.core.deltas import Delta
+from palimpsest.audit.pricing.size_rules import json_size, opencode_size
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
+from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Proposal, ask
 from palimpsest.core.ports import Sendable
@@ -17,12 +17,12 @@ from palimpsest.core.situation import Moment
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.anchor import MARKER, Anchor
 from palimpsest.policies.prompt import prompt
+from palimpsest.policies.summarize.anchor import MARKER, Anchor
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.cards import ModelCard
 from palimpsest.wire.failures import refused
+from palimpsest.wire.models.cards import ModelCard
 
 BOTH = ("opencode", "opencode-1.18")
 
@@ -135,7 +135,7 @@ def test_oc_15_as_documented_the_summary_is_asked_of_every_visible_item_without_
     session = filled(at_work("opencode"), 1_000)
     want = asked(session)
     assert want.items == session.log.view.items
-    assert (want.tools, want.head, want.prompt) == (False, False, prompt("opencode_request"))
+    assert (want.tools, want.head, want.prompt) == (False, False, prompt("opencode/request"))
     provider = Scripted("short")
     online(session, ask(want), provider)
     body = provider.requests[0].body
@@ -190,7 +190,7 @@ def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
 def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
     automatic = filled(at_work(name), 190_000)
     online(automatic, run_policies(automatic, "before_call"), Scripted("short"))
-    assert texts(automatic) == [MARKER, "short", prompt("opencode_continue" if name == "opencode" else "opencode_continue_or_ask")]
+    assert texts(automatic) == [MARKER, "short", prompt("opencode/continue" if name == "opencode" else "opencode/continue_or_ask")]
     assert ("stop and ask" in texts(automatic)[-1]) is (name == "opencode-1.18")
     manual = filled(at_work(name), 190_000)
     online(manual, run_policies(manual, "asked"), Scripted("short"))
@@ -266,7 +266,7 @@ def test_oc_25_media_of_a_repeated_message_become_text_and_an_only_message_is_no
     session = at_work("opencode-1.18")
     say(session, "much too long " * 100)
     online(session, run_policies(session, "overflow"), Scripted("short"))
-    assert texts(session) == [MARKER, "short", prompt("opencode_continue_or_ask")]
+    assert texts(session) == [MARKER, "short", prompt("opencode/continue_or_ask")]
 
 
 def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a_network_error() -> None:

@@ -10,18 +10,18 @@ from workplace import offline
 from palimpsest.core.errors import BadInput
 from palimpsest.core.policy import Policy
 from palimpsest.engine.policies import run_policies
-from palimpsest.lab.recording import recording_of
-from palimpsest.lab.replay import replay
-from palimpsest.lab.sessions import made_up
-from palimpsest.policies.clear_dead import ClearDead
-from palimpsest.policies.fold import FoldFromLog
-from palimpsest.policies.narrate import Narrate
-from palimpsest.policies.offload_preview import OffloadPreview
+from palimpsest.lab.simulation.recording import recording_of
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.policies.clear.dead import ClearDead
+from palimpsest.policies.fold.fold import FoldFromLog
+from palimpsest.policies.fold.narrate import Narrate
+from palimpsest.policies.offload import OffloadPreview
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.thrift import NUMBERS
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 THRIFT = ("careful", "balanced", "thrifty")
 

@@ -5,7 +5,7 @@ from workplace import offline, reply, say, use, work
 
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text
-from palimpsest.core.undo import restore
+from palimpsest.core.log.undo import restore
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import PROFILES, profile

@@ -5,17 +5,17 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalServer
 from palimpsest.stores.weights import fetch
-from palimpsest.wire.cards import ModelCard, WireName
 from palimpsest.wire.encode import encode
+from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Request, Tool
 
 pytest.importorskip("xllamacpp", reason="the server comes with the extra `local`")

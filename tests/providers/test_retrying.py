@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, WireError
 from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.ports import closing
 from palimpsest.providers.retrying import Retrying, RetryPolicy, may_pass, waits
 from palimpsest.providers.scripted import Broken, Scripted, Stalled

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError, WireError
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.veil import Veil
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 QWEN = card("openai-compatible/qwen3-coder")
 KEY = "sk-proj-" + "aB3dE5gH7jK9mN1p/Q2+s"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.sqlite import SqliteIndex
+from palimpsest.stores.index.sqlite import SqliteIndex
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import BadInput, Locked, MissingBase, ReadOnly, StoreError
 from palimpsest.core.events import SessionOpened, UserSaid, ViewEdited
 from palimpsest.core.items import Text
-from palimpsest.core.log import Log
-from palimpsest.core.verify import verify
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
+from palimpsest.stores.files import Lock
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.locks import Lock
 from palimpsest.stores.log_file import JsonlFile
 
 
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
         "import os, sys, pathlib\n"
         "from palimpsest.core.errors import StoreError\n"
         "from palimpsest.core.events import SessionOpened\n"
-        "from palimpsest.core.log import Log\n"
+        "from palimpsest.core.log.log import Log\n"
         "from palimpsest.stores.ephemeral import FixedClock\n"
         "from palimpsest.stores.jsonl import JsonlSessions\n"
         "os.geteuid() == 0 and os.seteuid(65534)\n"

@@ -5,9 +5,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
-KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "database", "disk", "jsonl", "locks", "log_file", "sqlite", "refresh", "purge")}
-# A session can be named by the path of its file; `pal replay` finds logs below a folder; an export makes the folder it goes to.
-BY_NATURE = {"apps/cli/home.py": {"blobs", "jsonl"}, "lab/taking.py": {"jsonl"}, "apps/cli/export.py": {"disk"}}
+KEPT = {
+    f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.purge", "index.refresh", "index.sqlite", "jsonl", "log_file")
+}
+# A session can be named by the path of its file; `pal replay` finds logs below a folder.
+BY_NATURE = {"apps/cli/home.py": {"blobs", "jsonl"}, "lab/simulation/taking.py": {"jsonl"}}
 # The names of calls that write a file, or give one its name.
 WRITING = {"write_bytes", "write_text", "mkstemp", "NamedTemporaryFile", "rename", "renames", "hardlink_to", "move"}
 
@@ -35,5 +37,5 @@ def test_nothing_above_the_ports_knows_how_stores_are_kept() -> None:
 def test_one_module_puts_files_in_their_place() -> None:
     found = {name: called(tree) & WRITING for name, tree in modules("").items()}
     # The log file gives its damaged lines a second name before it is rewritten.
-    places = {"stores/whole.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
+    places = {"stores/files.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
     assert {name: calls for name, calls in found.items() if calls} == places

@@ -6,7 +6,7 @@ from pal_runs import SMALL, small
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.home import Home
 from palimpsest.stores.jsonl import JsonlSessions

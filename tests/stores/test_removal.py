@@ -4,10 +4,10 @@ import pytest
 
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import SessionOpened
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.home import forks_of, remove
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.removal import forks_of, remove
 from palimpsest.stores.result_files import ResultFiles
 
 

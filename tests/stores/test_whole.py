@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.whole import demand_room, gathered, is_temporary, write_private, write_whole
+from palimpsest.stores.files import demand_room, gathered, is_temporary, write_private, write_whole
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -113,7 +113,7 @@ def test_a_device_that_is_full_is_called_full() -> None:
 AS_NOBODY = """
 import os, pathlib, sys
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.whole import demand_room, write_private, write_whole
+from palimpsest.stores.files import demand_room, write_private, write_whole
 os.geteuid() == 0 and os.seteuid(65534)
 path = pathlib.Path(sys.argv[1], "a")
 for write in (lambda: write_whole(path, [b"x"], replace=True), lambda: write_private(path, b"x"), lambda: demand_room(path)):
@@ -196,7 +196,7 @@ def test_a_name_that_is_too_long_is_refused_before_and_when_it_is_written(tmp_pa
 KILLED = """
 import os, sys
 from pathlib import Path
-from palimpsest.stores.whole import write_private
+from palimpsest.stores.files import write_private
 sys.addaudithook(lambda event, _: os._exit(9) if event == "os.rename" else None)
 write_private(Path(sys.argv[1]), b"new")
 """

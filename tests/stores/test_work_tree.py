@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.policy import Look
-from palimpsest.stores.work_tree import LARGEST, WorkTree
+from palimpsest.stores.result_files import LARGEST, WorkTree
 
 
 def test_a_file_shows_as_it_is_now(tmp_path: Path) -> None:

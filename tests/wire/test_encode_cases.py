@@ -7,8 +7,8 @@ import pytest
 
 from palimpsest.core.items import Content, Cover, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.cards import card
 from palimpsest.wire.encode import encode
+from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params
 
 CLAUDE = card("claude-sonnet-4-5")

@@ -11,8 +11,8 @@ from msgspec import Raw
 from palimpsest.core.errors import MissingBlob
 from palimpsest.core.items import Content, Cover, Image, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.cards import ModelCard, card
 from palimpsest.wire.encode import Encoder, encode
+from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.request import Params, Tool
 
 CLAUDE = card("claude-sonnet-4-5")

@@ -1,14 +1,96 @@
-"""The texts that go with every fold, computed from the log: evidence, names, and older messages of the user."""
+"""The texts that a fold adds, computed from the log: evidence, names and older messages of the user."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Final
 
-from palimpsest.audit.folders import fitting
-from palimpsest.core.items import seq_of
+from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import Evidence, Ran, Said
-from palimpsest.core.tokens import estimate
+from palimpsest.core.tokens.estimate import estimate
+
+MESSAGES: Final = "older messages"
+EVIDENCE: Final = "evidence"
+NAMES: Final = "names"
+SEEN: Final = "names seen"
+NARRATIVE: Final = "narrative"
+# A message of the user that is shown in part: this and its id.
+STAND_IN: Final = "message "
+
+_COMPUTED = frozenset({MESSAGES, EVIDENCE, NAMES, SEEN})
+
+
+def is_computed(piece: Piece | Item) -> bool:
+    """Whether code wrote it from the log, and no model had a hand in it."""
+    return piece.kind == "summary" and (piece.source in _COMPUTED or piece.source.startswith(STAND_IN))
+
+
+def is_part(piece: Piece | Item) -> bool:
+    """Whether it belongs to a fold of ours."""
+    return is_computed(piece) or (piece.kind == "summary" and piece.source == NARRATIVE)
+
+
+def grouped(paths: Sequence[str]) -> list[str]:
+    """One line for each beginning, the newest path first; each path shows as it was written or by its last two parts."""
+    groups: dict[str, list[str]] = {}
+    for path in reversed(paths):
+        beginning, rest = _parted(path)
+        groups.setdefault(beginning, []).append(rest)
+    return [f"- {beginning}: {', '.join(rests)}" if beginning else f"- {', '.join(rests)}" for beginning, rests in groups.items()]
+
+
+def counted(paths: Sequence[str]) -> list[str]:
+    """One line for each folder with how many of the paths lie in it, the newest folder first."""
+    counts: dict[str, int] = {}
+    for path in reversed(paths):
+        folder = _folder(path)
+        counts[folder] = counts.get(folder, 0) + 1
+    return [f"- {folder}: {count} more" for folder, count in counts.items()]
+
+
+def fitting(paths: Sequence[str], room: int, size: Callable[[str], int]) -> list[str]:
+    """Lines within a room: all paths, or the newest that fit and the others by folder with counts, or by number alone."""
+    whole = grouped(paths)
+    if size("\n".join(whole)) <= room:
+        return whole
+    low, high = 0, len(paths)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if size("\n".join(_with_rest(paths, middle))) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    lines = _with_rest(paths, low)
+    if size("\n".join(lines)) <= room:
+        return lines
+    line = f"- {len(paths)} paths"
+    return [line] if size(line) <= room else []
+
+
+_MOST_FOLDERS = 30
+
+
+def _with_rest(paths: Sequence[str], newest: int) -> list[str]:
+    cut = len(paths) - newest
+    rest = counted(paths[:cut])
+    if len(rest) > _MOST_FOLDERS:
+        rest = [*rest[:_MOST_FOLDERS], f"- {len(rest) - _MOST_FOLDERS} more folders"]
+    return [*grouped(paths[cut:]), *rest]
+
+
+def _parted(path: str) -> tuple[str, str]:
+    sign = "\\" if "\\" in path and "/" not in path else "/"
+    parts = path.split(sign)
+    if len(parts) <= 3:
+        return "", path
+    return sign.join(parts[:-2]) + sign, sign.join(parts[-2:])
+
+
+def _folder(path: str) -> str:
+    sign = "\\" if "\\" in path and "/" not in path else "/"
+    folder, found, _ = path.rpartition(sign)
+    return folder + sign if found else "."
+
 
 EVIDENCE_TOKENS: Final = 4_000
 NAMES_TOKENS: Final = 2_400

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from palimpsest.audit.block import NARRATIVE
 from palimpsest.audit.entities import is_path, words_of
-from palimpsest.audit.parts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
 

@@ -1,14 +1,126 @@
-"""Which tool results of a view are dead and may be cleared, and what clearing each of them frees."""
+"""Which tool results of a view are dead and may be cleared, and the short line that stands for a cleared one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from operator import attrgetter
+from typing import Final
 
 from palimpsest.audit.pins import pinned
-from palimpsest.audit.stubs import covered
+from palimpsest.audit.tools.calls import action_of
 from palimpsest.audit.uses import ages_for, dies_at
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Value
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.situation import Situation, Use
+from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.sizes import SizeRule
+from palimpsest.core.tokens.view_sizes import TokenSizes, scaled
+from palimpsest.core.view import View
+
+MOST_TOKENS = 25
+_LONGEST = 80
+_STEP = 4
+# Characters of a call's arguments: more than this is remembered for a few calls only, and more than that for none.
+_LONG_CALL: Final = 1_000
+_LONGEST_CALL: Final = 100_000
+
+
+def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0) -> str:
+    """The stub of the result at a place of the view, at most 25 tokens; a long path keeps its end, all else its start."""
+    return _stub(_call_of(items, place), tokens, items[place].id, _coarse(factor))
+
+
+def _coarse(factor: float) -> float:
+    """A factor as stubs are measured with it, so that they do not change with every call."""
+    return round(factor, 2)
+
+
+def _stub(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
+    tool = call.tool
+    argument, is_path = _argument(call)
+    # Nothing is cut off before the length comes below that of tool and argument.
+    whole = max(len(tool), len(argument))
+    length = _LONGEST
+    while True:
+        named, said = tool[: max(8, length)], _cut(argument, length, end=is_path)
+        text = f"[{named} {said}: {tokens} tokens, id {item_id}]" if said else f"[{named}: {tokens} tokens, id {item_id}]"
+        if estimate(text, factor) <= MOST_TOKENS or not length:
+            return text
+        length = max(0, min(length, (whole + _STEP - 1) // _STEP * _STEP) - _STEP)
+
+
+def _cut(text: str, length: int, *, end: bool) -> str:
+    if len(text) <= length:
+        return text
+    if length < 4:
+        return ""
+    return f"…{text[len(text) - length + 1 :]}" if end else f"{text[: length - 1]}…"
+
+
+def _argument(call: ToolCall) -> tuple[str, bool]:
+    """What a call was about: its path, its command, or its arguments as they were written; and whether it is a path."""
+    action = action_of(call)
+    if action.paths and not action.command:
+        return action.paths[0].path, True
+    said = action.command or ("" if call.args == "{}" else call.args)
+    return " ".join(said[: 4 * _LONGEST].split()), False
+
+
+def _call_of(items: Sequence[Item], place: int) -> ToolCall:
+    """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none.
+
+    A reply of 0.1.0 may have several calls with one id; only then are all pairs of the view looked for.
+    """
+    result = items[place]
+    call_id = result.content.call_id if isinstance(result.content, ToolResult) else ""
+    while place and call_id:
+        place -= 1
+        call = items[place].content
+        if isinstance(call, ToolCall) and call.call_id == call_id:
+            other = items[place - 1].content if place else None
+            repeats = isinstance(other, ToolCall) and other.call_id == call_id
+            return answered_calls(items).get(result.id, call) if repeats else call
+    return ToolCall(call_id, "tool", "{}")
+
+
+def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
+    """The mask that clears the result at each of some places of the view, and the tokens that it frees."""
+    items, sizes = view.items, tokens.in_order(view)
+    rule, factor = tokens.rule, tokens.factor
+    found: list[tuple[Mask, int]] = []
+    for place in places:
+        item, call = items[place], items[place - 1].content
+        # Mostly the call stands right before its result, and looking there costs half as much as a function that does.
+        if (
+            not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place)
+            or items[place - 2].kind == "call"
+        ):
+            call = _call_of(items, place)
+        cover = _known_covering if len(call.args) <= _LONG_CALL else _covering
+        found.append(cover(call, sizes[place], item.id, factor, rule))
+    return found
+
+
+def _covering(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+    """The mask of a result whose unscaled size is `raw`, and the tokens that it frees."""
+    tokens, length = scaled(raw, factor), len(call.args)
+    write = _known_mask if length <= _LONG_CALL else _known_long_mask if length <= _LONGEST_CALL else _mask_of
+    mask, size = write(call, tokens, item_id, _coarse(factor), rule)
+    return mask, tokens - scaled(size, factor)
+
+
+def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+    """The mask of a result of so many tokens, and the unscaled size of what it shows."""
+    text = _stub(call, tokens, item_id, factor)
+    return Mask((item_id,), text), rule(ToolResult(call.call_id, (Text(text),)))
+
+
+# Before most calls the same results are dead as before the last one. Writing a stub takes 20 times as long as finding it; a factor that
+# moved a little, as it does with every reply, changes what a mask frees and mostly not its words.
+_known_covering = lru_cache(maxsize=4_096)(_covering)
+_known_mask = lru_cache(maxsize=4_096)(_mask_of)
+_known_long_mask = lru_cache(maxsize=128)(_mask_of)
+
 
 _place = attrgetter("place")
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from palimpsest.audit.cached import CacheProjection
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.audit.metering import Metering
-from palimpsest.audit.renting import RentProjection
-from palimpsest.audit.tools import Action, ToolClass
+from palimpsest.audit.pricing.cache_state import CacheProjection
+from palimpsest.audit.pricing.metering import Metering
+from palimpsest.audit.pricing.rent import RentProjection
+from palimpsest.audit.tools.calls import Action, ToolClass
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.core.items import Content, ToolResult
 from palimpsest.core.projections.projection import Projection, Views
 from palimpsest.core.situation import PARTS, Card
-from palimpsest.core.sizes import tool_list_size
+from palimpsest.core.tokens.sizes import tool_list_size
 
 
 class AuditProjections:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.tools import args_of
+from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
 
 SHORTEST_NAME = 6

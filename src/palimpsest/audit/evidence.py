@@ -7,15 +7,15 @@ from typing import ClassVar, Final, TypeVar
 import msgspec
 
 from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
-from palimpsest.audit.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
-from palimpsest.audit.patches import edit_blocks
-from palimpsest.audit.tasks import change_of, key_of, numbered, open_in
-from palimpsest.audit.tools import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
+from palimpsest.audit.tools.calls import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
+from palimpsest.audit.tools.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
+from palimpsest.audit.tools.patches import edit_blocks
+from palimpsest.audit.tools.tasks import change_of, key_of, numbered, open_in
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope
 from palimpsest.core.situation import Evidence, PendingCall, Ran, Said
-from palimpsest.core.tokens import estimate
+from palimpsest.core.tokens.estimate import estimate
 
 MOST_COMMANDS: Final = 400
 MOST_NAMES: Final = 400

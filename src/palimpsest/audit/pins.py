@@ -1,7 +1,7 @@
 """What the user pinned, as items: those named, those that show a pinned file, and the other half of each call or result."""
 
-from palimpsest.audit.tools import action_of
-from palimpsest.core.event_items import numbers_of
+from palimpsest.audit.tools.calls import action_of
+from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.view import View

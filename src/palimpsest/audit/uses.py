@@ -8,16 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import names_told
-from palimpsest.audit.showing import Showing, calls_by_id, forget, named_by, names_shown, results_in, showing_of
-from palimpsest.audit.tools import Action, ToolClass, action_of, action_with, exit_of
+from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, exit_of
+from palimpsest.audit.visibility.showing import Showing, calls_by_id, forget, named_by, names_shown, results_in, showing_of
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.frozen import FrozenDict, frozen
-from palimpsest.core.items import Content, Item, Text, ToolResult, Value
-from palimpsest.core.masking import is_readable
+from palimpsest.core.items import Content, FrozenDict, Item, Text, ToolResult, Value, frozen
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Use
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.view import View
+from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.core.view import View, is_readable
 
 SMALLEST = 100
 # Texts of so many characters have more tokens than that, whatever is in them.

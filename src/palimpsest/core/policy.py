@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import Event, Failed, JobRan, ModelReplied, NoteForgotten, NoteSaved, NotesTaken, Recalled, TaskChanged, Titled
+from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.stops import stop_reason
 
 
 class Ask(Value, frozen=True, tag="ask"):

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
-from palimpsest.core.budget import Budget
-from palimpsest.core.frozen import EMPTY, FrozenDict, frozen
-from palimpsest.core.items import Value
+from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
-from palimpsest.core.token_sizes import TokenSizes
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 
 Moment: TypeAlias = Literal[

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.sending import Outgoing, fitting, ignore, send
 from palimpsest.engine.session import Session
-from palimpsest.wire.caching import anchored
+from palimpsest.wire.encoding.caching import anchored
 
 
 async def call(

@@ -12,9 +12,9 @@ from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.view import View
 from palimpsest.providers.retrying import DEFAULT, RetryPolicy
-from palimpsest.wire.cards import CARDS, ModelCard
 from palimpsest.wire.encode import Encoder
-from palimpsest.wire.media import Fetch
+from palimpsest.wire.encoding.media import Fetch
+from palimpsest.wire.models.cards import CARDS, ModelCard
 from palimpsest.wire.request import Params, Tool
 
 Result = TypeVar("Result")

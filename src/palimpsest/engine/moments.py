@@ -4,7 +4,7 @@ from palimpsest.core.events import TurnEnded, TurnStarted
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 
 async def start_turn(session: Session, *, incoming: int = 0, typed: tuple[int, ...] = ()) -> PolicyRun:

@@ -14,7 +14,7 @@ from palimpsest.core.view import View
 from palimpsest.engine.environment import inline
 from palimpsest.engine.sending import Outgoing, fitting, send
 from palimpsest.engine.session import Session, tools_bytes
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
 
 Result = TypeVar("Result")

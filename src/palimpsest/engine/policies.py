@@ -6,10 +6,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from palimpsest.audit.amend import left_out
-from palimpsest.audit.gate import judge
-from palimpsest.audit.loss import loss_of
-from palimpsest.audit.price import price_of
+from palimpsest.audit.gate import judge, left_out
+from palimpsest.audit.pricing.price import price_of
+from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import BadEdit, NoModel, PalimpsestError, TooFull
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited

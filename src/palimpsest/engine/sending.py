@@ -7,17 +7,16 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.core.arrived import Arrived
-from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, ModelReplied
+from palimpsest.core.events.deltas import Arrived, Delta
+from palimpsest.core.format.side_requests import encode_side_request
 from palimpsest.core.ports import Provider, Sendable, closing
-from palimpsest.core.side_request import encode_side_request
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
 from palimpsest.providers.retrying import waits
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved
 
 _encode = msgspec.json.Encoder().encode

@@ -7,18 +7,18 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.derived import AuditProjections
-from palimpsest.audit.tools import declared_classes
-from palimpsest.core.budget import Budget
+from palimpsest.audit.tools.calls import declared_classes
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
-from palimpsest.core.log import Log
-from palimpsest.core.recovery import recover
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.recovery import recover
+from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.situation import Card, Moment, Situation
-from palimpsest.core.token_counter import TokenCounter
-from palimpsest.core.undo import plan_undo
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import ModelCard, card, recorded_card
+from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode

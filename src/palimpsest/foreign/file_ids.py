@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from palimpsest.core.event_items import items_of
 from palimpsest.core.events import Event, ModelReplied, ToolReturned
+from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.path import Path
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.pairs import pairs_of
-from palimpsest.core.path import Path
 
 # The id that a program accepts in place of any other.
 Scrub: TypeAlias = Callable[[str], str]

@@ -4,15 +4,15 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.aider import AiderFormat
-from palimpsest.foreign.claude import ClaudeFormat
-from palimpsest.foreign.codex import CodexFormat
-from palimpsest.foreign.copilot import CopilotFormat
-from palimpsest.foreign.gemini import GeminiFormat
-from palimpsest.foreign.opencode import OpencodeFormat
-from palimpsest.foreign.openhands import OpenhandsFormat
+from palimpsest.foreign.claude.format import ClaudeFormat
+from palimpsest.foreign.codex.format import CodexFormat
+from palimpsest.foreign.copilot.format import CopilotFormat
+from palimpsest.foreign.gemini.format import GeminiFormat
+from palimpsest.foreign.opencode.format import OpencodeFormat
+from palimpsest.foreign.openhands.format import OpenhandsFormat
 from palimpsest.foreign.pi import PiFormat
+from palimpsest.foreign.reading.transcript import Format, Source
 from palimpsest.foreign.swe_agent import SweAgentFormat
-from palimpsest.foreign.transcript import Format, Source
 
 FORMATS: tuple[Format, ...] = (
     ClaudeFormat(),

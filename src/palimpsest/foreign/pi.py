@@ -24,7 +24,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.files import (
+from palimpsest.foreign.reading.files import (
     Line,
     changed,
     digest_of,
@@ -37,10 +37,10 @@ from palimpsest.foreign.files import (
     still_there,
     whole_lines,
 )
-from palimpsest.foreign.forgetting import Covering
-from palimpsest.foreign.parts import call_of, milliseconds, parts_of, texts_of
-from palimpsest.foreign.transcript import BadLine, Desk, Mark, Source, Told
-from palimpsest.wire.lenient import Json, dump, is_json, number, table_at, text
+from palimpsest.foreign.reading.forgetting import Covering
+from palimpsest.foreign.reading.parts import call_of, milliseconds, parts_of, texts_of
+from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, text
 
 _WIRES = {
     "anthropic-messages": "anthropic",

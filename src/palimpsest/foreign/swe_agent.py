@@ -20,12 +20,12 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.documents import Growing, begins, document_in, unread
-from palimpsest.foreign.files import changed, decoded, digest_of, files_below, reason, rest_of
-from palimpsest.foreign.forgetting import Covering
-from palimpsest.foreign.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.transcript import Answer, BadLine, Made, Mark, Source, Told
-from palimpsest.wire.lenient import Json, dump, is_json, table_at, tables_at, text
+from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
+from palimpsest.foreign.reading.forgetting import Covering
+from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
+from palimpsest.foreign.reading.transcript import Answer, BadLine, Made, Mark, Source, Told
+from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
 _MINI_PLACE = ".config/mini-swe-agent"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from statistics import median
 
-from palimpsest.audit.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, rules_of
-from palimpsest.core.event_items import items_of
+from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, rules_of
 from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
+from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Value
-from palimpsest.lab.measure import measure_of
-from palimpsest.wire.cards import recorded_card
+from palimpsest.lab.simulation.measure import measure_of
+from palimpsest.wire.models.cards import recorded_card
 
 
 class Compared(Value, frozen=True, omit_defaults=False):

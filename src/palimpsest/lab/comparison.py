@@ -7,15 +7,15 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.lab.asking import Asked
-from palimpsest.lab.cycles import Material, Summarised, probed
-from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures
-from palimpsest.lab.replay import replay
-from palimpsest.lab.taking import Taken
-from palimpsest.lab.unsent import RealSummaries
+from palimpsest.lab.probes.cycles import Material, Summarised, probed
+from palimpsest.lab.simulation.billing import Asked
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.simulation.taking import Taken
+from palimpsest.lab.simulation.unsent import RealSummaries
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 BASELINE = "claude-code-2.1.325"
 COMPARED = ("palimpsest", BASELINE, "codex-0.166", "opencode-1.18", "classroom", "none")

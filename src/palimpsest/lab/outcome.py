@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.survival import Survival as Counted
+from palimpsest.audit.visibility.survival import Survival as Counted
+from palimpsest.core.edits import Loss
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
-from palimpsest.core.loss import Loss
-from palimpsest.wire.prices import FREE, Cost
+from palimpsest.wire.models.prices import FREE, Cost
 
 Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]

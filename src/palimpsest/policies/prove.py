@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from palimpsest.audit.parts import EVIDENCE
+from palimpsest.audit.block import EVIDENCE
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.handoff_proof import PROOF_TOKENS, TITLE, proof_of
+from palimpsest.policies.handoff.handoff import PROOF_TOKENS, TITLE, proof_of
 
 
 @dataclass(frozen=True, slots=True)

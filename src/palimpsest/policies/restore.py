@@ -1,21 +1,206 @@
-"""After a fold: brings back the files read last, the plan, the skills, the agents, the tools and the context of the session's start."""
+"""After a fold under the profiles of Claude Code: files, plan, skills and agents that were in use are shown again."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
 from palimpsest.audit.pins import same_path
-from palimpsest.core.edits import Edit, Insert, Put
+from palimpsest.audit.tools.calls import action_of, args_of, result_text
+from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.items import Text
-from palimpsest.core.policy import Answer, Look, Plan, Proposal, Steps, Want, look
+from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value, text_of
+from palimpsest.core.pairs import answered_calls
+from palimpsest.core.policy import Answer, Look, Plan, Proposal, Span, Steps, Want, look, span
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.view import View
-from palimpsest.policies.looking_back import Past, look_back
-from palimpsest.policies.read_state import read_paths
-from palimpsest.policies.restored import Restored, reminder, restored_in, without
+from palimpsest.core.view import View, shown
+from palimpsest.policies.fold.fold import rung
+
+_PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
+_SKILLS = frozenset({"Skill", "skill"})
+_SEARCHES = frozenset({"ToolSearch", "tool_search"})
+_OPENING = 200
+AGENTS = 10
+_RUNG = rung().name
+# So many events are looked at in one go, and at most so many times: what is older is not recent.
+RUN = 250
+RUNS = 8
+
+
+class Past(Value, frozen=True):
+    """Newest first: paths, the plan that was agreed on, skills with their texts, agents by session, and tools that were found.
+
+    `freed` is how many tokens a fold without a model took away, if that is what happened last.
+    """
+
+    paths: tuple[str, ...] = ()
+    plan: str = ""
+    skills: tuple[tuple[str, str], ...] = ()
+    agents: tuple[str, ...] = ()
+    tools: str = ""
+    freed: int | None = None
+
+
+def look_back(tip: int) -> Generator[Want, Answer, Past]:
+    """What happened along the way that leads to the tip, as far back as is looked at."""
+    tally = _Tally(tip)
+    last = tip
+    for _ in range(RUNS):
+        events = yield from span(Span(max(0, last - RUN + 1), last))
+        for event in reversed(events):
+            tally.take(event)
+        last -= RUN
+        if last < 0:
+            break
+    agents = tuple(tally.agents.values())[:AGENTS]
+    return Past(tuple(tally.paths), tally.plan, tuple(tally.skills.items()), agents, tally.tools, tally.freed)
+
+
+class _Tally:
+    """What is being gathered, from the newest event backwards; a call that failed did nothing."""
+
+    def __init__(self, tip: int) -> None:
+        self.paths: dict[str, None] = {}
+        self.skills: dict[str, str] = {}
+        self.agents: dict[str, str] = {}
+        self.plan = ""
+        self.tools = ""
+        self.freed: int | None = None
+        self._tip = self._next = tip
+        self._results: dict[str, list[ToolResult]] = {}
+        self._ended: dict[str, ChildEnded] = {}
+
+    def take(self, event: Event) -> None:
+        # What lies on a branch that was left is passed over: each event names the one before it.
+        if event.seq != self._next:
+            return
+        self._next = event.parent
+        match event.body:
+            case ToolReturned(result=result):
+                self._results.setdefault(result.call_id, []).append(result)
+            case ModelReplied(parts=parts):
+                for part in reversed(parts):
+                    # Logs of 0.1.0 may have several calls with one id: the newest of them has the newest result.
+                    if isinstance(part, ToolCall) and (results := self._results.get(part.call_id)) and not (result := results.pop(0)).error:
+                        self._take_call(part, result)
+            case ViewEdited(by=by) as edit if by == _RUNG and event.seq == self._tip:
+                self.freed = max(0, edit.tokens_before - edit.tokens_after)
+            case ChildEnded(session=session) as ended:
+                self._ended.setdefault(session, ended)
+            case ChildOpened(session=session, role=role):
+                self.agents.setdefault(session, self._state(session, role))
+            case _:
+                pass
+
+    def _take_call(self, call: ToolCall, result: ToolResult) -> None:
+        if call.tool in _PLANS:
+            self.plan = self.plan or str(args_of(call).get("plan") or "")
+        elif call.tool in _SKILLS:
+            args = args_of(call)
+            name = str(args.get("skill") or args.get("name") or args.get("command") or "")
+            self.skills.setdefault(name, result_text(result))
+        elif call.tool in _SEARCHES:
+            self.tools = self.tools or result_text(result)
+        else:
+            action = action_of(call)
+            for touched in action.paths if action.kind in KNOWING else ():
+                self.paths.setdefault(touched.path)
+
+    def _state(self, session: str, role: str) -> str:
+        ended = self._ended.get(session)
+        who = f"{session} ({role})" if role else session
+        if ended is None:
+            return f"{who}: running"
+        said = " ".join(ended.text[:_OPENING].split())
+        return f"{who}: {ended.status}; the result is in its own session" + (f": {said}" if said else "")
+
+
+# What a tool does that leaves the model knowing the content of a file.
+KNOWING = frozenset({"read", "edit", "write"})
+
+
+def known_paths(view: View) -> frozenset[str]:
+    """The files whose content shows: what an unmasked result read, edited or wrote, without those that were forgotten."""
+    return frozenset(path for _, path, result in _touches(view) if result.mask is None) - must_read_again(view)
+
+
+def read_paths(view: View) -> frozenset[str]:
+    """The files that an unmasked Read shows."""
+    return frozenset(path for how, path, result in _touches(view) if how == "read" and result.mask is None)
+
+
+def must_read_again(view: View) -> frozenset[str]:
+    """The files that only masked Reads named: an edit of one has to wait until it was read again."""
+    masked = frozenset(path for how, path, result in _touches(view) if how == "read" and result.mask is not None)
+    return masked - read_paths(view)
+
+
+def _touches(view: View) -> Iterator[tuple[str, str, Item]]:
+    """How each call touched which path, and its result; a call that failed touched nothing."""
+    calls = answered_calls(view.items)
+    for item in view.items:
+        if isinstance(item.content, ToolResult) and not item.content.error and item.id in calls:
+            action = action_of(calls[item.id])
+            if action.kind in KNOWING:
+                yield from ((action.kind, touched.path, item) for touched in action.paths)
+
+
+# The source of each thing that comes back: this and its name.
+RESTORED = "restored "
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The texts that show, and the copies that earlier folds brought back, by their source."""
+
+    texts: tuple[str, ...]
+    copies: dict[str, tuple[Item, ...]]
+
+    def shows(self, text: str) -> bool:
+        """Whether some item shows a text whole."""
+        return bool(text.strip()) and any(text in each for each in self.texts)
+
+    def newest(self, puts: Iterable[Put]) -> tuple[Item, ...]:
+        """The copy that says the same as some pieces of one source; empty when there is none."""
+        wanted = tuple(puts)
+        copy = self.copies.get(wanted[0].source, ())[-len(wanted) :] if wanted else ()
+        same = len(copy) == len(wanted) and all(item.content == put.content for item, put in zip(copy, wanted, strict=True))
+        return copy if same else ()
+
+    def outdated(self, puts: Iterable[Put]) -> tuple[str, ...]:
+        """The items of a source that other pieces take the place of, or that stand there once more."""
+        wanted = tuple(puts)
+        stays = {item.id for item in self.newest(wanted)}
+        return tuple(item.id for item in self.copies.get(wanted[0].source, ()) if item.id not in stays) if wanted else ()
+
+
+def restored_in(view: View) -> Restored:
+    """What the items of a view show."""
+    texts: list[str] = []
+    copies: dict[str, list[Item]] = {}
+    for item in view.items:
+        content = shown(item)
+        if isinstance(content, ToolCall):
+            texts += [value for value in args_of(content).values() if isinstance(value, str)]
+        elif content is not None:
+            texts.append(text_of(content))
+        if item.kind == "reminder" and item.source.startswith(RESTORED) and item.mask is None:
+            copies.setdefault(item.source, []).append(item)
+    return Restored(tuple(texts), {source: tuple(items) for source, items in copies.items()})
+
+
+def reminder(text: str, name: str) -> Put:
+    """A text that comes back, in its frame and under its name."""
+    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"), f"{RESTORED}{name}")
+
+
+def without(ids: Iterable[str]) -> tuple[Mask, ...]:
+    """Hides copies that are out of date."""
+    gone = tuple(ids)
+    return (Mask(gone),) if gone else ()
+
 
 FACTS = (
     ("plan", "The plan that was agreed on:"),

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from palimpsest.core.budget import Budget
-from palimpsest.core.token_sizes import CountsTokens
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.compress import Compress
-from palimpsest.policies.fold import rung
-from palimpsest.policies.mask_old import MaskOld
+from palimpsest.policies.clear.mask_old import MaskOld
+from palimpsest.policies.fold.fold import rung
 from palimpsest.policies.prove import Prove
+from palimpsest.policies.summarize.compress import Compress
 from palimpsest.profiles.numbers import is_on
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 _ABOVE = 50_000
 

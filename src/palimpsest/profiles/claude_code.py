@@ -5,26 +5,23 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from palimpsest.audit.size_rules import claude_list_size
-from palimpsest.core.budget import Budget, used
-from palimpsest.core.budget_rules import CLAUDE_REPLY, claude_budget, claude_measured_budget
-from palimpsest.core.token_sizes import CountsTokens
+from palimpsest.audit.pricing.size_rules import claude_list_size
+from palimpsest.core.tokens.budget import Budget, used
+from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.clear_cached import ClearCached
-from palimpsest.policies.clear_idle import ClearIdle
-from palimpsest.policies.clear_results import ClearResults
-from palimpsest.policies.continued import Continued
-from palimpsest.policies.fold import rung
-from palimpsest.policies.offload_claude import OffloadClaude
+from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
+from palimpsest.policies.clear.cached import ClearCached
+from palimpsest.policies.clear.results import ClearIdle, ClearResults
+from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.notices import Warn, WatchCache
+from palimpsest.policies.offload import OffloadClaude
 from palimpsest.policies.prove import Prove
 from palimpsest.policies.restore import Restore
-from palimpsest.policies.summarize import Summarize
-from palimpsest.policies.swap_notes import SwapNotes
-from palimpsest.policies.warn import Warn
-from palimpsest.policies.watch_cache import WatchCache
+from palimpsest.policies.summarize.summarize import Continued, Summarize
+from palimpsest.policies.summarize.swap_notes import SwapNotes
 from palimpsest.profiles.numbers import is_on, sensible
 from palimpsest.profiles.profile import Profile, for_all
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params
 
 # The models for which 2.1.325 was seen to compact by itself.

@@ -3,21 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from palimpsest.core.budget import Budget, used
-from palimpsest.core.budget_rules import codex_budget
-from palimpsest.core.command_output import OUTPUT_LIMIT
 from palimpsest.core.situation import Moment
-from palimpsest.core.token_sizes import CountsTokens
+from palimpsest.core.tokens.budget import Budget, used
+from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.fold import rung
-from palimpsest.policies.handoff import Handoff
-from palimpsest.policies.handoff_when import When
-from palimpsest.policies.last_resort import LastResort
-from palimpsest.policies.offload_codex import OffloadCodex
+from palimpsest.policies.budgets import codex_budget
+from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.handoff.handoff import Handoff
+from palimpsest.policies.handoff.last_resort import LastResort
+from palimpsest.policies.handoff.when import When
+from palimpsest.policies.offload import OUTPUT_LIMIT, OffloadCodex
 from palimpsest.policies.remote import Remote
 from palimpsest.profiles.numbers import number
 from palimpsest.profiles.profile import Arrival, Profile
-from palimpsest.wire.cards import ModelCard, is_generic
+from palimpsest.wire.models.cards import ModelCard, is_generic
 from palimpsest.wire.request import Params
 
 _WITHIN_TURN: Final[frozenset[Moment]] = frozenset({"before_call", "after_call", "overflow"})

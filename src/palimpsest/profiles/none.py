@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from palimpsest.core.budget_rules import palimpsest_budget
-from palimpsest.policies.fold import rung
+from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.policies.fold.fold import rung
 from palimpsest.profiles.profile import Profile
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from palimpsest.core.bound import OPENCODE_BYTES, OPENCODE_LINES
-from palimpsest.core.budget_rules import opencode_budget, opencode_measured_budget
-from palimpsest.core.token_sizes import CountsTokens
+from palimpsest.core.tokens.bound import OPENCODE_BYTES, OPENCODE_LINES
+from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.anchor import Anchor
-from palimpsest.policies.fold import rung
-from palimpsest.policies.offload_opencode import Spill
+from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
+from palimpsest.policies.clear.prune import PruneResults
+from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.offload import Spill
 from palimpsest.policies.prove import Prove
-from palimpsest.policies.prune_results import PruneResults
+from palimpsest.policies.summarize.anchor import Anchor
 from palimpsest.profiles.numbers import is_on, number
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.wire.request import Params

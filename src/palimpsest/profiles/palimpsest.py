@@ -6,20 +6,19 @@ from typing import Final
 
 from msgspec import structs
 
-from palimpsest.core.bound import PREVIEW_ABOVE
-from palimpsest.core.budget import Budget
-from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput
-from palimpsest.policies.clear_dead import ClearDead
-from palimpsest.policies.fold import FoldFromLog, Narrative, rung
-from palimpsest.policies.narrate import Narrate
-from palimpsest.policies.offload_preview import OffloadPreview
-from palimpsest.policies.warn import Warn
-from palimpsest.policies.watch_cache import WatchCache
+from palimpsest.core.tokens.bound import PREVIEW_ABOVE
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.policies.clear.dead import ClearDead
+from palimpsest.policies.fold.fold import FoldFromLog, Narrative, rung
+from palimpsest.policies.fold.narrate import Narrate
+from palimpsest.policies.notices import Warn, WatchCache
+from palimpsest.policies.offload import OffloadPreview
 from palimpsest.profiles.numbers import number, said, whole
 from palimpsest.profiles.profile import Profile, for_all
 from palimpsest.profiles.thrift import NUMBERS, Numbers
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 
 # Providers refuse requests of more than 32 MB; pictures and documents reach that long before the tokens do.
 BYTES_AT: Final = 24_000_000

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.gate import Strictness
-from palimpsest.core.budget import Budget, used
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.policy import Answer, Policy, Want
 from palimpsest.core.projections.health import CIRCUIT
 from palimpsest.core.situation import PARTS
-from palimpsest.core.token_sizes import CountsTokens
+from palimpsest.core.tokens.budget import Budget, used
+from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.wire.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
 Arrival: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from palimpsest.policies.fold_bounds import Bounds
+from palimpsest.policies.fold.bounds import Bounds
 
 
 @dataclass(frozen=True, slots=True)

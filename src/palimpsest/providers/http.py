@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
-from palimpsest.core.deltas import Delta, deltas_of
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import Delta, deltas_of
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.address import bare, checked, checked_header
 from palimpsest.providers.retry_after import retry_after
 from palimpsest.providers.veil import Veil, signed
-from palimpsest.wire.cards import ModelCard, WireName
+from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.failures import refused
+from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.stream import Decoder, decode_response, decoder
-from palimpsest.wire.tool_names import Names, offered_names
 
 if TYPE_CHECKING:
     import httpx

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from palimpsest.core.deltas import Delta, UsageDelta, deltas_of
 from palimpsest.core.errors import ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.deltas import Delta, UsageDelta, deltas_of
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
 from palimpsest.core.ports import LogStat
-from palimpsest.stores.keys import demand_address, demand_id
+from palimpsest.stores.blobs import demand_address, demand_id
 from palimpsest.stores.result_files import MemoryResultFiles
 
 RUN = 1024 * 1024

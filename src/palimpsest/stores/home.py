@@ -1,4 +1,4 @@
-"""A home: the one place that holds sessions, blobs, the index and the user's own cards, on disk or in memory."""
+"""A home: the one place that holds sessions, blobs, the index and the cards of the user, on disk or in memory."""
 
 import os
 import time
@@ -9,14 +9,37 @@ from typing import Protocol, Self
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.core.ports import BlobStore, Clock, Index, SessionArchive, SessionStore, StateSlot
-from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.keys import new_session_id
 from palimpsest.stores.slots import FileSlot, MemorySlot
-from palimpsest.wire.cards import CARDS, ModelCard
+from palimpsest.wire.models.cards import CARDS, ModelCard
+
+_OPENING_BYTES = 64 * 1024
+
+
+def forks_of(store: SessionStore, session: str) -> tuple[str, ...]:
+    """The sessions that were forked from this one and read through it, also those whose first line is damaged."""
+    named = b'"base":{"session":"%s"' % session.encode()
+    return tuple(other for other in store.sessions() if other != session and named in _opening(store, other))
+
+
+def _opening(store: SessionStore, session: str) -> bytes:
+    lines = store.open(session)
+    try:
+        return lines.read(0, _OPENING_BYTES)
+    finally:
+        lines.close()
+
+
+def remove(store: SessionArchive, session: str) -> None:
+    """Delete a session and what is kept beside it; refused while a writer holds it or a fork needs it."""
+    forks = forks_of(store, session)
+    if forks:
+        raise BadInput(f"session {session} is read by its forks {', '.join(forks)}; delete those first")
+    store.remove(session)
 
 
 class SystemClock:
@@ -156,7 +179,7 @@ class Home:
 
     def index(self) -> Index:
         """The search over all sessions; close it after use."""
-        from palimpsest.stores.sqlite import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
 
         return SqliteIndex(self.index_path, self.store)
 
@@ -174,7 +197,7 @@ class Home:
             raise StoreError(f"cannot read it: {error.strerror}", where=str(self.cards_path)) from error
         except UnicodeDecodeError as error:
             raise BadInput("this is not UTF-8 text", where=str(self.cards_path)) from error
-        from palimpsest.wire.card_file import parse_cards  # noqa: PLC0415 - most homes have no such file
+        from palimpsest.wire.models.card_file import parse_cards  # noqa: PLC0415 - most homes have no such file
 
         return parse_cards(text, where=str(self.cards_path))
 
@@ -207,8 +230,8 @@ class MemoryHome:
 
     def index(self) -> Index:
         """The search over all sessions, made again each time."""
-        from palimpsest.stores.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
-        from palimpsest.stores.sqlite import SqliteIndex  # noqa: PLC0415 - the same
+        from palimpsest.stores.index.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - the same
 
         return SqliteIndex(MEMORY, self.store)
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import LogStat
-from palimpsest.stores.disk import open_in_folder, refusal
-from palimpsest.stores.keys import demand_id
-from palimpsest.stores.locks import Lock
+from palimpsest.stores.blobs import demand_id
+from palimpsest.stores.files import Lock, is_temporary, open_in_folder, refusal
 from palimpsest.stores.log_file import WRITING, JsonlFile
 from palimpsest.stores.result_files import ResultFiles
-from palimpsest.stores.whole import is_temporary
 
 SUFFIX = ".jsonl"
 _BESIDE = re.compile(r"checkpoint(-new)?|mending|results|(torn|damaged)-\d+")

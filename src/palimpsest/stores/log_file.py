@@ -4,12 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from palimpsest.core.codec import MAX_LINE
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
-from palimpsest.stores.disk import refusal, sync_file, sync_folder
-from palimpsest.stores.locks import Lock
+from palimpsest.core.format.codec import MAX_LINE
+from palimpsest.stores.files import Lock, refusal, sync_file, sync_folder, write_private
 from palimpsest.stores.slots import FileSlot
-from palimpsest.stores.whole import write_private
 
 CHUNK = 1024 * 1024
 TAIL = 16 * 1024

@@ -1,4 +1,4 @@
-"""Tool results of one session as files that other programs can read: written once, never again, and never outside their folder."""
+"""Files that a session shows to other programs (tool results) and files of its working folder that it may read."""
 
 import os
 import re
@@ -6,8 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from palimpsest.stores.disk import refusal
-from palimpsest.stores.whole import write_private
+from palimpsest.core.policy import Look
+from palimpsest.stores.files import refusal, write_private
 
 SUFFIX = ".results"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -80,3 +80,26 @@ def _holds(path: Path, data: bytes) -> bool:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except OSError:
         return False
+
+
+LARGEST = 256 * 1024
+
+
+class WorkTree:
+    """Shows text files below one folder; whatever lies outside, is too large or is no text is as if it were not there."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __call__(self, want: Look) -> str | None:
+        """The text of a file as it is now."""
+        if want.what != "file" or not self._folder:
+            return None
+        try:
+            root = Path(self._folder).resolve(strict=True)
+            path = (root / want.name).resolve(strict=True)
+            if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > LARGEST:
+                return None
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError, RuntimeError):
+            return None

@@ -1,4 +1,4 @@
-"""What can be saved of the bytes of a damaged log, as the lines of a whole one."""
+"""Repairs a damaged log: what can be read is saved, a copy is kept, and what is missing is named."""
 
 import re
 from bisect import bisect_left
@@ -8,9 +8,13 @@ from itertools import pairwise, zip_longest
 
 from msgspec import structs
 
-from palimpsest.core.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
-from palimpsest.core.errors import BadLog, NewerFormat
+from palimpsest.core.errors import BadLog, MissingBase, NewerFormat, PalimpsestError
 from palimpsest.core.events import Body, Event, Failed, SessionOpened
+from palimpsest.core.format.checkpoint import load_checkpoint
+from palimpsest.core.format.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
+from palimpsest.core.format.reading import open_reader
+from palimpsest.core.items import Value
+from palimpsest.core.ports import LogFile, SessionStore
 
 # A lone number that is so far from the one before it is taken for a damaged one.
 _FAR = 64
@@ -206,3 +210,58 @@ class _Chain:
     def _add(self, number: int, parent: int, at: int, body: bytes, digest: str = "") -> None:
         self._lines.append(encode_line(number, parent, at, self._link, body, digest=digest))
         self._link = link_of(self._link, number, parent, at, digest or digest_of(body))
+
+
+class Repair(Value, frozen=True):
+    """Where the damaged log was kept (empty if only a torn end was set aside, or nothing), and what was done."""
+
+    copy: str
+    changes: tuple[str, ...] = ()
+
+
+def repair(store: SessionStore, session: str) -> Repair:
+    """Make a log readable again; its lock is held meanwhile, and the damaged lines are kept."""
+    torn = _torn(store, session)
+    lines = store.open(session, write=True)
+    try:
+        changes = [f"the torn end of {torn} bytes was set aside"] if torn else []
+        found = salvage(lines.read(0, lines.size), session, _base_link(store, session))
+        changes += _dropped_checkpoint(lines, changed=bool(found.changes))
+        copy = lines.rewrite(b"".join(found.lines)) if found.changes else ""
+        return Repair(copy, (*changes, *found.changes))
+    finally:
+        lines.close()
+
+
+def _dropped_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
+    """Drop the checkpoint of a log that is about to be rewritten, or whose last line is not the one that it was made after."""
+    try:
+        load_checkpoint(lines)
+    except BadLog:
+        lines.save_checkpoint(b"")
+        return ["the checkpoint, which was made after another last line, was dropped"]
+    if changed:
+        lines.save_checkpoint(b"")
+    return []
+
+
+def _torn(store: SessionStore, session: str) -> int:
+    lines = store.open(session)
+    try:
+        return lines.torn
+    finally:
+        lines.close()
+
+
+def _base_link(store: SessionStore, session: str) -> str | None:
+    """The chain that a fork continues, as its base has it now; none if it is no fork or the base cannot be read."""
+    lines = store.open(session)
+    try:
+        reader = open_reader(store, session, lines, check=False)
+    except (PalimpsestError, MissingBase):
+        lines.close()
+        return None
+    try:
+        return None if reader.base is None else reader.base.link(reader.first - 1)
+    finally:
+        reader.close()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.whole import write_private
+from palimpsest.stores.files import write_private
 
 
 class FileSlot:

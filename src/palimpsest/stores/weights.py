@@ -11,7 +11,7 @@ from typing import IO
 
 from palimpsest.core.errors import BadInput, ProviderError, StoreError
 from palimpsest.core.items import Value
-from palimpsest.stores.whole import write_whole
+from palimpsest.stores.files import write_whole
 
 _PATIENCE = 900
 _BLOCK_BYTES = 1 << 20

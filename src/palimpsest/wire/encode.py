@@ -4,17 +4,15 @@ from hashlib import sha256
 from typing import Self
 
 from palimpsest.core.view import View
-from palimpsest.wire.anthropic import AnthropicWire
-from palimpsest.wire.args import tool_name
-from palimpsest.wire.cards import ModelCard
-from palimpsest.wire.chat import ChatWire
-from palimpsest.wire.fragments import Memo, Wire
-from palimpsest.wire.given_ids import GivenIds
-from palimpsest.wire.media import Fetch, no_blobs
-from palimpsest.wire.repair import Mend, repair
+from palimpsest.wire.anthropic.encode import AnthropicWire
+from palimpsest.wire.chat.encode import ChatWire
+from palimpsest.wire.encoding.fragments import Memo, Wire
+from palimpsest.wire.encoding.media import Fetch, no_blobs
+from palimpsest.wire.encoding.repair import GivenIds, Mend, repair
+from palimpsest.wire.encoding.tools import tool_name, wire_names
+from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
-from palimpsest.wire.responses import ResponsesWire
-from palimpsest.wire.tool_names import wire_names
+from palimpsest.wire.responses.encode import ResponsesWire
 
 
 class Encoder:

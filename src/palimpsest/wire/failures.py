@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
-from palimpsest.wire.lenient import Json, is_json, number, parse, shorten, text
+from palimpsest.wire.json_reading import Json, is_json, number, parse, shorten, text
 
 _CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "request_too_large", "string_above_max_length"}

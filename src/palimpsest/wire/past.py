@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, BadLog
 from palimpsest.core.events import CallStarted, Event
+from palimpsest.core.format.side_requests import decode_side_request
 from palimpsest.core.items import Value
-from palimpsest.core.log import Log
-from palimpsest.core.side_request import decode_side_request
+from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
-from palimpsest.wire.cards import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.encode import encode
-from palimpsest.wire.media import Fetch
+from palimpsest.wire.encoding.media import Fetch
+from palimpsest.wire.models.cards import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.request import Params, Request, Tool, for_another
 
 _params = msgspec.json.Decoder(Params)

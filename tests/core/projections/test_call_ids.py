@@ -26,10 +26,10 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.recovery import NEVER_RAN, UNKNOWN_OUTCOME, recover
+from palimpsest.core.log.undo import restore, rewind
 from palimpsest.core.pairs import unpaired
-from palimpsest.core.recovery import NEVER_RAN, UNKNOWN_OUTCOME, recover
-from palimpsest.core.undo import restore, rewind
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 

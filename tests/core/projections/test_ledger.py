@@ -8,7 +8,7 @@ from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
 from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
-from palimpsest.core.tokens import Calibration, Learned
+from palimpsest.core.tokens.estimate import Calibration, Learned
 
 
 def _tally(*bodies: Body) -> LedgerProjection:

@@ -28,7 +28,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Text
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 BODIES = one_of_each("1.0", 2)

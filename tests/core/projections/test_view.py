@@ -3,8 +3,8 @@ from histories import new_log
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
-from palimpsest.core.log import Log
-from palimpsest.core.undo import undo
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.undo import undo
 from palimpsest.core.view import Fact, Reported
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 

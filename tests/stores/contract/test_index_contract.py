@@ -12,10 +12,9 @@ from store_kinds import STORES
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Body, SessionOpened, Titled
-from palimpsest.core.index import Hit, RefreshReport, SessionRow
-from palimpsest.core.ports import Index, SessionArchive
-from palimpsest.stores.database import MEMORY
-from palimpsest.stores.sqlite import SqliteIndex
+from palimpsest.core.ports import Hit, Index, RefreshReport, SessionArchive, SessionRow
+from palimpsest.stores.index.database import MEMORY
+from palimpsest.stores.index.sqlite import SqliteIndex
 
 INDEXES: dict[str, Callable[[Path, SessionArchive], Index]] = {
     "in a file": lambda folder, store: SqliteIndex(folder / "index.sqlite", store),

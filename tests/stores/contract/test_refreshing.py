@@ -11,7 +11,7 @@ from store_kinds import StoreKind
 
 from palimpsest.core.errors import BadLog, StoreError
 from palimpsest.core.ports import LogFile, SessionStore
-from palimpsest.foreign.gathering import Gathering
+from palimpsest.foreign.reading.gathering import Gathering
 from palimpsest.stores.ephemeral import MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.overlay import OverlaySessions

@@ -8,10 +8,9 @@ import click
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive
-from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
-from palimpsest.stores.keys import new_session_id
 
 __all__ = [
     "NEWEST",

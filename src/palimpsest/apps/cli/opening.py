@@ -1,20 +1,39 @@
-"""Opening a session for a command, and weighing what it shows."""
+"""How commands take a session on the command line, open it, and count its tokens."""
 
 import click
+from click.shell_completion import CompletionItem
 
 from palimpsest.apps.cli.home import AnyHome, Found
 from palimpsest.apps.cli.output import plain
-from palimpsest.core.budget import Budget
-from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Blobs
-from palimpsest.core.recovery import recover
-from palimpsest.core.sizes import palimpsest_size, tool_list_size
-from palimpsest.core.token_counter import TokenCounter
-from palimpsest.core.tokens import Calibration
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.estimate import Calibration
+from palimpsest.core.tokens.sizes import palimpsest_size, tool_list_size
 from palimpsest.core.view import View
-from palimpsest.wire.cards import CARDS, ModelCard, card
+from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.wire.models.cards import CARDS, ModelCard, card
+
+_SHOWN = 50
+
+
+def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of sessions that begin so, newest first; a home that cannot be read completes to nothing."""
+    from palimpsest.apps.cli.home import find_home  # noqa: PLC0415 - only when somebody presses tab
+    from palimpsest.core.errors import PalimpsestError  # noqa: PLC0415 - the same
+
+    try:
+        stats = sorted(find_home().store.stats(), key=lambda stat: -stat.changed)
+    except PalimpsestError:
+        return []
+    return [CompletionItem(stat.session) for stat in stats if stat.session.startswith(incomplete)][:_SHOWN]
+
+
+session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)
+
 
 _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 

@@ -10,7 +10,7 @@ import click
 from palimpsest.apps.cli.home import Found
 from palimpsest.apps.cli.opening import closing_calls
 from palimpsest.core.errors import BadInput, NoModel
-from palimpsest.core.log import Log
+from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment, inline, no_provider
 from palimpsest.engine.session import Session
@@ -18,8 +18,8 @@ from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.work_tree import WorkTree
-from palimpsest.wire.cards import ModelCard, card, recorded_card
+from palimpsest.stores.result_files import WorkTree
+from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past import tools_of
 
 # Whose window and prices are taken where nobody names a model.

@@ -8,10 +8,10 @@ from zlib import crc32
 import msgspec
 from msgspec import structs
 
-from palimpsest.core.bodies.calls import TURN, Interrupted, ModelReplied
-from palimpsest.core.bodies.records import ChildOpened
-from palimpsest.core.bodies.tools import HookRan, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.events import Body, Event
+from palimpsest.core.events.calls import TURN, Interrupted, ModelReplied
+from palimpsest.core.events.records import ChildOpened
+from palimpsest.core.events.tools import HookRan, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.items import Content, ToolCall
 from palimpsest.core.projections.projection import Scope
 

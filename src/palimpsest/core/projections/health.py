@@ -6,13 +6,12 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import force_setattr
 
-from palimpsest.core.bodies.calls import TURN, Failed, ModelReplied, TurnEnded, TurnStarted, UserSaid
-from palimpsest.core.bodies.context import EditRefused, ViewEdited
-from palimpsest.core.bodies.tools import ToolReturned, ToolStarted
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import Event
-from palimpsest.core.frozen import EMPTY, frozen
-from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.events.calls import TURN, Failed, ModelReplied, TurnEnded, TurnStarted, UserSaid
+from palimpsest.core.events.context import EditRefused, ViewEdited
+from palimpsest.core.events.tools import ToolReturned, ToolStarted
+from palimpsest.core.items import EMPTY, ToolCall, Value, frozen
 from palimpsest.core.projections.projection import Scope
 
 CIRCUIT = 3

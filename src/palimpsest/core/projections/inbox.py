@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import msgspec
 
-from palimpsest.core.bodies.calls import UserSaid, UserTyped
 from palimpsest.core.events import Event
+from palimpsest.core.events.calls import UserSaid, UserTyped
 from palimpsest.core.projections.projection import Scope
 
 _queues = msgspec.json.Decoder(tuple[int, ...])

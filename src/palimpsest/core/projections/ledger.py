@@ -5,11 +5,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from palimpsest.core.bodies.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.events import Event
+from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.tokens import SMALLEST_LESSON, Calibration, Learned, taught
+from palimpsest.core.tokens.estimate import SMALLEST_LESSON, Calibration, Learned, taught
 
 # A call that never got its reply is remembered only while it is among the newest.
 OPEN_CALLS: Final = 64

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import msgspec
 
-from palimpsest.core.bodies.calls import TURN, CallStarted, Failed, Interrupted, ModelReplied, SessionOpened, UserSaid
-from palimpsest.core.bodies.context import (
+from palimpsest.core.events import Body, Event
+from palimpsest.core.events.calls import TURN, CallStarted, Failed, Interrupted, ModelReplied, SessionOpened, UserSaid
+from palimpsest.core.events.context import (
     ContextStated,
     EditUndone,
     ModeChanged,
@@ -15,9 +16,8 @@ from palimpsest.core.bodies.context import (
     Rewound,
     ViewEdited,
 )
-from palimpsest.core.bodies.records import Recalled
-from palimpsest.core.bodies.tools import ToolReturned
-from palimpsest.core.events import Body, Event
+from palimpsest.core.events.records import Recalled
+from palimpsest.core.events.tools import ToolReturned
 from palimpsest.core.projections.projection import Scope
 
 _ENTERS = frozenset({UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})

@@ -6,12 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.chain import check_chain
-from palimpsest.core.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
-from palimpsest.core.codec import GENESIS, decode_chunk
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
-from palimpsest.core.path import Path
+from palimpsest.core.format.chain import check_chain
+from palimpsest.core.format.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
+from palimpsest.core.format.codec import GENESIS, decode_chunk
+from palimpsest.core.format.path import Path
+from palimpsest.core.format.reading import Reader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
 from palimpsest.core.projections.health import HealthProjection
 from palimpsest.core.projections.inbox import InboxProjection
@@ -19,7 +20,6 @@ from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.projections.open_calls import OpenCalls
 from palimpsest.core.projections.projection import Derived, Projection
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.reading import Reader
 
 # Events that wait until a projection is read; bounded, because an import may append a whole session before that.
 _QUEUE = 256

@@ -1,4 +1,4 @@
-"""The projection of a log to its view: the only place where views are made."""
+"""The view as a projection of events, and the views along a path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
@@ -6,8 +6,11 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
-from palimpsest.core.bodies.calls import TURN, CallStarted, Interrupted, ModelReplied, SessionOpened, UserSaid
-from palimpsest.core.bodies.context import (
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept
+from palimpsest.core.errors import BadLog
+from palimpsest.core.events import Event
+from palimpsest.core.events.calls import TURN, CallStarted, Interrupted, ModelReplied, SessionOpened, UserSaid
+from palimpsest.core.events.context import (
     ContextStated,
     EditUndone,
     ModeChanged,
@@ -16,17 +19,14 @@ from palimpsest.core.bodies.context import (
     ProfileChanged,
     ViewEdited,
 )
-from palimpsest.core.bodies.records import NotesTaken, Recalled
-from palimpsest.core.bodies.tools import ToolReturned
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept
-from palimpsest.core.errors import BadLog
-from palimpsest.core.event_items import edit_items, items_of
-from palimpsest.core.events import Event
+from palimpsest.core.events.event_items import edit_items, items_of
+from palimpsest.core.events.records import NotesTaken, Recalled
+from palimpsest.core.events.tools import ToolReturned
+from palimpsest.core.format.path import NOTHING_UNDONE, Path, Skip
+from palimpsest.core.format.reading import Reader
+from palimpsest.core.format.stretches import Stretch, read_items, stretches_of
 from palimpsest.core.items import Cover, Item
-from palimpsest.core.path import NOTHING_UNDONE, Skip
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.reading import Reader
-from palimpsest.core.stretches import Stretch, read_items, stretches_of
 from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
 
 Find: TypeAlias = Callable[[str], Item | None]
@@ -347,3 +347,20 @@ _TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
     ModeChanged: _take_mode,
     Pinned: _take_pinned,
 }
+
+
+class Walk:
+    """Views along a path as if the edits that it undoes had never been made: for exports, which show what is left."""
+
+    def __init__(self, reader: Reader, path: Path) -> None:
+        self._projection = ViewProjection(skip=reader.skip(path), find=reader.item)
+        self._events = reader.along(path)
+
+    def view_at(self, seq: int) -> View:
+        """The view after an event; the next one asked for must not be earlier."""
+        while self._projection.seq < seq:
+            event = next(self._events, None)
+            if event is None:
+                break
+            self._projection.take(event)
+        return self._projection.view

@@ -1,4 +1,4 @@
-"""Chooses the numbers of our profile on one half of recorded sessions, and tells what they do on the other."""
+"""Chooses the numbers of our profile on one half of recorded sessions, and holds synthetic sessions against recorded ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,19 +7,77 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.compared import HALVES, halves_of
 from palimpsest.lab.bench.costing import RUNS, Run
-from palimpsest.lab.bench.halves import HALVES, halves_of
 from palimpsest.lab.comparison import BASELINE
-from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import Outcome
-from palimpsest.lab.replay import replay
-from palimpsest.lab.taking import Taken, take_all
-from palimpsest.lab.windows import replay_card
-from palimpsest.policies.fold_bounds import Bounds
+from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.simulation.taking import Taken, take_all
+from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.synthetic.shape import Shape, Tally
+from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.palimpsest import with_numbers
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.thrift import Numbers
+from palimpsest.stores.ephemeral import MemorySessions
+
+# As many sessions, and about as long, as those that the numbers were fitted to.
+SESSIONS, TOKENS = 32, 130_000
+_SPREAD = ("median", "p90", "mean")
+
+
+class Fit(Struct, frozen=True):
+    """The shape of recorded sessions, and of as many made-up ones."""
+
+    recorded: Shape
+    made_up: Shape
+
+
+def fit(folder: Path, *, sessions: int = SESSIONS, tokens: int = TOKENS, tell: Callable[[str], None] = print) -> Fit:
+    """Measure all sessions below a folder, and made-up ones from the seeds 1, 2, 3 and so on."""
+    recorded, made = Tally(), Tally()
+    tell(f"reading {folder}")
+    for taken in take_all([folder]):
+        recorded.take(taken.events)
+    if not recorded.sessions:
+        raise BadInput("there is no session to be measured", where=str(folder))
+    tell(f"making {sessions} sessions up")
+    for seed in range(1, sessions + 1):
+        made.take(made_up(seed, tokens, MemorySessions()).events())
+    return Fit(recorded.shape(), made.shape())
+
+
+def fit_markdown(found: Fit) -> str:
+    """The table that stands in docs/benchmark.md."""
+    rows = [f"| | {found.recorded.sessions} recorded | {found.made_up.sessions} made up |", "|---|---:|---:|"]
+    names = dict.fromkeys(_plain(name) for name in found.recorded.figures)
+    return "\n".join(
+        [*rows, *(f"| {_title(found, name)} | {_cell(found.recorded, name)} | {_cell(found.made_up, name)} |" for name in names)]
+    )
+
+
+def _plain(name: str) -> str:
+    """A figure without what it says of a spread."""
+    start, _, last = name.rpartition(", ")
+    return start if last in _SPREAD else name
+
+
+def _title(found: Fit, name: str) -> str:
+    return name if name in found.recorded.figures else f"{name} (median / p90 / mean)"
+
+
+def _cell(shape: Shape, name: str) -> str:
+    if name in shape.figures:
+        return _shown(shape.figures[name])
+    return " / ".join(_shown(shape.figures[f"{name}, {part}"]) for part in _SPREAD if f"{name}, {part}" in shape.figures) or "-"
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
 
 # A choice must stay below this on its own half, so that sessions nobody looked at still cause no more re-reads than the baseline.
 MOST_REREADS: Final = 0.9

@@ -7,17 +7,16 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.compared import Row, SessionRow
-from palimpsest.lab.bench.halves import halves_of
+from palimpsest.lab.bench.compared import Row, SessionRow, halves_of
 from palimpsest.lab.bench.room import Room
 from palimpsest.lab.comparison import BASELINE, COMPARED
-from palimpsest.lab.cycles import CYCLES, Material, Summarised, probed
-from palimpsest.lab.needs import Names
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, averaged, figures, ratio
-from palimpsest.lab.replay import replay
-from palimpsest.lab.sessions import made_up
-from palimpsest.lab.taking import Taken, take_all, take_log
-from palimpsest.lab.windows import replay_card
+from palimpsest.lab.probes.cycles import CYCLES, Material, Summarised, probed
+from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.simulation.taking import Taken, take_all, take_log
+from palimpsest.lab.synthetic.sessions import made_up
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 

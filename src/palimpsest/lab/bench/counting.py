@@ -1,14 +1,96 @@
-"""How far the token estimate is off once it has learned from reported usage: against the exact tokenizer of a model family."""
+"""How far the calibrated token estimate is off: against the exact tokenizer, on texts of five kinds."""
 
+import pydoc_data.topics
+import sysconfig
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from random import Random
 from statistics import mean
 
-from palimpsest.core.tokens import Calibration, estimate, learn
+import msgspec
+
+from palimpsest.core.tokens.estimate import Calibration, estimate, learn
 from palimpsest.lab.bench.bars import Bar, bar, peer_of
-from palimpsest.lab.bench.peer_langchain import NAME, Langchain
+from palimpsest.lab.bench.peers.langchain import NAME, Langchain
 from palimpsest.lab.bench.room import Room, optional
-from palimpsest.lab.bench.texts import KINDS
+
+_MODULES = ("argparse", "dataclasses", "difflib", "heapq", "shutil", "statistics", "tarfile", "textwrap", "threading", "typing")
+_WORDS = ("order", "invoice", "ledger", "router", "session", "worker", "report", "schema", "cache", "window", "token", "batch")
+_LEVELS = ("INFO", "DEBUG", "WARNING", "ERROR")
+_CHINESE = (
+    "上下文引擎把发生过的一切都写进日志,模型看到的只是日志的一个投影。",
+    "如果压缩之后丢失了用户说过的话,后面的每一步都可能走错方向。",
+    "请先阅读相关文件,再修改代码,最后运行全部测试并报告退出码。",
+    "昨天下午三点开始,订单服务的响应时间从两百毫秒上升到四秒左右。",
+    "这个函数在列表为空时会抛出异常,因此需要补充一个能够重现问题的测试。",
+    "我们决定暂时保留旧的接口名称,等下一个版本发布之后再把它删除。",
+    "数据库连接没有及时关闭,导致连接池在高峰时段被耗尽。",
+    "注意:不要改动迁移目录里的任何文件,也不要提交本地的配置。",
+)
+
+
+@cache
+def _prose() -> str:
+    topics: dict[str, str] = pydoc_data.topics.topics
+    return "\n\n".join(topics[name] for name in sorted(topics))
+
+
+@cache
+def _code() -> str:
+    folder = Path(sysconfig.get_path("stdlib"))
+    return "\n".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES)
+
+
+def prose(random: Random) -> str:
+    """A stretch of the language reference."""
+    return _stretch(_prose(), random)
+
+
+def code(random: Random) -> str:
+    """A stretch of the standard library."""
+    return _stretch(_code(), random)
+
+
+def records(random: Random) -> str:
+    """What an interface for programs answers."""
+    rows = [
+        {
+            "id": random.randrange(10**9),
+            "kind": random.choice(_WORDS),
+            "created_at": f"2031-{random.randrange(1, 13):02d}-{random.randrange(1, 29):02d}T09:{random.randrange(60):02d}:00Z",
+            "amount": random.randrange(10**6) / 100,
+            "tags": random.sample(_WORDS, 3),
+            "owner": {"name": f"{random.choice(_WORDS)}-{random.randrange(100)}", "active": random.random() < 0.5, "note": None},
+        }
+        for _ in range(20)
+    ]
+    text = msgspec.json.encode(rows)
+    return (msgspec.json.format(text, indent=2) if random.random() < 0.5 else text).decode()
+
+
+def logs(random: Random) -> str:
+    """What a service prints."""
+    return "\n".join(
+        f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d}:{random.randrange(60):02d},{random.randrange(1000):03d} "
+        f"{random.choice(_LEVELS)} [{random.choice(_WORDS)}.{random.choice(_WORDS)}] {random.choice(_WORDS)} {random.randrange(10**6)} "
+        f"from 10.0.{random.randrange(256)}.{random.randrange(256)} took {random.randrange(4000)} ms"
+        for _ in range(50)
+    )
+
+
+def chinese(random: Random) -> str:
+    """What a user or a model says in Chinese."""
+    return "".join(random.choice(_CHINESE) for _ in range(50))
+
+
+def _stretch(text: str, random: Random) -> str:
+    start = random.randrange(len(text) - 4_000)
+    return text[start : start + 4_000]
+
+
+KINDS: dict[str, Callable[[Random], str]] = {"prose": prose, "code": code, "json": records, "logs": logs, "chinese": chinese}
+
 
 _MODEL = "gpt-5.5"
 _CALLS = 60

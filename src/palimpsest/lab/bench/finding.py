@@ -1,4 +1,4 @@
-"""What it costs to find a word in all sessions and to list them: with our index, and with ripgrep over the files."""
+"""What it costs to find a word in all sessions, to list them, and to print the help: with our index, and with ripgrep."""
 
 import shutil
 import subprocess
@@ -12,11 +12,22 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.material import write_session
-from palimpsest.lab.bench.room import EXTRA, Room
-from palimpsest.lab.bench.timing import seconds, steady
+from palimpsest.lab.bench.room import EXTRA, Room, seconds, steady, write_session
+from palimpsest.stores.index.sqlite import SqliteIndex
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.sqlite import SqliteIndex
+
+
+def measure_start(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`help_ms`."""
+    room.tell("starting")
+    command = room.help_command
+
+    def start() -> None:
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the command that is being measured
+
+    start()
+    yield bar("help_ms", median(seconds(start) for _ in range(5)) * 1000)
+
 
 RARE = "quokkasaurus"
 _HOLDERS = 3

@@ -11,15 +11,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
-from palimpsest.core.log import Log
-from palimpsest.core.tokens import FAMILY_FACTORS, family_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.room import Room, optional
-from palimpsest.lab.bench.timing import seconds
+from palimpsest.lab.bench.room import Room, optional, seconds
 from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
-from palimpsest.lab.sessions import made_up
-from palimpsest.lab.taking import take_log
-from palimpsest.lab.windows import replay_card
+from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.taking import take_log
+from palimpsest.lab.synthetic.sessions import made_up
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions

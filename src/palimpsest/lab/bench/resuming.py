@@ -5,19 +5,17 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from palimpsest.core.budget import decide, used
-from palimpsest.core.budget_rules import palimpsest_budget
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.log import CHECKPOINT_EVERY, Log
-from palimpsest.core.sizes import palimpsest_size
-from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.log.log import CHECKPOINT_EVERY, Log
+from palimpsest.core.tokens.budget import decide, used
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.lab.bench.bars import Bar, bar, peer_of
-from palimpsest.lab.bench.material import MODEL
-from palimpsest.lab.bench.peer_agents import NAME, Agents
-from palimpsest.lab.bench.room import Room
-from palimpsest.lab.bench.timing import side_by_side
+from palimpsest.lab.bench.peers.agents import NAME, Agents
+from palimpsest.lab.bench.room import MODEL, Room, side_by_side
+from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.wire.cards import card
+from palimpsest.wire.models.cards import card
 
 _CARD = card(MODEL)
 _BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)

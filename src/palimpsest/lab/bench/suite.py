@@ -10,17 +10,14 @@ from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.blocking import measure_blocking
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
-from palimpsest.lab.bench.finding import find_ripgrep, measure_finding
-from palimpsest.lab.bench.keeping import measure_keeping
+from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
 from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
-from palimpsest.lab.bench.starting import measure_start
-from palimpsest.lab.bench.turns import measure_turns
-from palimpsest.lab.bench.writing import measure_writing
+from palimpsest.lab.bench.turns import measure_blocking, measure_turns
+from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
 Family: TypeAlias = Callable[[Room, frozenset[str]], Iterator[Bar]]
 

@@ -1,0 +1,177 @@
+"""`pal show`: a session as the model sees it, its events, or the exact bytes of a request."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import click
+from msgspec import Raw
+from rich.console import Console
+from rich.text import Text
+
+from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
+from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
+from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, when
+from palimpsest.core.events import Event, Unknown
+from palimpsest.core.format.codec import encode_body
+from palimpsest.core.items import Item, ToolResult, text_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.view import View, shown
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.past import Past, next_request, past_request
+
+_LINES = 12
+_STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": "dim", "thinking": "dim italic", "summary": "yellow"}
+
+
+def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
+    """The events up to one, on every branch, as they stand in the file."""
+    for event in log.reader.run(0, last):
+        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": event.at, "prev": event.prev}
+        shape["body"] = Raw(encode_body(event.body))
+        if event.digest:
+            shape["digest"] = event.digest
+        yield shape
+
+
+def print_events(screen: Console, log: Log, last: int, *, full: bool) -> None:
+    """One line per event: number, time, what it is, and its body."""
+    path = log.reader.path(last)
+    for event in log.reader.run(0, last):
+        mark = " " if event.seq in path else "·"
+        opening = f"{event.seq:>6}{mark} {when(event.at)} {name_of(event):<16} "
+        body = plain(encode_body(event.body).decode(errors="replace"))
+        style = "" if event.seq in path else "dim"
+        text = body if full else one_line(body, max(20, screen.width - len(opening)))
+        screen.print(Text(opening + text, style=style), soft_wrap=True)
+
+
+def name_of(event: Event) -> str:
+    """What kind of event this is, as the log names it."""
+    body = event.body
+    return body.name if isinstance(body, Unknown) else str(body.__struct_config__.tag)
+
+
+def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, full: bool) -> None:
+    """The conversation as the model sees it, each item with its id, kind and tokens."""
+    title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
+    model = f", {plain(view.model)}" if view.model else ""
+    screen.print(Text(f"{title}, {counter.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
+    for item in view.head:
+        _print_item(screen, item, counter, "head", full=full)
+    for item in view.items:
+        _print_item(screen, item, counter, "", full=full)
+
+
+def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *, full: bool) -> None:
+    words = [note, _cover(item), "error" if isinstance(item.content, ToolResult) and item.content.error else ""]
+    source = f" {plain(item.source)}" if item.source else ""
+    notes = "".join(f"  [{word}]" for word in words if word)
+    screen.print()
+    screen.print(
+        Text(f"{item.id}  {item.kind}{source}  {counter.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
+    )
+    content = shown(item)
+    if content is None:
+        return
+    lines = plain(text_of(content)).split("\n")
+    kept = lines if full or len(lines) <= _LINES else lines[:_LINES]
+    width = screen.width * 6
+    for line in kept:
+        short = line if full or len(line) <= width else f"{line[:width]}…"
+        for piece in Text(short).wrap(screen, max(1, screen.width - 2)):
+            screen.print(Text(f"  {piece.plain.rstrip()}"), soft_wrap=True)
+    if len(kept) < len(lines):
+        screen.print(Text(f"  … {len(lines) - len(kept):,} more lines (--full)", style="dim"))
+
+
+def _cover(item: Item) -> str:
+    if item.mask is None:
+        return ""
+    if item.hidden:
+        return "hidden"
+    return "masked" if item.mask.form == "shown" else "dropped by the provider"
+
+
+_DEFAULTS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
+
+
+_EXAMPLES = """\b
+Examples:
+  pal show last
+  pal show last --request 3 | python -m json.tool
+  pal show last --request next --wire responses"""
+
+
+@click.command(epilog=_EXAMPLES)
+@session_argument
+@click.option("--request", "number", metavar="N", help="The exact body of request N, counted from 1; `next` is the one to come.")
+@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="The request in the shape of another wire.")
+@click.option("--model", default="", metavar="NAME", help="The request as another model would be sent it.")
+@click.option("--at", type=int, metavar="SEQ", help="As it was right after event SEQ.")
+@click.option("--events", is_flag=True, help="The events of the log instead of what the model sees.")
+@click.option("--full", is_flag=True, help="Texts in full, however long.")
+@json_option
+def show(
+    *, session: str, number: str | None, wire: str | None, model: str, at: int | None, events: bool, full: bool, as_json: bool
+) -> None:
+    """Show a session as the model sees it.
+
+    With --request the exact bytes of a request go to standard output, and to standard error whether they are
+    `verified` against the digest recorded when it left, `as it would be sent`, or how they differ (exit code 1).
+    """
+    home = find_home()
+    found = find_session(home, session)
+    with open_log(found, whole=True) as log:
+        view = log.view if at is None else log.state_at(at).view
+        last = log.tip if at is None else at
+        if number in {None, "next"} and (number is not None or wire is not None or model):
+            _show_next(home, found, view, cast("WireName | None", wire), model)
+        elif number is not None:
+            if at is not None:
+                raise click.UsageError("--at goes with `--request next`; a numbered request has its own place")
+            _show_past(home, found, log, _number(number), wire=cast("WireName | None", wire), model=model)
+        elif as_json:
+            emit({"session": log.session, "events": list(events_of(log, last))})
+        elif events:
+            print_events(console(), log, last, full=full)
+        else:
+            print_view(console(), log, view, counter_of(view, log.ledger.calibration), full=full)
+
+
+def _number(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise click.UsageError(f"--request takes a number from 1 on, or `next`, not {word!r}")
+    return int(word)
+
+
+def _show_next(home: AnyHome, found: Found, view: View, wire: WireName | None, model: str) -> None:
+    name = model or view.model or _DEFAULTS[wire or "anthropic"]
+    request = next_request(view, found.blobs.get, cards_of(home), wire=wire, model=name)
+    _write(request.body, f"as it would be sent to {name}")
+
+
+def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
+    past = past_request(log, number, found.blobs.get, cards_of(home), wire=wire, model=model)
+    if past.verified:
+        _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
+    elif not past.recorded_digest:
+        _write(past.request.body, _without_digest(log, past))
+    else:
+        _write(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
+        click.get_current_context().exit(FINDINGS)
+
+
+def _without_digest(log: Log, past: Past) -> str:
+    """What stands behind a request that nobody recorded the bytes of: our own log, or what another program kept."""
+    origin = log.opened.origin
+    if origin == "palimpsest":
+        return f"as it would be sent: event {past.seq} records no digest of this request"
+    lacks = f"; its file does not hold the {' and the '.join(past.missing)}" if past.missing else ""
+    return f"what {origin} showed its model at event {past.seq}, as far as its file tells{lacks}"
+
+
+def _write(body: bytes, state: str) -> None:
+    click.echo(body, nl=False)
+    click.echo(state, err=True)

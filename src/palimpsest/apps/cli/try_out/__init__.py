@@ -1,0 +1,1 @@
+"""Commands that replay, measure and demonstrate."""

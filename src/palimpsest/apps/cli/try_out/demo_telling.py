@@ -1,0 +1,129 @@
+"""What the demo has to say, on a terminal."""
+
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from palimpsest.apps.cli.home import AnyHome
+from palimpsest.apps.cli.look.audited import Audited
+from palimpsest.apps.cli.look.context import print_census
+from palimpsest.apps.cli.opening import budget_of, counter_of
+from palimpsest.apps.cli.output import dollars, one_line
+from palimpsest.apps.cli.try_out.demo_steps import Stage
+from palimpsest.apps.cli.try_out.replay_table import print_comparison
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import text_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.verify import Verdict
+from palimpsest.core.tokens.budget import census
+from palimpsest.lab.outcome import Comparison
+
+_LISTED, _GLIMPSE = 3, 7
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+class Told(NamedTuple):
+    """All that happened: the recording, the fork of it that was folded, and what was found."""
+
+    log: Log
+    fork: Log
+    comparison: Comparison
+    before: Stage
+    edits: tuple[Audited, ...]
+    during: Stage
+    after: Stage
+    calls: int
+    verified: bool
+    verdicts: tuple[Verdict, ...]
+
+
+def tell(screen: Console, told: Told, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
+    """All of it, part by part."""
+    size = home.store.stat(told.log.session).size
+    _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
+    chain = "verified" if all(verdict.ok for verdict in told.verdicts) else "BROKEN"
+    tokens = told.comparison.runs[0].sessions[0].tokens
+    screen.print(f"a made-up session: {told.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
+    _tell_replay(screen, told)
+    _title(screen, "3  The view: what the model sees, where the window was nearly full")
+    view = told.before.view
+    print_census(census(view, counter_of(view, told.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    rebuilt = "verified" if told.verified else "DIFFERS"
+    screen.print(f"its request: {len(told.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
+    _tell_fold(screen, told)
+    _tell_undo(screen, told)
+    _title(screen, "The page")
+    screen.print(Text(f"{page[0]}, {page[1]:,} bytes: bars, curves, maps and every loss; open it in a browser"), soft_wrap=True)
+    _tell_next(screen, told, folder)
+
+
+def _tell_replay(screen: Console, told: Told) -> None:
+    _title(screen, "2  The same session under five profiles, offline, every request billed")
+    print_comparison(screen, told.comparison)
+    screen.print(Text("one made-up session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
+
+
+def _tell_fold(screen: Console, told: Told) -> None:
+    _title(screen, "4  A fold: an edit of the view, recorded with reason, price and loss")
+    for edit in told.edits:
+        screen.print(Text(f"event {edit.event} by {edit.body.by}: {edit.body.why}"))
+        sizes = f"{len(told.before.request.body):,} → {len(told.during.request.body):,} bytes"
+        screen.print(f"tokens {edit.tokens_before:,} → {edit.tokens_after:,}; request {sizes}; no model was asked")
+        screen.print(
+            f"writing the cache anew costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}"
+        )
+        _tell_view(screen, edit)
+        loss = edit.loss
+        hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
+        screen.print(f"audit, what nothing shows any more: {hidden}")
+        for name, values in (("paths", loss.paths), ("commands", loss.commands)):
+            if values:
+                more = f", … {len(values) - _LISTED} more" if len(values) > _LISTED else ""
+                screen.print(Text("  " + one_line(f"{name}: {', '.join(values[:_LISTED])}{more}", screen.width - 2)))
+
+
+def _tell_view(screen: Console, edit: Audited) -> None:
+    """How many items of each kind there were and are, and how the text begins that stands for the others."""
+    before, after = (Counter(item.kind for item in view.items) for view in (edit.before, edit.after))
+    kinds = ", ".join(f"{kind} {before[kind]} → {after[kind]}" for kind in dict.fromkeys((*before, *after)))
+    screen.print(f"the view: {kinds}")
+    old = {item.id for item in edit.before.items}
+    made = [text_of(item.content) for item in edit.after.items if item.id not in old]
+    for line in made[0].splitlines()[:_GLIMPSE] if made else ():
+        screen.print(Text(f"  │ {one_line(line, screen.width - 4)}", style="green"))
+
+
+def _tell_undo(screen: Console, told: Told) -> None:
+    _title(screen, "5  The fold undone")
+    for words, stage in (("before the fold", told.before), ("folded", told.during), ("after the undo", told.after)):
+        screen.print(f"{words:<15}  sha256 {stage.request.digest[:32]}…  {len(stage.request.body):>9,} bytes")
+    same = told.before.request.body == told.after.request.body
+    verdict = "the same, byte for byte: nothing was lost" if same else "DIFFERENT: this is a bug"
+    screen.print(Text(verdict, style="bold green" if same else "bold red"))
+
+
+def _tell_next(screen: Console, told: Told, folder: Path | None) -> None:
+    _title(screen, "Next")
+    if folder is None:
+        screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
+    place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
+    search = f"search {_word_of(told.fork)}"
+    request = f"show last --request {told.calls}"
+    for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
+        screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
+
+
+def _word_of(log: Log) -> str:
+    """A word to look for: the longest one that the user said in the newest message, which is there in every session."""
+    said = [text_of(part) for event in log.events() if isinstance(event.body, UserSaid) for part in event.body.parts]
+    return max((found.group() for found in _WORD.finditer(said[-1])), key=len)
+
+
+def _title(screen: Console, text: str) -> None:
+    screen.print()
+    screen.print(Text(text, style="bold cyan"))

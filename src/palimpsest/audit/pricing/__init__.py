@@ -1,0 +1,1 @@
+"""What requests and edits cost: bills, cache state, rent."""

@@ -1,0 +1,75 @@
+"""The model of a session and the size of its tokens, as the events so far tell: what other projections count with."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from palimpsest.audit.pricing.size_rules import SIZE_RULES
+from palimpsest.core.events import CallStarted, Event, ModelReplied, ModelSwitched, SessionOpened
+from palimpsest.core.projections.ledger import LedgerProjection
+from palimpsest.core.projections.projection import Scope, Views
+from palimpsest.core.situation import Card
+from palimpsest.core.tokens.counter import TokenCounter
+
+# Only our own estimate learns from what providers report; the rules of other programs count as their originals do.
+_LEARNS = "palimpsest"
+
+
+class Metering:
+    """The card of the model in use, and a counter whose factor follows the usage that was reported along the path."""
+
+    version: ClassVar = 1
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
+    scope: ClassVar[Scope] = "path"
+
+    def __init__(self, views: Views, card_of: Callable[[str], Card], size: str) -> None:
+        # Under another size rule the snapshots of another profile are of no use.
+        self.name = f"metering/{size}"
+        self._views = views
+        self._card_of = card_of
+        self._size = size
+        self._ledger = LedgerProjection()
+        self.card = card_of("")
+        self.counter = self._new_counter()
+
+    def take(self, event: Event) -> None:
+        """Follow the model and what its replies teach about estimates."""
+        body = event.body
+        match body:
+            case CallStarted():
+                self._ledger.take(event)
+                self._follow_model()
+            case ModelReplied():
+                self._ledger.take(event)
+                self.counter.factor = self._factor()
+            case ModelSwitched() | SessionOpened():
+                self._follow_model()
+            case _:
+                return
+
+    def snapshot(self) -> bytes:
+        """What was reported, as JSON."""
+        return self._ledger.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot and the model of the restored view."""
+        self._ledger.restore(data)
+        self.card = self._card_of(self._views.view.model)
+        self.counter = self._new_counter()
+
+    def reset(self) -> None:
+        """Go back to the model that the session is opened with."""
+        self._ledger.reset()
+        self.card = self._card_of("")
+        self.counter = self._new_counter()
+
+    def _follow_model(self) -> None:
+        name = self._views.view.model
+        if name and name != self.card.name:
+            self.card = self._card_of(name)
+            self.counter = self._new_counter()
+
+    def _new_counter(self) -> TokenCounter:
+        return TokenCounter(SIZE_RULES[self._size], self._factor(), drops_cached=self.card.cache_edits)
+
+    def _factor(self) -> float:
+        return self._ledger.value().calibration.factor(self.card.name) if self._size == _LEARNS else 1.0

@@ -1,0 +1,1 @@
+"""What tool calls and shell lines do: classes, paths, commands, tests."""

@@ -1,0 +1,315 @@
+"""What a tool call does, whichever program it comes from: its class, the paths it touches and the command line it runs."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from palimpsest.audit.tools.file_commands import shell_touches
+from palimpsest.audit.tools.patches import How, Touched, is_patch, patched
+from palimpsest.core.events import ToolReturned
+from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
+from palimpsest.wire.json_reading import Json, is_json
+from palimpsest.wire.request import Tool
+
+# What calls with longer arguments do is worked out each time, so that little is kept in memory.
+_REMEMBERED = 4_000
+
+ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
+
+
+class Action(Value, frozen=True):
+    """What one call does; a command has a line, everything else touches its paths directly."""
+
+    kind: ToolClass
+    paths: tuple[Touched, ...] = ()
+    command: str = ""
+
+
+_NAMES: dict[ToolClass, str] = {
+    "read": "read view open cat read_file readfile view_file open_file read_many_files readmanyfiles fsread fs_read view_image "
+    "notebookread read_text_file read_media_file read_multiple_files get_file_contents view_source fileread readmcpresource",
+    "edit": "edit multiedit multi_edit notebookedit apply_patch applypatch patch str_replace replace edit_file editfile search_replace "
+    "insert insert_edit_into_file replace_string_in_file multi_replace_string_in_file replace_in_file apply_diff edit_block update_file "
+    "str_replace_editor str_replace_based_edit_tool file_editor text_editor edit_via_llm llm_based_edit edit_notebook undo_edit",
+    "write": "write create write_file writefile create_file createfile write_to_file save_file fswrite fs_write filewrite",
+    "command": "bash shell exec exec_command local_shell local_shell_call execute_bash execute_command run run_command run_shell_command "
+    "run_in_terminal terminal command cmd powershell shell_command container_exec unified_exec ipython execute_ipython_cell run_ipython "
+    "code_interpreter bash_code_execution executebash write_stdin async_bash run_terminal_cmd bashoutput read_bash",
+    "search": "grep glob ls list search rg find grep_search search_files search_file search_dir find_file file_search codebase_search "
+    "search_file_content list_dir list_directory list_files semantic_search toolsearch tool_search find_references find_files grep_files "
+    "websearch web_search google_web_search",
+    "agent": "task agent delegate spawn_agent subagent runsubagent dispatch_agent delegate_task new_task sendmessage send_input wait_agent "
+    "call_omo_agent delegate_to_agent",
+    "plan": "todowrite todoread todo todo_write todos update_plan taskcreate taskupdate tasklist taskget task_tracker manage_todo_list "
+    "write_todos exitplanmode enterplanmode exit_plan_mode update_todo_list plan task_create task_update",
+    "recall": "recall remember search_memory search_sessions context_recall",
+}
+# What these mean depends on whose they are: on a server's own things they are no work on files.
+_BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
+_BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SERVER = re.compile(r"^(?:mcp__.+?__|functions[./]|tools[./]|.*(?:__|[./:]))(?=[A-Za-z])")
+_FILE_WORDS = frozenset({"file", "files", "notebook", "document", "path", "buffer"})
+_VERBS: dict[str, ToolClass] = {
+    **dict.fromkeys(("read", "view", "get", "open", "cat", "show", "load"), "read"),
+    **dict.fromkeys(("edit", "replace", "patch", "insert", "update", "modify", "append", "apply"), "edit"),
+    **dict.fromkeys(("write", "create", "save", "put", "overwrite"), "write"),
+    **dict.fromkeys(("search", "find", "grep", "glob", "list"), "search"),
+}
+_RUNS = frozenset({"bash", "shell", "terminal", "command", "exec", "cmd", "powershell"})
+_PATHS = (
+    *("file_path", "filePath", "path", "file", "filename", "notebook_path", "notebookPath", "target_file", "absolute_path"),
+    *("relative_path", "file_name", "fileName", "TargetFile", "AbsolutePath", "relative_workspace_path", "uri"),
+)
+_MANY = ("paths", "files", "file_paths", "filePaths")
+_COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input")
+_PATCHES = ("input", "patch", "patchText", "patch_text", "diff")
+_FIRST = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
+_LAST = ("end_line", "endLine", "EndLine", "line_end", "end")
+_BROKEN = re.compile(r'"(file_path|filePath|path|command|cmd|notebook_path|target_file)"\s*:\s*"((?:[^"\\]|\\.)*)"?')
+_SHELLS = frozenset({"bash", "sh", "zsh", "fish", "/bin/bash", "/bin/sh", "/usr/bin/bash", "pwsh", "powershell", "cmd"})
+_EDITOR: dict[str, ToolClass] = {
+    "view": "read",
+    "read": "read",
+    "create": "write",
+    "write": "write",
+    "str_replace": "edit",
+    "insert": "edit",
+    "undo_edit": "edit",
+    "delete": "edit",
+    "rename": "edit",
+}
+_HOW: dict[ToolClass, How] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
+_EXIT = re.compile(
+    r"^(?:Process exited with code|Exit code:?|exit code:|Exit Code:)\s*(-?\d+)"
+    r"|<(?:returncode|exit_code)>\s*(-?\d+)\s*</"
+    r"|(?:completed|finished|exited) with exit code:? (-?\d+)[.\]>]*\s*$"
+    r'|"exit_?[cC]ode":\s*(-?\d+)',
+    re.MULTILINE,
+)
+_OPENED = re.compile(r"^\[File: (\S.*?) \(\d+ lines total\)\]", re.MULTILINE)
+
+
+def plain_name(tool: str) -> str:
+    """The name of a tool without the server or the namespace in front of it."""
+    return _SERVER.sub("", tool) or tool
+
+
+def tool_class(tool: str, declared: Mapping[str, ToolClass] | None = None) -> ToolClass:
+    """What a tool is for: as it was declared, by a known name, or by the words its name is made of."""
+    if declared is not None and tool in declared:
+        return declared[tool]
+    kind = _memo.get(tool)
+    if kind is None:
+        kind = _class_of(tool)
+        if len(_memo) < 4_096:
+            _memo[tool] = kind
+    return kind
+
+
+_memo: dict[str, ToolClass] = {}
+
+
+def _class_of(tool: str) -> ToolClass:
+    plain = plain_name(tool).strip("_")
+    low = plain.lower().replace("-", "_")
+    known = _BY_NAME.get(low)
+    if known is not None and not (low in _BARE and "__" in tool.strip("_")):
+        return known
+    words = [word.lower() for word in _WORDS.findall(plain)]
+    if not words:
+        return "other"
+    if not _FILE_WORDS.isdisjoint(words):
+        return next((_VERBS[word] for word in words if word in _VERBS), "other")
+    if not _RUNS.isdisjoint(words):
+        return "command"
+    if "todo" in words or "todos" in words:
+        return "plan"
+    if words[0] in ("search", "find", "grep", "glob"):
+        return "search"
+    return "agent" if "agent" in words or "subagent" in words else "other"
+
+
+class _Schema(msgspec.Struct):
+    properties: dict[str, msgspec.Raw] = {}
+
+
+def declared_class(tool: Tool) -> ToolClass:
+    """What a tool is for by its own declaration: its name, or else the arguments that it takes."""
+    kind = tool_class(tool.name)
+    if kind != "other":
+        return kind
+    try:
+        takes = frozenset(msgspec.json.decode(tool.schema, type=_Schema).properties)
+    except msgspec.DecodeError:
+        return "other"
+    if not takes.isdisjoint(("command", "cmd")):
+        return "command"
+    if takes.isdisjoint((*_PATHS, *_MANY)):
+        return "other"
+    if not takes.isdisjoint(("old_string", "oldString", "old_str", "edits", "patch", "diff")):
+        return "edit"
+    if not takes.isdisjoint(("content", "contents", "file_text", "new_content")):
+        return "write"
+    return "search" if not takes.isdisjoint(("pattern", "query", "regex")) else "read"
+
+
+def declared_classes(tools: Iterable[Tool]) -> dict[str, ToolClass]:
+    """The tools whose declarations tell more than their names do, and what they are for."""
+    classes = {tool.name: declared_class(tool) for tool in tools}
+    return {name: kind for name, kind in classes.items() if kind != tool_class(name)}
+
+
+def args_of(call: ToolCall) -> Json:
+    """The arguments of a call as far as they can be read; broken JSON still gives its path or its command."""
+    text = call.args
+    if text[:1] == "{" or text.lstrip()[:1] == "{":
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return {name: _unescape(value) for name, value in _BROKEN.findall(text[:20_000])}
+        return value if is_json(value) else {}
+    return {}
+
+
+def _unescape(text: str) -> str:
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
+    """What a call does, as far as the call itself says."""
+    if (declared is None or call.tool not in declared) and len(call.args) <= _REMEMBERED:
+        return _remembered(call.tool, call.args, call.form)
+    return _action_of(call, declared)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(tool: str, args: str, form: Form) -> Action:
+    """Everybody who looks at a view asks this of the same calls again and again."""
+    return _action_of(ToolCall("", tool, args, form), None)
+
+
+def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Action:
+    kind = tool_class(call.tool, declared)
+    args = args_of(call)
+    text = _patch_text(call, args, kind) if kind in ("edit", "other") else ""
+    if text:
+        return Action("edit", patched(text))
+    if kind == "command" or call.form == "shell":
+        line, shell = _command_line(call, args)
+        return Action("command", shell_touches(shell), line)
+    if kind == "edit" and isinstance(args.get("command"), str):
+        kind = _EDITOR.get(str(args["command"]), "edit")
+    how = _HOW.get(kind)
+    return Action(kind, _paths_of(args, how) if how is not None else ())
+
+
+def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, ToolClass] | None = None) -> Action:
+    """What a call did, with the paths that only its result names; a call that failed touched nothing."""
+    action = action_of(call, declared)
+    if returned.result.error and action.kind != "command":
+        return Action(action.kind, (), action.command)
+    known = {touched.path for touched in action.paths}
+    how = _HOW.get(action.kind)
+    if how is not None:
+        return Action(action.kind, (*action.paths, *(Touched(path, how) for path in returned.paths if path not in known)))
+    opened = opened_file(action.command, result_text(returned.result)) if action.kind == "command" else ""
+    return Action("command", (Touched(opened, "edit"),), action.command) if opened else action
+
+
+def opened_file(command: str, output: str) -> str:
+    """The file that an `edit` without a name changed: where an editor is part of the shell, its answer names the open file."""
+    found = _OPENED.search(output[:2_000]) if command[:5] in ("edit\n", "edit ") else None
+    return found[1] if found is not None else ""
+
+
+def result_text(result: ToolResult) -> str:
+    """The text of a result."""
+    parts = result.parts
+    return text_of(parts[0]) if len(parts) == 1 else "\n".join(text_of(part) for part in parts)
+
+
+def exit_of(returned: ToolReturned) -> int | None:
+    """The exit code of a command: as recorded, or as the first or last lines of its output tell."""
+    if returned.exit is not None:
+        return returned.exit
+    text = result_text(returned.result)
+    found = _EXIT.search(text[:600]) or (_EXIT.search(text[-400:]) if len(text) > 600 else None)
+    if found is None:
+        return None
+    digits = next(group for group in found.groups() if group is not None)
+    return int(digits) if len(digits) < 12 else None
+
+
+def shell_line(call: ToolCall) -> str:
+    """The line of a command as a shell would be given it: the words of a list are quoted. Empty where the tool runs other code."""
+    return _command_line(call, args_of(call))[1]
+
+
+def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
+    """The patch that a call holds: of a tool that is no edit only one that is a patch from its first line to its last."""
+    if kind != "edit":
+        values = [args.get(name) for name in _PATCHES] if args else [call.args]
+        return next((value for value in values if isinstance(value, str) and is_patch(value)), "")
+    if call.form == "free" or (not args and "*** Begin Patch" in call.args):
+        return call.args
+    for name in _PATCHES:
+        value = args.get(name)
+        if isinstance(value, str) and ("*** Begin Patch" in value or "\n+++ " in value or value.startswith("--- ")):
+            return value
+    return ""
+
+
+def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
+    """The command of a call as it is listed, and as a shell would be given it."""
+    if not args:
+        return call.args, call.args
+    for name in _COMMANDS:
+        value = args.get(name)
+        if isinstance(value, str) and value:
+            line = value.strip()
+            return line, "" if name == "code" else line
+        if isinstance(value, list) and value:
+            words = [word for word in value if isinstance(word, str)]
+            if len(words) == 3 and words[0] in _SHELLS:
+                return words[2].strip(), words[2].strip()
+            return " ".join(words), shlex.join(words)
+    return "", ""
+
+
+def _paths_of(args: Json, how: How) -> tuple[Touched, ...]:
+    first, last = _range_of(args) if how == "read" else (None, None)
+    paths = [value for name in _PATHS if isinstance(value := args.get(name), str) and value][:1]
+    for name in _MANY:
+        value = args.get(name)
+        if isinstance(value, str) and value:
+            paths.append(value)
+        elif isinstance(value, list):
+            for each in value:
+                path = _paths_of(each, how)[:1] if is_json(each) else ()
+                paths += [path[0].path] if path else [each] if isinstance(each, str) and each else []
+    return tuple(Touched(path, how, first, last) for path in dict.fromkeys(paths))
+
+
+def _range_of(args: Json) -> tuple[int | None, int | None]:
+    spread = args.get("view_range")
+    if isinstance(spread, list) and len(spread) == 2:
+        return _line(spread[0]), _line(spread[1])
+    first = next((line for name in _FIRST if (line := _line(args.get(name))) is not None), None)
+    last = next((line for name in _LAST if (line := _line(args.get(name))) is not None), None)
+    offset, limit = _line(args.get("offset")), _line(args.get("limit"))
+    if offset is not None or limit is not None:
+        first = offset or 1
+        last = first + limit - 1 if limit else None
+    return first, last
+
+
+def _line(value: object) -> int | None:
+    """A line number that may have been written as a text; -1 stands for the end, and so for no bound."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**11 else None

@@ -1,0 +1,189 @@
+"""The commands that a shell line executes: wrappers such as `sudo` or `uv run` removed, and scripts in arguments parsed in their place."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from palimpsest.audit.tools.shell import ShellCommand, parse_line
+
+SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish"})
+# Longer lines are parsed each time, so that little is kept in memory.
+_REMEMBERED: Final = 4_000
+_DEEPEST: Final = 3
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_SUFFIX: Final = re.compile(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
+# The editor inside SWE-agent's shell takes lines of text up to this one.
+_END_OF_EDIT: Final = "end_of_edit"
+
+
+class Executed(NamedTuple):
+    """A command with the program that runs in the end; `elsewhere` in a container, where the paths are not those of the session."""
+
+    command: ShellCommand
+    elsewhere: bool = False
+
+
+class _Wrapper(NamedTuple):
+    """How a program holds another command in its arguments: behind its options, and behind so many operands or behind `--`."""
+
+    valued: frozenset[str] = frozenset()
+    operands: int = 0
+    dashes: bool = False
+    elsewhere: bool = False
+
+
+def names(text: str) -> frozenset[str]:
+    """The programs or options of a table, with blanks between them."""
+    return frozenset(text.split())
+
+
+def _each(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
+    return dict.fromkeys(commands.split(", "), wrapper)
+
+
+# For each package manager the options in front of its sub-command that take a value.
+PACKAGE_MANAGERS: Final = {
+    "npm": names("--prefix -w --workspace -C"),
+    "pnpm": names("-C --dir --filter -F"),
+    "yarn": names("--cwd"),
+    "bun": names("--cwd --filter -F"),
+}
+_UV: Final = _Wrapper(
+    names(
+        "-p --python --with --with-editable --with-requirements --project --directory --extra --group --only-group --package --env-file "
+        "--index --index-url --default-index --cache-dir --config-file -w --from"
+    )
+)
+_CONTAINER: Final = names("-e --env -u --user -w --workdir --env-file --entrypoint -v --volume -p --publish --name --index")
+_WRAPPERS: Final[dict[str, _Wrapper]] = {
+    **_each("nohup, setsid, builtin, command, chronic, unbuffer, catchsegv, cross-env, rtk, nyc, c8, fvm", _Wrapper()),
+    **_each("poetry run, pipenv run, bundle exec, rbenv exec, asdf exec", _Wrapper()),
+    **_each("mise exec, mise x, op run, doppler run, dotenvx run, infisical run, aws-vault exec", _Wrapper(dashes=True)),
+    **_each("timeout, gtimeout", _Wrapper(names("-k --kill-after -s --signal"), 1)),
+    "direnv exec": _Wrapper(operands=1),
+    "env": _Wrapper(names("-u --unset -C --chdir")),
+    "sudo": _Wrapper(names("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
+    "doas": _Wrapper(names("-u -C")),
+    "time": _Wrapper(names("-f --format -o --output")),
+    "nice": _Wrapper(names("-n --adjustment")),
+    "ionice": _Wrapper(names("-c --class -n --classdata")),
+    "stdbuf": _Wrapper(names("-i -o -e --input --output --error")),
+    "exec": _Wrapper(names("-a")),
+    "caffeinate": _Wrapper(names("-t -w")),
+    "xvfb-run": _Wrapper(names("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait")),
+    "dotenv": _Wrapper(names("-e -f --file -c -v")),
+    **_each("uv run, uv tool run, uvx", _UV),
+    "pipx run": _Wrapper(names("--spec --python --index-url --pip-args")),
+    **_each("conda run, mamba run, micromamba run", _Wrapper(names("-n --name -p --prefix --cwd"))),
+    "coverage run": _Wrapper(names("--source --rcfile --omit --include --data-file --context --concurrency")),
+    **_each(
+        "npx, bunx, pnpx, npm exec, npm x, pnpm exec, pnpm dlx, yarn exec, yarn dlx, bun x",
+        _Wrapper(names("-p --package -w --workspace")),
+    ),
+    **_each(
+        "docker exec, podman exec, docker compose exec, docker compose run, docker-compose exec, docker-compose run",
+        _Wrapper(_CONTAINER, 1, elsewhere=True),
+    ),
+}
+# Programs whose sub-commands are wrappers, with the options in front of the sub-command that take a value.
+_GROUPS: Final[dict[str, frozenset[str]]] = {
+    **{name.rpartition(" ")[0]: frozenset() for name in _WRAPPERS if " " in name},
+    **PACKAGE_MANAGERS,
+    **dict.fromkeys(("docker compose", "docker-compose"), names("-f --file -p --project-name --profile --env-file")),
+    "docker": names("-H --host -c --context"),
+    "uv": names("--project --directory --config-file --cache-dir"),
+    "poetry": names("-C --directory -P --project"),
+}
+
+
+def executed(line: str) -> tuple[Executed, ...]:
+    """The commands of a line in order, each with the program that it comes down to."""
+    return _remembered(line) if len(line) <= _REMEMBERED else tuple(_commands(line, 0))
+
+
+@lru_cache(maxsize=64)
+def _remembered(line: str) -> tuple[Executed, ...]:
+    """What a line reads and writes and whether it runs tests is asked one after the other."""
+    return tuple(_commands(line, 0))
+
+
+def program_name(word: str) -> str:
+    """The name of a program without its folder and without the ending of an executable."""
+    # Most names are plain words, and each is asked for several times.
+    return word if word.isalnum() else _SUFFIX.sub("", word.replace("\\", "/").rpartition("/")[2])
+
+
+def after_options(words: tuple[str, ...], valued: frozenset[str], at: int = 1) -> int:
+    """The place of the first operand; options in `valued` take the next word, and `--` ends them."""
+    while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
+        if words[at] == "--":
+            return at + 1
+        at += 2 if words[at] in valued else 1
+    return at
+
+
+def _commands(line: str, depth: int) -> Iterator[Executed]:
+    if line[:5] in ("edit ", "edit\n") and _END_OF_EDIT in line:
+        line = line.partition("\n")[0]
+    for command in parse_line(line):
+        yield from _come_down(command, depth)
+
+
+def _come_down(command: ShellCommand, depth: int) -> Iterator[Executed]:
+    """A command without its wrappers, or the commands of the script that it holds."""
+    words, elsewhere = unwrapped(command.words)
+    script = _script_of(words, command.text) if words and depth < _DEEPEST else None
+    if script is None:
+        yield Executed(command if words is command.words else command._replace(words=words), elsewhere)
+        return
+    if command.redirects:
+        yield Executed(ShellCommand(redirects=command.redirects))
+    for inner in _commands(script, depth + 1):
+        yield inner._replace(elsewhere=elsewhere or inner.elsewhere)
+
+
+def unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The words of the command that all wrappers in front of it come down to, and whether it runs elsewhere."""
+    elsewhere = False
+    while words and (wrapped := _wrapped(words)) is not None:
+        words, outside = wrapped
+        elsewhere = elsewhere or outside
+    return words, elsewhere
+
+
+def _wrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
+    """The words of the command that a wrapper runs, and whether it runs elsewhere; nothing where the words are no wrapper."""
+    name, at = program_name(words[0]), 1
+    while name in _GROUPS:
+        at = after_options(words, _GROUPS[name], at)
+        if at >= len(words):
+            return None
+        name, at = f"{name} {words[at]}", at + 1
+    wrapper = _WRAPPERS.get(name)
+    # `command -v` asks where a program is and runs none.
+    if wrapper is None or (name == "command" and words[1:2] in (("-v",), ("-V",))):
+        return None
+    if wrapper.dashes and "--" in words[at:]:
+        return words[words.index("--", at) + 1 :], wrapper.elsewhere
+    at = after_options(words, wrapper.valued, at) + wrapper.operands
+    while at < len(words) and _ASSIGNMENT.match(words[at]):
+        at += 1
+    return words[at:], wrapper.elsewhere
+
+
+def _script_of(words: tuple[str, ...], text: str) -> str | None:
+    """The script that a shell is given, as an argument or as its input; nothing for another program or a script in a file."""
+    name = program_name(words[0])
+    if name == "eval":
+        return " ".join(words[1:])
+    if name not in SHELLS:
+        return None
+    at = 1
+    while at < len(words) and words[at][:1] in ("-", "+"):
+        word = words[at]
+        if word[1:2] != "-" and "c" in word:
+            return words[at + 1] if at + 1 < len(words) else None
+        # The name of a shell option is a word of its own.
+        at += 2 if word[1:2] != "-" and word.endswith("o") else 1
+    return text or None if at >= len(words) else None

@@ -1,0 +1,286 @@
+"""The files that a shell line reads, edits, writes and removes, for the programs that agents use all the time."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from palimpsest.audit.tools.executed import executed, names, program_name
+from palimpsest.audit.tools.patches import How, Touched, patched
+from palimpsest.audit.tools.shell import Redirect, ShellCommand
+
+_SED_RANGE: Final = re.compile(r"(\d+),(\d+)p|(\d+)p")
+_COUNT: Final = re.compile(r"-(\d+)")
+_PATHLIKE: Final = re.compile(r"[^\s*?$`{}<>|;&]*[A-Za-z0-9_][^\s*?$`{}<>|;&]*")
+_NONE: Final[frozenset[str]] = frozenset()
+_OUTPUTS: Final[dict[str, How]] = {">": "write", ">|": "write", "&>": "write", ">&": "write", ">>": "edit", "&>>": "edit"}
+
+
+class _Arguments(NamedTuple):
+    """Options by their letter or long name, each with its value or nothing, and the operands."""
+
+    options: dict[str, str]
+    operands: list[str]
+
+    def has(self, *options: str) -> bool:
+        return any(option in self.options for option in options)
+
+
+def shell_touches(line: str) -> tuple[Touched, ...]:
+    """Each file once in each way it is touched; a line that cannot be parsed gives what is clear of it."""
+    found: list[Touched] = []
+    folders: set[str] = set()
+    for command, elsewhere in executed(line) if line else ():
+        if command.redirects:
+            found += _redirected(command.redirects)
+        if command.words and not elsewhere:
+            found += _by_program(command, folders)
+    return tuple({(each.path, each.how): each for each in found}.values()) if found else ()
+
+
+def _redirected(redirects: Iterable[Redirect]) -> Iterator[Touched]:
+    for operator, target in redirects:
+        if _is_path(target):
+            how = _OUTPUTS.get(operator.lstrip("0123456789"))
+            if how is not None:
+                yield Touched(target, how)
+            elif operator == "<":
+                yield Touched(target, "read")
+
+
+def _by_program(command: ShellCommand, folders: set[str]) -> Iterable[Touched]:
+    """What one program does; `folders` are those that the line has made so far."""
+    name, rest = program_name(command.words[0]), command.words[1:]
+    if name == "git":
+        return _git(rest, folders)
+    if name == "mkdir":
+        folders.update(path.rstrip("/") for path in _arguments(rest, names("m mode")).operands)
+        return ()
+    if name in _TRANSFERS:
+        return _TRANSFERS[name](rest, folders)
+    if name in _PATCHERS:
+        return _patch(name, rest, command.text)
+    work = _PROGRAMS.get(name)
+    return work(rest) if work is not None else ()
+
+
+def _arguments(words: Iterable[str], valued: frozenset[str] = _NONE) -> _Arguments:
+    """Words apart by the conventions of getopt: letters may stand together, and a value in the same word or in the next."""
+    options: dict[str, str] = {}
+    operands: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            operands += rest
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            options[name] = value if equals or name not in valued else next(rest, "")
+        elif word.startswith("-") and len(word) > 1:
+            for place, letter in enumerate(word[1:], 2):
+                if letter in valued:
+                    options[letter] = word[place:] or next(rest, "")
+                    break
+                options[letter] = ""
+        else:
+            operands.append(word)
+    return _Arguments(options, operands)
+
+
+def _all(how: How, valued: str = "") -> Callable[[tuple[str, ...]], Iterable[Touched]]:
+    """A program that does the same to each of its operands."""
+    takes = names(valued)
+    return lambda rest: _each(_arguments(rest, takes).operands, how)
+
+
+def _each(paths: Iterable[str], how: How) -> list[Touched]:
+    return [Touched(path, how) for path in paths if _is_path(path)]
+
+
+def _head(rest: tuple[str, ...]) -> list[Touched]:
+    arguments = _arguments(rest, names("n c lines bytes"))
+    count = next((found[1] for word in rest if (found := _COUNT.fullmatch(word))), "10")
+    digits = arguments.options.get("n") or arguments.options.get("lines") or count
+    return [Touched(path, "read", 1, _number(digits)) for path in arguments.operands if _is_path(path)]
+
+
+def _tail(rest: tuple[str, ...]) -> list[Touched]:
+    """Lines from the end have no number: line 0 stands for them."""
+    operands = _arguments(rest, names("n c lines bytes")).operands
+    return [Touched(path, "read", 0, 0) for path in operands if _is_path(path)]
+
+
+def _get_content(rest: tuple[str, ...]) -> list[Touched]:
+    valued = ("-tail", "-totalcount", "-encoding", "-readcount")
+    words = [word for place, word in enumerate(rest) if not place or rest[place - 1].lower() not in valued]
+    return _each([word for word in words if not word.startswith("-")], "read")
+
+
+def _sed(rest: tuple[str, ...]) -> list[Touched]:
+    # On macOS `-i` is followed by the ending of the copy, which is mostly empty.
+    words = [word for place, word in enumerate(rest) if word or not place or rest[place - 1] != "-i"]
+    arguments = _arguments([_cut_suffix(word) for word in words], names("e f l expression file line-length"))
+    scripted = arguments.has("e", "f", "expression", "file")
+    files = [word for word in (arguments.operands if scripted else arguments.operands[1:]) if _is_path(word)]
+    if arguments.has("i", "in-place"):
+        return [Touched(word, "edit") for word in files]
+    spread = next((found for word in rest if (found := _SED_RANGE.search(word))), None)
+    if spread is None:
+        return [Touched(word, "read") for word in files]
+    first = _number(spread[1] or spread[3])
+    return [Touched(word, "read", first, _number(spread[2] or spread[3])) for word in files]
+
+
+def _cut_suffix(word: str) -> str:
+    """Options of `sed` up to `-i`: what follows in the same word is the ending of the copy."""
+    return word[: word.index("i") + 1] if word.startswith("-") and word[1:2] not in ("-", "e", "f", "l", "") and "i" in word else word
+
+
+def _perl(rest: tuple[str, ...]) -> list[Touched]:
+    """`perl -i` and `ruby -i` edit their operands; without `-e` the first of them is the program."""
+    in_place = scripted = False
+    at = 0
+    while at < len(rest) and rest[at].startswith("-") and rest[at] != "--":
+        takes_next = False
+        for place, letter in enumerate(rest[at][1:], 2):
+            in_place = in_place or letter == "i"
+            if letter in "eE":
+                scripted, takes_next = True, not rest[at][place:]
+            # What follows one of these in the same word is its value.
+            if letter in "eEiMmIFxCDr":
+                break
+        at += 2 if takes_next else 1
+    operands = rest[at:] if scripted else rest[at + 1 :]
+    return _each(operands, "edit") if in_place else []
+
+
+def _tee(rest: tuple[str, ...]) -> list[Touched]:
+    arguments = _arguments(rest)
+    return _each(arguments.operands, "edit" if arguments.has("a", "append") else "write")
+
+
+def _dd(rest: tuple[str, ...]) -> list[Touched]:
+    return _each([word[3:] for word in rest if word.startswith("of=")], "write")
+
+
+def _open(rest: tuple[str, ...]) -> list[Touched]:
+    return _each([word for word in rest[:1] if "." in word], "read")
+
+
+def _create(rest: tuple[str, ...]) -> list[Touched]:
+    return _each([word for word in rest[:1] if "." in word], "write")
+
+
+def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, valued: frozenset[str] = _NONE) -> list[Touched]:
+    """The targets of a copy, a link or a move; the sources of a move are gone."""
+    arguments = _arguments(rest, valued | {"t", "S", "target-directory", "suffix"})
+    sources = arguments.operands
+    folder = arguments.options.get("t") or arguments.options.get("target-directory", "")
+    if not folder and len(sources) == 1:
+        return []
+    if not folder:
+        *sources, target = sources or [""]
+        if len(sources) != 1 or target.endswith("/") or target in (".", "..") or target in folders:
+            folder = target
+    targets = [_within(folder, source) for source in sources] if folder else [target]
+    gone = _each(sources, "remove") if moves else []
+    return gone + _each(targets, "write")
+
+
+def _within(folder: str, source: str) -> str:
+    """The path of a file once it is in a folder."""
+    name = source.rstrip("/").rpartition("/")[2]
+    return name if folder in (".", "./") else f"{folder.rstrip('/')}/{name}"
+
+
+def _move(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
+    return _transfer(rest, folders, moves=True)
+
+
+def _install(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
+    valued = names("m o g mode owner group")
+    arguments = _arguments(rest, valued | {"t", "S"})
+    if arguments.has("d", "directory"):
+        folders.update(path.rstrip("/") for path in arguments.operands)
+        return []
+    return _transfer(rest, folders, valued=valued)
+
+
+def _link(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
+    arguments = _arguments(rest, names("t S"))
+    if len(arguments.operands) == 1 and not arguments.has("t"):
+        return _each([_within(".", arguments.operands[0])], "write")
+    return _transfer(rest, folders)
+
+
+def _patch(name: str, rest: tuple[str, ...], text: str) -> list[Touched]:
+    """The file that `patch` is told to change, or else those that the patch itself names where the line holds it."""
+    if name != "patch":
+        return list(patched("\n".join((*rest, text))))
+    arguments = _arguments(rest, names("p i o d B D F g r V Y z strip input output directory"))
+    output = arguments.options.get("o") or arguments.options.get("output", "")
+    if output or arguments.operands:
+        return _each([output or arguments.operands[0]], "edit")
+    return list(patched(text))
+
+
+def _git(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
+    """What git does to the files of the working tree by their names."""
+    at, folder = 0, ""
+    while at < len(rest) and rest[at].startswith("-"):
+        if rest[at] == "-C" and at + 1 < len(rest):
+            folder = rest[at + 1]
+        at += 2 if rest[at] in ("-C", "-c", "--git-dir", "--work-tree") else 1
+    verb, words = (rest[at], rest[at + 1 :]) if at < len(rest) else ("", ())
+    found: list[Touched] = []
+    if verb == "mv":
+        found = _move(words, folders)
+    elif verb == "rm" and "--cached" not in words:
+        found = _each(_arguments(words).operands, "remove")
+    elif verb == "checkout" and "--" in words:
+        found = _each(words[words.index("--") + 1 :], "edit")
+    elif verb == "restore":
+        arguments = _arguments(words, names("s source"))
+        staged = arguments.has("S", "staged") and not arguments.has("W", "worktree")
+        found = [] if staged else _each(arguments.operands, "edit")
+    if not folder:
+        return found
+    return [each if each.path.startswith("/") else Touched(f"{folder.rstrip('/')}/{each.path}", each.how) for each in found]
+
+
+def _number(digits: str) -> int | None:
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+
+
+def _is_path(word: str) -> bool:
+    return (
+        len(word) < 400
+        and _PATHLIKE.fullmatch(word) is not None
+        and not word.isdigit()
+        and not word.startswith(("-", "/dev/"))
+        and word.lower() != "nul"
+    )
+
+
+_TRANSFERS: Final[dict[str, Callable[[tuple[str, ...], set[str]], list[Touched]]]] = {
+    "mv": _move,
+    "cp": _transfer,
+    "ln": _link,
+    "install": _install,
+}
+_PATCHERS: Final = frozenset({"patch", "apply_patch", "applypatch"})
+_PROGRAMS: Final[dict[str, Callable[[tuple[str, ...]], Iterable[Touched]]]] = {
+    **dict.fromkeys(("cat", "tac", "less", "more", "type"), _all("read")),
+    "bat": _all("read", "r l H line-range language highlight-line style theme"),
+    "nl": _all("read", "b d f h i l n s v w"),
+    **dict.fromkeys(("Get-Content", "gc"), _get_content),
+    "head": _head,
+    "tail": _tail,
+    "sed": _sed,
+    **dict.fromkeys(("perl", "ruby"), _perl),
+    "tee": _tee,
+    "dd": _dd,
+    **dict.fromkeys(("rm", "unlink"), _all("remove")),
+    "truncate": _all("edit", "s r size reference"),
+    "touch": _all("write", "d r t date reference time"),
+    **dict.fromkeys(("open", "goto"), _open),
+    "create": _create,
+}

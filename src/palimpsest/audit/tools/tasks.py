@@ -1,0 +1,85 @@
+"""The open items of task lists, in the forms that tools of all programs give them."""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.audit.tools.calls import args_of
+from palimpsest.core.items import ToolCall
+from palimpsest.wire.json_reading import Json, is_json
+
+_LISTS = ("todos", "plan", "tasks", "items", "task_list", "todo_list", "todoList", "steps")
+_TEXTS = ("content", "step", "title", "subject", "text", "task", "description", "name")
+_IDS = ("taskId", "task_id", "id")
+_STATES = ("status", "state")
+_CLOSED = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted", "skipped", "finished", "closed", "resolved"})
+_BOX = re.compile(r"^\s*(?:[-*]|\d+[.)])\s*\[( |x|X|-|~|/)\]\s*(.+?)\s*$", re.MULTILINE)
+_NUMBERED = re.compile(r"#(\w+) ")
+_CREATED = re.compile(r"[Tt]ask #?(\w+)")
+_LONGEST = 300
+
+
+def open_items(state: object) -> tuple[str, ...] | None:
+    """The texts of what is still to do in a list; nothing when this is no list of tasks."""
+    if isinstance(state, str):
+        boxes = _BOX.findall(state)
+        return tuple(text[:_LONGEST] for mark, text in boxes if mark not in "xX") if boxes else None
+    if isinstance(state, list):
+        return tuple(_open(state))
+    if is_json(state):
+        return next((items for name in _LISTS if (items := open_items(state.get(name))) is not None), None)
+    return None
+
+
+def open_in(state: Raw) -> tuple[str, ...] | None:
+    """The same for a state as it was recorded."""
+    try:
+        return open_items(msgspec.json.decode(state))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _open(items: Iterable[object]) -> Iterable[str]:
+    for item in items:
+        if isinstance(item, str) and item:
+            yield item[:_LONGEST]
+        elif is_json(item) and not _closed(item):
+            text = _first(item, _TEXTS)
+            if text:
+                yield text[:_LONGEST]
+
+
+def _closed(item: Json) -> bool:
+    return _first(item, _STATES).lower() in _CLOSED or item.get("done") is True or item.get("completed") is True
+
+
+def _first(item: Json, names: tuple[str, ...]) -> str:
+    return next((value for name in names if isinstance(value := item.get(name), str) and value), "")
+
+
+def change_of(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
+    """What a call does to the open items: a whole new list, or one that is added and one that goes."""
+    args = args_of(call)
+    whole = open_items(args)
+    if whole is not None:
+        return whole, "", ""
+    identity, text = _first(args, _IDS), _first(args, _TEXTS)[:_LONGEST]
+    if not identity:
+        return None, text, ""
+    if _closed(args):
+        return None, "", f"#{identity}"
+    return None, f"#{identity} {text}" if text else "", ""
+
+
+def key_of(task: str) -> str:
+    """What a task is known by: its number if it has one, else its text."""
+    numbered = _NUMBERED.match(task)
+    return f"#{numbered[1]}" if numbered else task
+
+
+def numbered(task: str, answer: str) -> str:
+    """A new task with the number that the answer gives it."""
+    found = None if _NUMBERED.match(task) else _CREATED.search(answer[:200])
+    return f"#{found[1]} {task}" if found is not None else task

@@ -1,0 +1,1 @@
+"""What a model can still see after an edit, and what it cannot."""

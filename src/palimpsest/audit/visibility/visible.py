@@ -1,0 +1,186 @@
+"""What a model can still read: whether a text, a path, a command or a message shows, in any of the ways that count as showing."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
+from palimpsest.core.view import shown
+
+COMMAND: Final = 60
+OPENING: Final = 40
+SENTENCE: Final = 60
+
+
+_LONG_CALL: Final = 4_000
+_LONGEST_CALL: Final = 100_000
+_BLOCK: Final = 32
+_LARGEST_BLOCK: Final = 400_000
+
+
+class _Seen(NamedTuple):
+    """What a text shows: names, paths and numbers as they are compared, and the numbers that are written in another way."""
+
+    tokens: frozenset[str]
+    numbers: frozenset[str]
+
+
+def _seen_of(text: str) -> _Seen:
+    parts = tokens_of(text)
+    tokens = frozenset(map(trimmed, parts))
+    if is_grouped(text):
+        return _Seen(tokens, frozenset(numbers_of(text)) - tokens)
+    return _Seen(tokens, frozenset([number_in(part) for part in parts if part[0] in COUNTED and not part.isdecimal()]) - tokens)
+
+
+# A view is looked at again after each of its edits, and most of its texts are the same.
+_seen = lru_cache(maxsize=2_048)(_seen_of)
+
+
+class _Block(NamedTuple):
+    """What some texts show, and the last two parts of those paths that have more."""
+
+    tokens: frozenset[str]
+    endings: frozenset[str]
+    numbers: frozenset[str]
+
+
+def _block_of(texts: tuple[str, ...]) -> _Block:
+    seen = [_seen(text) if len(text) <= REMEMBERED else _seen_of(text) for text in texts]
+    tokens = frozenset().union(*[each.tokens for each in seen])
+    # A folder may be written with a slash at its end or without.
+    paths = [token.rstrip("/") for token in tokens if "/" in token]
+    endings = frozenset([last_two(path) for path in paths if "/" in path])
+    return _Block(tokens.union(paths), endings, frozenset().union(*[each.numbers for each in seen]))
+
+
+# An edit leaves all blocks before it as they were; so many are a view of two thousand items.
+_known_block = lru_cache(maxsize=64)(_block_of)
+
+
+class Visible:
+    """Everything that shows, as one text; looking for many things in it costs little."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = tuple(texts)
+
+    @cached_property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(self._texts)
+
+    @cached_property
+    def _blocks(self) -> tuple[_Block, ...]:
+        parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
+        return tuple([_known_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
+
+    def unseen(self, tokens: set[str]) -> set[str]:
+        """Those of some names, paths and numbers, as they are compared, that do not show."""
+        return tokens.difference(*[block.tokens for block in self._blocks])
+
+    def uncounted(self, numbers: set[str]) -> set[str]:
+        """Those of some numbers that do not show, with or without signs and separators."""
+        return self.unseen(numbers).difference(*[block.numbers for block in self._blocks])
+
+    def unseen_endings(self, endings: set[str]) -> set[str]:
+        """Those of some paths' last two parts that are no path's last two parts here."""
+        return endings.difference(*[block.endings for block in self._blocks])
+
+    @cached_property
+    def _plain(self) -> str:
+        return " ".join(self.text.split())
+
+    def path(self, path: str) -> bool:
+        """Whether a path shows as it was written or by its last two parts."""
+        plain = path.removeprefix("./").rstrip("/")
+        ending = last_two(plain) if "/" in plain else ""
+        for block in self._blocks:
+            if plain in block.tokens or ending in block.endings:
+                return True
+        # A path with blanks, Chinese or backslashes in it is no single token, and is looked for letter by letter.
+        return not _is_token(plain) and (plain in self.text or last_two(plain) in self.text)
+
+    def command(self, command: str) -> bool:
+        """Whether a command shows, by its first characters at least."""
+        return self.says(command.strip()[:COMMAND])
+
+    def sentence(self, sentence: str) -> bool:
+        """Whether a sentence shows, by its first characters at least."""
+        return self.says(sentence.strip()[:SENTENCE])
+
+    def message(self, text: str, item_id: str) -> bool:
+        """Whether a message shows whole, or by its id and its opening."""
+        if self.says(text.strip()):
+            return True
+        return item_id in self.text and self.says(text.strip()[:OPENING])
+
+    def says(self, words: str) -> bool:
+        """Whether some words show, however they are broken into lines."""
+        if words in self.text:
+            return True
+        # Blanks may have been joined on the way, in what shows or in what is looked for.
+        return " ".join(words.split()) in self._plain
+
+
+def last_two(path: str) -> str:
+    """The last two parts of a path."""
+    sign = "\\" if "\\" in path and "/" not in path else "/"
+    return sign.join(path.rsplit(sign, 2)[-2:])
+
+
+def _is_token(path: str) -> bool:
+    return list(tokens_of(path)) == [path]
+
+
+def readable(content: Content) -> str:
+    """What a content says, without the quoting of JSON."""
+    if not isinstance(content, ToolCall):
+        return text_of(content)
+    size = len(content.args)
+    return _told(content) if size <= _LONG_CALL else _told_at_length(content) if size <= _LONGEST_CALL else _told_now(content)
+
+
+def _told_now(call: ToolCall) -> str:
+    return "\n".join((call.tool, *words_of(call)))
+
+
+# Whoever looks at a view after each of its edits reads the same calls again and again.
+_told = lru_cache(maxsize=4_096)(_told_now)
+_told_at_length = lru_cache(maxsize=128)(_told_now)
+
+
+def texts_of(items: Iterable[Item]) -> Iterator[str]:
+    """What the model reads of some items."""
+    for item in items:
+        content = shown(item)
+        if isinstance(content, Text):
+            yield content.text
+        elif content is not None:
+            yield readable(content)
+
+
+def strings_in(body: bytes | str) -> Iterator[str]:
+    """Every text in a request as it is sent; JSON within a text is opened too, for so do the arguments of calls travel."""
+    try:
+        yield from _strings(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        yield body if isinstance(body, str) else body.decode("utf-8", "replace")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        if value[:2] == '{"':
+            try:
+                yield from _strings(msgspec.json.decode(value))
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                return
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _strings(each)

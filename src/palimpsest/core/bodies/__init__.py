@@ -1,1 +1,0 @@
-"""The bodies of events, by what they are about."""

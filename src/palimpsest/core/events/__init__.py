@@ -1,0 +1,166 @@
+"""Stamped facts: everything that can happen in a session, as one closed union of bodies."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from palimpsest.core.events.calls import (
+    NULL,
+    TURN,
+    CallStarted,
+    EventBody,
+    Failed,
+    Interrupted,
+    ModelReplied,
+    Place,
+    SessionOpened,
+    TurnEnded,
+    TurnStarted,
+    Usage,
+    UserSaid,
+    UserTyped,
+)
+from palimpsest.core.events.context import (
+    ContextStated,
+    EditRefused,
+    EditUndone,
+    ModeChanged,
+    ModelSwitched,
+    Pinned,
+    ProfileChanged,
+    Rewound,
+    Statement,
+    ViewEdited,
+)
+from palimpsest.core.events.records import (
+    ChildEnded,
+    ChildOpened,
+    ForeignNoted,
+    JobRan,
+    NoteForgotten,
+    NoteSaved,
+    NotesTaken,
+    Recalled,
+    TaskChanged,
+    Titled,
+    Unknown,
+)
+from palimpsest.core.events.tools import (
+    FilesSnapshotted,
+    HookRan,
+    PermissionAsked,
+    Permitted,
+    ProcessEnded,
+    ProcessStarted,
+    ToolRefused,
+    ToolReturned,
+    ToolsOffered,
+    ToolStarted,
+)
+
+__all__ = [
+    "NULL",
+    "TURN",
+    "Body",
+    "CallStarted",
+    "ChildEnded",
+    "ChildOpened",
+    "ContextStated",
+    "EditRefused",
+    "EditUndone",
+    "Event",
+    "EventBody",
+    "Failed",
+    "FilesSnapshotted",
+    "ForeignNoted",
+    "HookRan",
+    "Interrupted",
+    "JobRan",
+    "ModeChanged",
+    "ModelReplied",
+    "ModelSwitched",
+    "NoteForgotten",
+    "NoteSaved",
+    "NotesTaken",
+    "PermissionAsked",
+    "Permitted",
+    "Pinned",
+    "Place",
+    "ProcessEnded",
+    "ProcessStarted",
+    "ProfileChanged",
+    "Recalled",
+    "Rewound",
+    "SessionOpened",
+    "Statement",
+    "TaskChanged",
+    "Titled",
+    "ToolRefused",
+    "ToolReturned",
+    "ToolStarted",
+    "ToolsOffered",
+    "TurnEnded",
+    "TurnStarted",
+    "Unknown",
+    "Usage",
+    "UserSaid",
+    "UserTyped",
+    "ViewEdited",
+]
+
+Body: TypeAlias = (
+    SessionOpened
+    | UserTyped
+    | UserSaid
+    | TurnStarted
+    | TurnEnded
+    | CallStarted
+    | ModelReplied
+    | Interrupted
+    | Failed
+    | ToolsOffered
+    | ToolStarted
+    | ToolReturned
+    | PermissionAsked
+    | Permitted
+    | ToolRefused
+    | HookRan
+    | ProcessStarted
+    | ProcessEnded
+    | FilesSnapshotted
+    | ContextStated
+    | ViewEdited
+    | EditRefused
+    | EditUndone
+    | Rewound
+    | Pinned
+    | ModelSwitched
+    | ProfileChanged
+    | ModeChanged
+    | NotesTaken
+    | NoteSaved
+    | NoteForgotten
+    | Recalled
+    | TaskChanged
+    | Titled
+    | JobRan
+    | ChildOpened
+    | ChildEnded
+    | ForeignNoted
+    | Unknown
+)
+
+
+class Event(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A body with its place in the log: its number, what it follows, when, and the chain before it.
+
+    `digest` is there only when the body was redacted: it is the digest of what stood there before.
+    """
+
+    seq: int
+    parent: int
+    at: int
+    prev: str
+    body: Body
+    v: Literal[1] = 1
+    digest: str = ""

@@ -1,0 +1,81 @@
+"""The sidecar of a log: snapshots of its projections, so that resuming costs the tail and not the history."""
+
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw, Struct
+
+from palimpsest.core.errors import BadLog
+from palimpsest.core.events import EditUndone
+from palimpsest.core.format.codec import decode_line, link_of_line
+from palimpsest.core.ports import LogFile
+
+VERSION = 2
+
+
+class Snapshot(Struct, frozen=True, array_like=True):
+    """The state of one projection as JSON, and the version of its form."""
+
+    version: int
+    data: Raw
+
+
+class Checkpoint(Struct, frozen=True, omit_defaults=True):
+    """The state of a log after event `seq`, whose line begins at `last_line` and ends at `offset`.
+
+    `snapshots` go by the names of the projections. `jumps` are the events whose parent is not the one before them, with that parent.
+    """
+
+    seq: int
+    offset: int
+    last_line: int
+    link: str
+    snapshots: dict[str, Snapshot]
+    jumps: tuple[tuple[int, int], ...] = ()
+    undone: tuple[tuple[int, EditUndone], ...] = ()
+    v: int = 1
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Checkpoint)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as bytes, its own digest first."""
+    data = _encoder.encode(checkpoint)
+    return sha256(data).hexdigest().encode() + b"\n" + data
+
+
+def load_checkpoint(lines: LogFile) -> Checkpoint | None:
+    """The checkpoint beside a log, if it is whole, of this version, and of this very log; a log is always enough without.
+
+    Raises `BadLog` if the line that it was made after is still there and was changed: nothing else vouches for the last line of a log.
+    """
+    stored = lines.load_checkpoint()
+    if stored is None:
+        return None
+    digest, _, data = stored.partition(b"\n")
+    if sha256(data).hexdigest().encode() != digest:
+        return None
+    try:
+        checkpoint = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return checkpoint if checkpoint.v == VERSION and _matches(checkpoint, lines) else None
+
+
+def _matches(checkpoint: Checkpoint, lines: LogFile) -> bool:
+    """Whether the log has, at the place the checkpoint names, the event and the chain that it names."""
+    start, stop = checkpoint.last_line, checkpoint.offset
+    # A log that ends before, or has its lines elsewhere, is an older copy or another log.
+    if stop > lines.size + lines.torn or (start and lines.read(start - 1, 1) != b"\n"):
+        return False
+    if stop <= lines.size:
+        line = lines.read(start, stop - start)
+        event = decode_line(line, lines.name, start) if line.endswith(b"\n") else None
+        if event is not None and event.seq != checkpoint.seq:
+            return False
+        if event is not None and link_of_line(line, event) == checkpoint.link:
+            return True
+    where = f"{lines.name}, byte {start}"
+    raise BadLog(f"event {checkpoint.seq} is not the one that the checkpoint was made after: it was changed; see `pal verify`", where=where)

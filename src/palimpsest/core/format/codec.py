@@ -1,0 +1,215 @@
+"""Lines of a log: how an event is written, read back, chained, and brought up from older formats."""
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Any, TypeAlias, cast, get_args
+
+import msgspec
+from msgspec import Raw, Struct
+
+from palimpsest.core.edits import Edit
+from palimpsest.core.errors import BadInput, BadLog, NewerFormat
+from palimpsest.core.events import Body, Event, Unknown
+from palimpsest.core.events.calls import NULL, ModelReplied, Usage
+from palimpsest.core.events.context import EditRefused
+from palimpsest.core.events.tools import ToolRefused
+from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.items import Text
+
+FORMAT = 1
+MAX_LINE = 64 * 1024 * 1024
+_ENVELOPE = 1024
+_SHORT = 512
+GENESIS = ""
+
+Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+# One entry per format that is no longer written: it turns a body of that format into one of the next.
+UPCASTERS: Mapping[int, Upcaster] = {}
+
+END = b"}\n"
+TAGS: frozenset[str] = frozenset(str(body.__struct_config__.tag) for body in get_args(Body))
+
+_encoder = msgspec.json.Encoder()
+_events = msgspec.json.Decoder(Event)
+_bodies = msgspec.json.Decoder(Body)
+_BODY = b',"body":'
+
+
+class _Envelope(Struct, frozen=True):
+    """A line whose body is not decoded yet."""
+
+    seq: int
+    parent: int
+    at: int
+    prev: str
+    body: Raw
+    v: int = FORMAT
+    digest: str = ""
+
+
+class _Tag(Struct, frozen=True):
+    type: str
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+_tags = msgspec.json.Decoder(_Tag)
+
+
+def encode_body(body: Body) -> bytes:
+    """A body as the bytes that are digested and written: one line, whatever raw JSON it carries."""
+    data = bytes(body.raw) if isinstance(body, Unknown) else _encoder.encode(body)
+    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
+
+
+def encode_checked(body: Body) -> bytes:
+    """The same, for what is about to be recorded: refused unless it can be read back."""
+    try:
+        data = encode_body(body)
+        # Reading back costs as much as writing, so that a long body is first looked at as it is.
+        short = len(data) < _SHORT
+        if (short or not is_sound(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
+            _bodies.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+        raise BadInput(f"{type(body).__name__} cannot be recorded: {error}") from error
+    if len(data) > MAX_LINE - _ENVELOPE:
+        raise BadInput(f"{type(body).__name__} of {len(data):,} bytes is too long for a line; put its content into a blob")
+    return data
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 in hex."""
+    return sha256(data).hexdigest()
+
+
+def link_of(prev: str, seq: int, parent: int, at: int, digest: str) -> str:
+    """The chain up to and including an event; it covers the body only through its digest, so that a body can be redacted."""
+    return sha256(f"{prev}\n{seq}\n{parent}\n{at}\n{digest}".encode()).hexdigest()
+
+
+def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, *, digest: str = "") -> bytes:
+    """One line of a log; the body stands last, so that its bytes can be found without parsing.
+
+    A `digest` marks the body as redacted: it is the digest of the body that stood there before.
+    """
+    redacted = b'"digest":"%s",' % digest.encode() if digest else b""
+    return b"".join((b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":' % (seq, parent, at, prev.encode(), redacted), body, END))
+
+
+def envelope(seq: int, parent: int, at: int, prev: str) -> bytes:
+    """What stands before the body on a line; after the body comes `END`."""
+    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s","body":' % (seq, parent, at, prev.encode())
+
+
+def body_bytes(line: bytes) -> bytes:
+    """The exact bytes of the body within a line that this codec wrote."""
+    start = line.find(_BODY) + len(_BODY)
+    return line[start : line.rindex(b"}")]
+
+
+def link_of_line(line: bytes, event: Event) -> str:
+    """The chain up to and including the event on this line."""
+    digest = event.digest or digest_of(body_bytes(line))
+    return link_of(event.prev, event.seq, event.parent, event.at, digest)
+
+
+def decode_chunk(chunk: bytes, where: str, offset: int = 0) -> list[Event]:
+    """All events of a run of whole lines; `where` and `offset` say in errors where the run begins."""
+    try:
+        return _events.decode_lines(chunk)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return list(_decode_each(chunk, where, offset))
+
+
+def _decode_each(chunk: bytes, where: str, offset: int) -> Iterable[Event]:
+    for line in chunk.splitlines(keepends=True):
+        if line.strip():
+            yield decode_line(line, where, offset)
+        offset += len(line)
+
+
+def decode_line(line: bytes, where: str, offset: int = 0, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
+    """The event on a line: of this format, of an older one, or unknown; anything else is a `BadLog` that names the byte."""
+    try:
+        return _events.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_slowly(line, f"{where}, byte {offset}", upcasters)
+
+
+def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -> Event:
+    try:
+        envelope = _envelopes.decode(line)
+        tag = _tags.decode(envelope.body).type
+    except UnicodeDecodeError as error:
+        raise BadLog(f"the line is not UTF-8 ({error.reason})", where=place) from error
+    except msgspec.DecodeError as error:
+        raise BadLog(f"the line is not an event ({error})", where=place) from error
+    if envelope.v > FORMAT:
+        raise NewerFormat(
+            f"event {envelope.seq} has format {envelope.v}, this version reads up to {FORMAT}; update palimpsest", where=place
+        )
+    try:
+        body = _decode_body(envelope, tag, upcasters)
+    except UnicodeDecodeError as error:
+        raise BadLog(f"event {envelope.seq} ({tag}) is not UTF-8 ({error.reason})", where=place) from error
+    except msgspec.DecodeError as error:
+        raise BadLog(f"event {envelope.seq} ({tag}) is malformed ({error})", where=place) from error
+    return Event(envelope.seq, envelope.parent, envelope.at, envelope.prev, body, digest=envelope.digest)
+
+
+def _decode_body(envelope: _Envelope, tag: str, upcasters: Mapping[int, Upcaster]) -> Body:
+    if envelope.v == FORMAT:
+        if tag in LEGACY:
+            return LEGACY[tag](bytes(envelope.body))
+        if tag not in TAGS:
+            return Unknown(Raw(bytes(envelope.body)), tag)
+        return cast("Body", _bodies.decode(envelope.body))
+    content: dict[str, Any] = msgspec.json.decode(envelope.body)
+    for version in range(envelope.v, FORMAT):
+        content = upcasters[version](content)
+    return cast("Body", msgspec.convert(content, Body))
+
+
+class _SideCalled(Struct, frozen=True):
+    """A call beside the conversation: one body for the request and its reply."""
+
+    purpose: str
+    model: str
+    usage: Usage = Usage()
+    text: str = ""
+    ask: str = ""
+    foreign: Raw = NULL
+
+
+class _Refused(Struct, frozen=True):
+    """An edit or a tool call that was not allowed."""
+
+    what: str
+    by: str
+    why: str
+    call_id: str = ""
+    edits: tuple[Edit, ...] = ()
+    of: str = ""
+    foreign: Raw = NULL
+
+
+_side_calls = msgspec.json.Decoder(_SideCalled)
+_refusals = msgspec.json.Decoder(_Refused)
+_encode = msgspec.json.Encoder().encode
+
+
+def _replied(data: bytes) -> Body:
+    """A reply without a recorded start; its prompt is kept where only readers of the raw event look."""
+    old = _side_calls.decode(data)
+    foreign = Raw(_encode({"ask": old.ask})) if old.ask and bytes(old.foreign) == b"null" else old.foreign
+    parts = (Text(old.text, "assistant"),) if old.text else ()
+    return ModelReplied(parts, usage=old.usage, model=old.model, purpose=old.purpose, foreign=foreign)
+
+
+def _refused(data: bytes) -> Body:
+    old = _refusals.decode(data)
+    if old.edits or old.of or old.what == "edit":
+        return EditRefused(old.edits, old.of, old.by, old.why, foreign=old.foreign)
+    return ToolRefused(old.call_id, old.what, old.by, old.why, foreign=old.foreign)
+
+
+LEGACY: Mapping[str, Callable[[bytes], Body]] = {"side_called": _replied, "refused": _refused}

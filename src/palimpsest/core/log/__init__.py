@@ -1,0 +1,1 @@
+"""The log: appending, recovering, undoing and verifying."""

@@ -1,0 +1,1 @@
+"""Tokens: estimates, counters, sizes, bounds and budgets."""

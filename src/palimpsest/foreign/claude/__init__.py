@@ -1,0 +1,1 @@
+"""Transcripts of Claude Code, in and out."""

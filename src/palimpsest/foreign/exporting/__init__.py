@@ -1,0 +1,1 @@
+"""Sessions as files for other programs and for people."""

@@ -1,0 +1,261 @@
+"""From a log to the story that people read of it, turn by turn."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import structs
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import (
+    TURN,
+    CallStarted,
+    ChildEnded,
+    ChildOpened,
+    ContextStated,
+    EditRefused,
+    EditUndone,
+    Event,
+    Failed,
+    Interrupted,
+    ModeChanged,
+    ModelReplied,
+    ModelSwitched,
+    NotesTaken,
+    ProfileChanged,
+    Recalled,
+    Rewound,
+    SessionOpened,
+    Titled,
+    ToolRefused,
+    ToolReturned,
+    TurnEnded,
+    Unknown,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.path import Path
+from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.projections.view import ViewProjection
+from palimpsest.foreign.exporting.showing import counted, headline
+from palimpsest.foreign.exporting.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
+from palimpsest.foreign.reading.cleaning import Clean, Thing, as_is, clean_value
+from palimpsest.wire.models.cards import CARDS, ModelCard, card
+from palimpsest.wire.models.prices import cost
+
+_ENOUGH = 4_000
+
+
+def cover_of(log: Log, path: Path | None = None, clean: Clean = as_is) -> Cover:
+    """Which session this is, and what the user said in it, message by message."""
+    opened = log.opened
+    title, messages, model, began, events = "", [], opened.model, log.reader.opened.at, 0
+    for event in log.events(path):
+        body = event.body
+        if events == 0:
+            began = event.at
+        events += 1
+        match body:
+            case UserSaid(steering=False):
+                messages.append(clean("\n".join(text_of(part) for part in body.parts)))
+            case Titled():
+                title = body.title
+            case CallStarted() if not model:
+                model = body.model
+            case _:
+                pass
+    return Cover(log.session, clean(title), opened.origin, clean(opened.cwd), model, began, events, tuple(messages))
+
+
+def turns_of(log: Log, path: Path | None = None, *, cards: Iterable[ModelCard] = CARDS, clean: Clean = as_is) -> Iterator[Turn]:
+    """The turns along a path, one at a time; `clean` is applied to every text."""
+    return _Teller(log, log.path if path is None else path, tuple(cards), clean).turns()
+
+
+class _Teller:
+    """Goes along a path and gathers the entries of one turn after the other."""
+
+    def __init__(self, log: Log, path: Path, cards: tuple[ModelCard, ...], clean: Clean) -> None:
+        self._log = log
+        self._path = path
+        self._cards = cards
+        self._clean = clean
+        self._skip = log.reader.skip(path)
+        view = log.view if path.tip == log.tip else log.state_at(path.tip).view
+        self._shown = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
+        self._projection: ViewProjection | None = ViewProjection(find=log.reader.item)
+        self._number = 0
+        self._model = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._entries: list[Entry] = []
+        self._waiting: dict[str, int] = {}
+        self._usages: list[tuple[str, Usage]] = []
+
+    def turns(self) -> Iterator[Turn]:
+        for event in self._log.events(self._path):
+            if isinstance(event.body, UserSaid) and not event.body.steering:
+                if self._begun:
+                    yield self._end()
+                self._number += 1
+            self._take(event)
+        if self._begun:
+            yield self._end()
+
+    @property
+    def _begun(self) -> bool:
+        return bool(self._entries or self._usages or self._number)
+
+    def _end(self) -> Turn:
+        usage = total_of(usage for _, usage in self._usages)
+        turn = Turn(self._number, tuple(self._entries), len(self._usages), usage, self._cost())
+        self._begin()
+        return turn
+
+    def _cost(self) -> float | None:
+        try:
+            return sum(cost(usage, card(model, self._cards)).total for model, usage in self._usages)
+        except BadInput:
+            return None
+
+    def _take(self, event: Event) -> None:
+        body = event.body
+        if isinstance(body, ViewEdited):
+            self._entries.append(self._edited(event, body))
+            return
+        if isinstance(body, EditUndone):
+            # What is taken back changes the whole view; it is made anew only when the next edit asks for it.
+            self._projection = None
+        elif self._projection is not None:
+            self._projection.take(event)
+        match body:
+            case SessionOpened() | CallStarted():
+                self._model = body.model or self._model
+            case ModelReplied() | Interrupted():
+                self._replied(event, body)
+            case UserSaid() | ContextStated() | Recalled():
+                self._stated(event)
+            case ToolReturned():
+                self._returned(event, body, 0)
+            case _:
+                self._note(event)
+
+    def _hidden(self, event: Event, number: int) -> bool:
+        return f"{event.seq}.{number}" not in self._shown
+
+    def _stated(self, event: Event) -> None:
+        for number, item in enumerate(items_of(event.seq, event.body)):
+            if isinstance(item.content, Text | Image | Document | Opaque):
+                content, source = self._cleaned(item.content), self._clean(item.source)
+                self._entries.append(Said(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
+
+    def _replied(self, event: Event, body: ModelReplied | Interrupted) -> None:
+        model = body.model or self._model
+        self._usages.append((model, body.usage))
+        if body.purpose != TURN:
+            text = "\n".join(text_of(part) for part in body.parts)
+            self._entries.append(
+                Noted(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
+            )
+            return
+        for number, item in enumerate(items_of(event.seq, body)):
+            part, hidden = item.content, self._hidden(event, number)
+            match part:
+                case ToolCall():
+                    self._waiting[part.call_id] = len(self._entries)
+                    self._entries.append(Used(event.seq, event.at, self._cleaned(part), hidden=hidden))
+                case ToolResult():
+                    self._returned(event, ToolReturned(part), number)
+                case Text() | Thinking() | Image() | Document() | Opaque():
+                    self._entries.append(Answered(event.seq, event.at, model, self._cleaned(part), hidden))
+        why = body.error if isinstance(body, ModelReplied) else body.why or "interrupted"
+        if why:
+            self._entries.append(Noted(event.seq, event.at, "the reply broke off", self._clean(why)))
+
+    def _returned(self, event: Event, body: ToolReturned, number: int) -> None:
+        hidden = self._hidden(event, number)
+        clean = structs.replace(body, result=self._cleaned(body.result))
+        place = self._waiting.pop(body.result.call_id, None)
+        call = self._entries[place] if place is not None else None
+        if place is not None and isinstance(call, Used):
+            self._entries[place] = structs.replace(call, returned=clean, hidden=call.hidden or hidden)
+        else:
+            self._entries.append(Used(event.seq, event.at, None, clean, hidden))
+
+    def _edited(self, event: Event, body: ViewEdited) -> Edited:
+        view = self._projection or ViewProjection(self._log.state_at(event.parent).view, find=self._log.reader.item)
+        self._projection = view
+        before = {item.id: item for item in view.items}
+        view.take(event)
+        after = {item.id: item for item in view.items}
+        shown = [item for item in before.values() if item.mask is None]
+        hid = [item for item in shown if item.id not in after or after[item.id].mask is not None]
+        own = f"{event.seq}."
+        made = [item for item in after.values() if item.id not in before and item.id.startswith(own)]
+        showing = {item.id for item in shown} | {item.id for item in made}
+        brought = [item for item in after.values() if item.mask is None and item.id not in showing]
+        covers = dict.fromkeys(edit.text for edit in body.edits if isinstance(edit, Mask) and edit.text)
+        return Edited(
+            event.seq,
+            event.at,
+            self._clean(body.by),
+            self._clean(body.why),
+            body.tokens_before,
+            body.tokens_after,
+            body.price_usd,
+            self._listed(hid),
+            tuple(self._clean(text) for text in covers),
+            self._listed(brought),
+            tuple(structs.replace(item, content=self._cleaned(item.content)) for item in made),
+            event.seq in self._skip,
+        )
+
+    def _listed(self, items: Iterable[Item]) -> tuple[Listed, ...]:
+        # Cleaned before it is cut, with enough beyond the cut that no secret is cut in two and shown by half.
+        return tuple(Listed(item.id, item.kind, headline(self._clean(text_of(item.content)[:_ENOUGH]))) for item in items)
+
+    def _note(self, event: Event) -> None:
+        told = self._told(event)
+        if told is not None:
+            line, text = told
+            self._entries.append(Noted(event.seq, event.at, self._clean(line), self._clean(text)))
+
+    def _told(self, event: Event) -> tuple[str, str] | None:
+        match event.body:
+            case EditUndone() as body:
+                return f"edit {body.event} was undone; {counted(len(body.brings), 'item')} shown again", body.why
+            case Rewound() as body:
+                left = event.seq - body.to - 1
+                return f"went back to event {body.to}; {counted(left, 'event')} left on a branch", body.why
+            case Failed() as body:
+                return f"{body.what} failed: {body.error}", body.message
+            case EditRefused() as body:
+                return f"edit was refused by {body.by}", body.why
+            case ToolRefused() as body:
+                return f"{body.tool} was refused by {body.by}", body.why
+            case ModelSwitched() as body:
+                self._model = body.model
+                return f"the model is now {body.model}", ""
+            case ProfileChanged() as body:
+                return f"the profile is now {body.profile}", ""
+            case ModeChanged() as body:
+                return f"the mode is now {body.mode}", ""
+            case NotesTaken() as body:
+                return f"notes were taken up to event {body.covers}", body.text
+            case ChildOpened() as body:
+                return f"a sub-agent began: session {body.session}", body.role
+            case ChildEnded() as body:
+                return f"a sub-agent ended ({body.status}): session {body.session}", body.text
+            case TurnEnded(stop=stop) if stop != "done":
+                return f"the turn ended: {stop}", ""
+            case Unknown() as body:
+                return f"an event of a newer version ({body.name or 'unnamed'})", ""
+            case _:
+                return None
+
+    def _cleaned(self, content: Thing) -> Thing:
+        return content if self._clean is as_is else clean_value(content, self._clean)

@@ -1,0 +1,143 @@
+"""Sessions of the Gemini CLI: its recordings, as a document or as lines, and its checkpoints."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from palimpsest.core.events import SessionOpened
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.gemini.contents import Contents, contents_in
+from palimpsest.foreign.gemini.records import Records
+from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
+from palimpsest.foreign.reading.importing import opener_in
+from palimpsest.foreign.reading.parts import milliseconds
+from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.wire.json_reading import Json, is_json, text
+
+Shape = Literal["document", "lines", "checkpoint"]
+
+
+class GeminiFormat:
+    """The Gemini CLI: `chats/session-*.json` and `.jsonl` below `~/.gemini/tmp`, and what `/chat save` writes."""
+
+    name = "gemini"
+
+    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """Where the Gemini CLI keeps its sessions."""
+        return (Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp",)
+
+    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+        """One session for each recording or checkpoint."""
+        for file in files_below(path, lambda name: name.endswith((".json", ".jsonl"))):
+            if isinstance(file, BadLine):
+                yield file
+                continue
+            try:
+                found = _shape(file)
+                if found is not None:
+                    # A sub-agent's recording lies in a folder that is named after the session which opened it.
+                    child = file.parent.parent.name == "chats"
+                    yield Source(self.name, str(file), _session(file, *found), changed(file), file.parent.name if child else "")
+            except OSError as error:
+                yield BadLine(str(file), reason(error))
+
+    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+        """The messages of a session in order."""
+        path = Path(source.path)
+        found = _shape(path)
+        if found is None:
+            yield from unread(path)
+            return
+        shape, header = found
+        if shape == "checkpoint":
+            yield from _checkpoint(source, path, blobs, mark)
+            return
+        records: list[object] = []
+        if shape == "lines":
+            for line in whole_lines(path):
+                record = object_on(line, path)
+                if isinstance(record, BadLine):
+                    yield record
+                else:
+                    records.append(record)
+        else:
+            messages = header.get("messages")
+            records = list(messages) if isinstance(messages, list) else []
+        telling = Records(blobs, mark)
+        if not telling.begun:
+            yield _opened(source, path, header)
+        yield from telling.tell(records)
+        title = text(header, "summary")
+        if shape == "document" and title:
+            yield telling.titled(title)
+        yield telling.mark(records)
+
+
+def _shape(path: Path) -> tuple[Shape, Json] | None:
+    """What a file is, and what it says of its session."""
+    header = first_object(head_of(path))
+    if _is_header(header) and "messages" not in header:
+        return "lines", header
+    if begins(path, b'"sessionId"', b'"projectHash"', b'"messages"'):
+        document = document_in(path)
+        return ("document", document) if is_json(document) and _is_header(document) and isinstance(document.get("messages"), list) else None
+    if begins(path, b'"parts"', b'"role"'):
+        document = document_in(path)
+        contents = contents_in(document)
+        return ("checkpoint", document if is_json(document) else {}) if contents is not None else None
+    return None
+
+
+def _is_header(value: Json) -> bool:
+    return bool(text(value, "sessionId")) and isinstance(value.get("projectHash"), str)
+
+
+def _session(path: Path, shape: Shape, header: Json) -> str:
+    return f"{path.parent.name}.{path.stem}" if shape == "checkpoint" else text(header, "sessionId")
+
+
+def _folder(path: Path, header: Json) -> str:
+    """The folder that a session worked in, where the program noted it."""
+    for parent in path.parents[:4]:
+        note = parent / ".project_root"
+        if note.is_file():
+            return head_of(note, 4096).decode("utf-8", "replace").strip()
+    directories = header.get("directories")
+    first = directories[0] if isinstance(directories, list) and directories else ""
+    return first if isinstance(first, str) else ""
+
+
+def _opened(source: Source, path: Path, header: Json) -> Told:
+    opened = SessionOpened(
+        source.session,
+        _folder(path, header),
+        "gemini",
+        opener=opener_in("gemini", source.parent),
+        meta={"project": text(header, "projectHash")} if text(header, "projectHash") else {},
+    )
+    # What changes while a session goes on must not change how it began.
+    return Told(
+        opened, milliseconds(header.get("startTime")), "opened", line=rest_of(header, "messages", "lastUpdated", "summary", "directories")
+    )
+
+
+def _checkpoint(source: Source, path: Path, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+    document = document_in(path)
+    contents = contents_in(document)
+    if contents is None:
+        yield from unread(path)
+        return
+    growing = Growing(mark)
+    start = growing.after(contents)
+    # A checkpoint tells no times; when it was written is the nearest that is known.
+    at = int(path.stat().st_mtime) * 1000
+    telling = Contents(blobs, at)
+    if not start:
+        left = rest_of(document, "history", "clientHistory") if is_json(document) else rest_of({})
+        yield Told(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=left)
+    for index, content in enumerate(contents):
+        facts = list(telling.take(index, content))
+        if index >= start:
+            yield from facts
+    yield growing.mark(contents)

@@ -1,0 +1,1 @@
+"""Finding and importing the sessions of other programs."""

@@ -1,0 +1,1 @@
+"""Questions that tell what a session still knows."""

@@ -1,0 +1,1 @@
+"""Synthetic sessions that look like recorded ones."""

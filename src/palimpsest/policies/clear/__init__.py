@@ -1,0 +1,1 @@
+"""Policies that clear tool results."""

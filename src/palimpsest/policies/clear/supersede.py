@@ -1,0 +1,34 @@
+"""Clears earlier reads of a file that was read again or edited since, and acknowledgements of edits."""
+
+from dataclasses import dataclass
+
+from palimpsest.audit.dead import dead_of, masks_of, with_masks
+from palimpsest.audit.pricing.warm import warm_of
+from palimpsest.core.policy import Outcome, Proposal
+from palimpsest.core.situation import Moment, Situation, Use
+
+_ALWAYS: frozenset[Moment] = frozenset({"before_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Clears what is superseded and dead once that frees `gain` tokens, or whatever it frees when nothing is cached."""
+
+    name: str = "supersede"
+    moments: frozenset[Moment] = _ALWAYS
+    shrinks: bool = True
+    gain: int = 2_000
+
+    def plan(self, situation: Situation) -> Outcome:
+        """The superseded results in one edit; nothing when an edit was made and no call since."""
+        if situation.cache.edited:
+            return ()
+        dead = with_masks(dead_of(situation, which=_superseded), situation)
+        gain = sum(each.gain for each in dead)
+        if not dead or (gain < self.gain and warm_of(situation).all):
+            return ()
+        return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")
+
+
+def _superseded(use: Use) -> bool:
+    return use.died is not None and (use.kind == "acknowledgement" or use.superseded is not None)

@@ -1,0 +1,1 @@
+"""The fold that is computed from the log, and its narrative."""

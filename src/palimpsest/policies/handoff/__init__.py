@@ -1,0 +1,1 @@
+"""Codex's compaction as a policy."""

@@ -1,0 +1,1 @@
+"""Policies that let a model summarize the conversation."""

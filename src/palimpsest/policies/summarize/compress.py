@@ -1,0 +1,121 @@
+"""Above a fixed size the transcript is saved and the whole conversation becomes one short summary."""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from palimpsest.audit.pins import pinned
+from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.pairs import settled
+from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.view import shown
+from palimpsest.policies.notices import level_of
+from palimpsest.policies.prompt import prompt
+from palimpsest.policies.summarize.summarize import summary_in
+from palimpsest.wire.responses.shape import shape_of
+
+LONGEST_RESULT = 2_000
+
+
+def flatten(items: Iterable[Item], longest: int = LONGEST_RESULT) -> str:
+    """Items as text with a blank line between them; a long result is cut and says so."""
+    return "\n\n".join(line for item in items if (line := _line(shown(item), longest)))
+
+
+def attached(part: Image | Document) -> str:
+    """What stands for a file that is not sent."""
+    name = part.name if isinstance(part, Document) else part.url
+    return f"[Attached {part.media}: {name}]" if name else f"[Attached {part.media}]"
+
+
+def _line(content: Content | None, longest: int) -> str:
+    match content:
+        case None:
+            return ""
+        case Text():
+            return f"[{'Assistant' if content.role == 'assistant' else 'User'}]: {content.text}"
+        case Thinking():
+            return f"[Assistant reasoning]: {content.text}" if content.text else ""
+        case ToolCall():
+            return f"[Assistant tool call]: {content.tool}({content.args})"
+        case ToolResult():
+            text = "\n".join(_part(part) for part in content.parts)
+            cut = f"{text[:longest]}\n[truncated]" if len(text) > longest else text
+            return f"[{'Tool error' if content.error else 'Tool result'}]: {cut}"
+        case Image() | Document():
+            return f"[User]: {attached(content)}"
+        case Opaque():
+            return f"[Assistant]: {content.twin}" if content.twin else ""
+
+
+def _part(part: Text | Image | Document | Opaque) -> str:
+    match part:
+        case Text():
+            return part.text
+        case Opaque():
+            return part.twin
+        case Image() | Document():
+            return attached(part)
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Compress:
+    """Folds above `above` tokens, and when asked. The model is told `told` characters from one end of the transcript."""
+
+    above: int = 50_000
+    told: int = 80_000
+    told_from: Literal["start", "end"] = "start"
+    reply: int = 2_000
+    name: str = "compress"
+    moments: frozenset[Moment] = frozenset({"before_call", "asked", "overflow"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Rest, or save, ask and fold."""
+        forced = situation.moment in {"asked", "overflow"}
+        items = situation.view.items[: settled(situation.view.items)]
+        level = level_of(situation, self.above) or self.above
+        due = situation.used > level and situation.may_fold and len(items) == len(situation.view.items)
+        if not items or not (forced or due):
+            return ()
+        return self._steps(situation, items)
+
+    def _steps(self, situation: Situation, items: tuple[Item, ...]) -> Steps:
+        view = situation.view
+        name = yield from _free_name(situation)
+        lines = [_compress_line(item) for item in items]
+        # The transcript is kept before anything takes its place.
+        yield from save(Save(b"".join(line + b"\n" for line in lines if line), name))
+        text = "[" + ",".join(line.decode() for line in lines if line) + "]"
+        part = text[: self.told] if self.told_from == "start" else text[-self.told :]
+        request = prompt("classroom_summary", focus=situation.asked, conversation=part)
+        reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
+        summary = Put("summary", Text(f"[Compressed]\n\n{summary_in(reply)}"))
+        stated = {fact.id for fact in view.facts.values()} | pinned(view)
+        kept = tuple(Keep(item.id) for item in items if item.id in stated)
+        into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
+        why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"
+        return Proposal((Fold(items[0].id, items[-1].id, into),), why)
+
+
+def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
+    """A name for the transcript that no other has."""
+    stem = f".transcripts/transcript_{situation.now // 1000}"
+    name, number = f"{stem}.jsonl", 1
+    while (yield from look(Look(name))) is not None:
+        number += 1
+        name = f"{stem}-{number}.jsonl"
+    return name
+
+
+def _compress_line(item: Item) -> bytes:
+    """An item as one message of the wire."""
+    content = shown(item)
+    return b"" if content is None else _encode(shape_of(content).json)

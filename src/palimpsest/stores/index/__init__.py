@@ -1,0 +1,1 @@
+"""The search index over all sessions."""

@@ -1,0 +1,187 @@
+"""Messages of Anthropic to contents: whole answers, and streams block by block."""
+
+from collections.abc import Iterator
+
+from palimpsest.core.errors import WireError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
+from palimpsest.core.events.stops import decoded_stop
+from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.wire.failures import error_of, failure
+from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, table_at, tables_at, text
+from palimpsest.wire.models.cards import ModelCard
+
+_ARGS = "partial_json"
+
+
+def decode_message(message: Json, card: ModelCard) -> ModelReplied:
+    """A whole message."""
+    if error := error_of(message):
+        raise failure(error, card.provider)
+    if text(message, "type") != "message" and "content" not in message:
+        raise WireError("the answer is not a message", where=card.provider)
+    parts = tuple(part for block in tables_at(message, "content") for part in decode_block(block, card))
+    stop, word = decoded_stop(text(message, "stop_reason"), parts)
+    return ModelReplied(
+        parts=parts,
+        usage=decode_usage(table_at(message, "usage")),
+        stop=stop,
+        model=card.name,
+        message=text(message, "id"),
+        provider_stop=word,
+    )
+
+
+def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Content]:
+    """The content that a block stands for; `args` is the text of its input, if it was streamed. An empty text is nothing."""
+    match text(block, "type"):
+        case "text":
+            if said := text(block, "text"):
+                yield Text(said, role="assistant")
+        case "thinking":
+            thought, signature = text(block, "thinking"), text(block, "signature")
+            seal = Seal(card.provider, card.name, signature) if signature else None
+            if thought or seal:
+                yield Thinking(thought, seal, form="whole" if thought else "sealed")
+        case "tool_use":
+            yield ToolCall(text(block, "id"), text(block, "name"), args or dump(block.get("input") or {}))
+        case _:
+            whole = {**block, "input": _input(args)} if args else block
+            yield Opaque(card.provider, card.name, dump(whole), twin_of(whole))
+
+
+def _input(args: str) -> object:
+    try:
+        return parse(args, "input")
+    except WireError:
+        # The stream broke within it: what came is kept as it is.
+        return args
+
+
+def decode_usage(usage: Json) -> Usage:
+    """Tokens by part; what was written to the cache is split by how long it lives."""
+    split = table_at(usage, "cache_creation")
+    long = number(split, "ephemeral_1h_input_tokens")
+    short = number(split, "ephemeral_5m_input_tokens")
+    written = number(usage, "cache_creation_input_tokens") or short + long
+    details = table_at(usage, "output_tokens_details")
+    return Usage(
+        input=number(usage, "input_tokens"),
+        cache_read=number(usage, "cache_read_input_tokens"),
+        cache_write=max(0, written - long),
+        cache_write_long=long,
+        output=number(usage, "output_tokens"),
+        reasoning=number(details, "thinking_tokens") or number(details, "reasoning_tokens"),
+    )
+
+
+class MessageAssembler:
+    """A streamed message."""
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._message: Json = {}
+        self._usage: Json = {}
+        self._blocks: dict[int, Json] = {}
+        # Pieces are joined once, at the end: a long reply comes in tens of thousands of them.
+        self._pieces: dict[int, dict[str, list[str]]] = {}
+        self._stop = ""
+        self._complete = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the message has a stop reason or its end."""
+        return self._complete
+
+    def take(self, event: Json) -> Iterator[Delta]:
+        """One event of the stream."""
+        index = number(event, "index")
+        match text(event, "type"):
+            case "message_start":
+                self._message = table_at(event, "message")
+                if usage := table_at(self._message, "usage"):
+                    self._count(usage)
+                    yield UsageDelta(decode_usage(self._usage))
+            case "content_block_start":
+                block = dict(table_at(event, "content_block"))
+                self._blocks[index] = block
+                yield from _opening(block)
+            case "content_block_delta":
+                yield from self._extend(index, table_at(event, "delta"))
+            case "message_delta":
+                self._stop = text(table_at(event, "delta"), "stop_reason") or self._stop
+                self._count(table_at(event, "usage"))
+                self._complete = self._complete or bool(self._stop)
+            case "message_stop":
+                self._complete = True
+            case "error":
+                raise failure(error_of(event), self._card.provider)
+            case _:
+                # Pings, the ends of blocks and events of a newer version bring nothing that is needed.
+                return
+
+    def _count(self, usage: Json) -> None:
+        self._usage |= {key: value for key, value in usage.items() if value is not None}
+
+    def _extend(self, index: int, delta: Json) -> Iterator[Delta]:
+        block = self._blocks.get(index)
+        if block is None:
+            raise WireError(f"the stream adds to block {index}, which never began", where=self._card.provider)
+        pieces = self._pieces.setdefault(index, {})
+        kind = text(delta, "type")
+        for key, value in delta.items():
+            if key == "type" or value is None:
+                continue
+            if kind == "citations_delta" and is_json(value):
+                block["citations"] = [*tables_at(block, "citations"), value]
+            elif isinstance(value, str):
+                pieces.setdefault(key, []).append(value)
+            else:
+                block[key] = value
+        match kind:
+            case "text_delta":
+                yield TextDelta(text(delta, "text"))
+            case "thinking_delta":
+                yield ThinkingDelta(text(delta, "thinking"))
+            case "input_json_delta" if text(block, "type") == "tool_use":
+                yield CallDelta(text(block, "id"), text(block, "name"), text(delta, _ARGS))
+            case _:
+                return
+
+    def _whole(self, index: int) -> tuple[Json, str]:
+        block = dict(self._blocks[index])
+        args = ""
+        for key, pieces in self._pieces.get(index, {}).items():
+            if key == _ARGS:
+                args = "".join(pieces)
+            else:
+                block[key] = text(block, key) + "".join(pieces)
+        return block, args
+
+    def reply(self) -> ModelReplied:
+        """What has arrived so far."""
+        parts: list[Content] = []
+        for index in sorted(self._blocks):
+            block, args = self._whole(index)
+            parts.extend(decode_block(block, self._card, args))
+        stop, word = decoded_stop(self._stop, parts)
+        return ModelReplied(
+            parts=tuple(parts),
+            usage=decode_usage(self._usage),
+            stop=stop,
+            model=self._card.name,
+            message=text(self._message, "id"),
+            provider_stop=word,
+        )
+
+
+def _opening(block: Json) -> Iterator[Delta]:
+    match text(block, "type"):
+        case "tool_use":
+            yield CallDelta(text(block, "id"), text(block, "name"), "")
+        case "text":
+            if said := text(block, "text"):
+                yield TextDelta(said)
+        case _:
+            return

@@ -1,0 +1,223 @@
+"""A view as a request of Anthropic's Messages."""
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.wire.encoding.alternate import STATED, SYSTEM, Message, alternate, framed, is_statement, with_system_messages
+from palimpsest.wire.encoding.caching import HEAD, Spot, anchors, control, label, spots
+from palimpsest.wire.encoding.fit import fit, role_of, seal_of
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.media import Fetch, base64_of, bytes_of, is_inline, media_of
+from palimpsest.wire.encoding.options import anthropic_fields
+from palimpsest.wire.encoding.repair import given_id, scrubbed
+from palimpsest.wire.encoding.tools import object_of, pair_key, sent_name, type_of, wire_names
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.request import Params, Tool, Touch, given
+
+_OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
+_SYSTEM_OPENING = b',{"role":"system","content":['
+_FIRST = "Go on."
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+
+
+class AnthropicWire:
+    """The shape of Messages: system blocks, two sides in turn, results before all else in the message after their calls."""
+
+    def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
+        self._card = card
+        self._params = params
+        self._fetch = fetch
+        self._names = wire_names(tools, "anthropic")
+        self._rule = params.breakpoint_rule if card.cache == "breakpoints" else "none"
+        self._control = control(params.ttl)
+        self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
+        self._calm = b"{" + joined(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
+        self._forced = bool(tools) and params.tool_choice not in {"auto", "none"}
+        self._suffix = members(params.extra) if given(params.extra) else b""
+
+    def head(self, item: Item) -> Fragment:
+        """A system block."""
+        content = fit(item, self._card)
+        if not isinstance(content, Text) or not content.text.strip():
+            return nothing(item)
+        return Fragment(item, Place.USER, _text(content.text))
+
+    def fragment(self, item: Item, wire_id: str = "") -> Fragment:
+        """A content block of a message."""
+        content = fit(item, self._card)
+        match content:
+            case None:
+                return nothing(item)
+            case Text():
+                return self._said(item, content) if content.text.strip() else nothing(item)
+            case Thinking():
+                return self._thinking(item, content)
+            case Image() | Document():
+                return Fragment(item, Place.USER, self._media(content))
+            case Opaque():
+                thought = type_of(content) in _THOUGHTS
+                said = Place.THINKING if thought else Place.ASSISTANT
+                return Fragment(item, said if role_of(item) == "assistant" else Place.USER, content.data.encode())
+            case ToolCall():
+                name = wire_id or scrubbed(content.call_id, "claude")
+                block = {
+                    "type": "tool_use",
+                    "id": name,
+                    "name": sent_name(content.tool, self._names, "anthropic"),
+                    "input": Raw(object_of(content)),
+                }
+                given_as = given_id(content, "claude")
+                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, given=given_as)
+            case ToolResult():
+                return self._result(item, content, wire_id)
+
+    def _said(self, item: Item, content: Text) -> Fragment:
+        if not is_statement(content):
+            return Fragment(item, Place.ASSISTANT if content.role == "assistant" else Place.USER, _text(content.text))
+        body = _text(framed(content.text))
+        if not self._card.takes_system_messages:
+            return Fragment(item, Place.USER, body)
+        return Fragment(item, Place.USER, body, group=STATED, aside=_text(content.text))
+
+    def _thinking(self, item: Item, content: Thinking) -> Fragment:
+        seal = seal_of(content, self._card)
+        if seal is None:
+            return nothing(item)
+        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": seal.data}))
+
+    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+        name = wire_id or scrubbed(content.call_id, "claude")
+        block: dict[str, object] = {"type": "tool_result", "tool_use_id": name}
+        match content.parts:
+            case ():
+                pass
+            case (Text(text=text),):
+                block["content"] = text
+            case parts:
+                if shown := [Raw(each) for part in parts if (each := self._part(part))]:
+                    block["content"] = shown
+        if content.error:
+            block["is_error"] = True
+        erased = item.mask is not None and item.mask.form == "cached"
+        return Fragment(item, Place.RESULT, dump(block), pair_key(content.call_id), name, content.form, erased=erased)
+
+    def _part(self, part: Part) -> bytes:
+        match part:
+            case Text():
+                return _text(part.text) if part.text.strip() else b""
+            case Image() | Document():
+                return self._media(part)
+            case Opaque():
+                return part.data.encode()
+
+    def _media(self, part: Image | Document) -> bytes:
+        media = media_of(part)
+        source: dict[str, object] = {"type": "url", "url": part.url}
+        if is_inline(part):
+            source = {"type": "base64", "media_type": media, "data": base64_of(part, self._fetch)}
+        if isinstance(part, Image):
+            return dump({"type": "image", "source": source})
+        if media == "text/plain" and is_inline(part):
+            source = {"type": "text", "media_type": media, "data": bytes_of(part, self._fetch).decode("utf-8", "replace")}
+        return dump({"type": "document", "source": source} | ({"title": part.name} if part.name else {}))
+
+    def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
+        """The body, marked by the rule of the parameters."""
+        heads = [head for head in heads if head.place]
+        messages = alternate(fragments)
+        if any(fragment.group == STATED for fragment in fragments):
+            messages = with_system_messages(messages)
+        touches: tuple[Touch, ...] = ()
+        if not messages or messages[0][0]:
+            opener = Fragment(Item("", "notice", Text(_FIRST)), Place.USER, _text(_FIRST))
+            messages.insert(0, (False, [opener]))
+            touches = (Touch("no_first_user", fragments[0].item.id if fragments else ""),)
+        wanted = anchors(view, fragments, self._params, "anthropic") if self._rule == "palimpsest" else ()
+        marked = spots(self._rule, len(heads), messages, wanted)
+        _end_without_space(messages)
+        chunks = [self._prefix]
+        if self._prefix != self._calm and (self._forced or messages[-1][0] or _began_without_thought(messages)):
+            chunks = [self._calm]
+            touches += (Touch("thinking_off", messages[-1][1][0].item.id),)
+        self._add_system(chunks, heads, marked)
+        chunks.append(b',"messages":[')
+        self._add_messages(chunks, messages, marked)
+        chunks.append(b"]")
+        if self._card.cache_edits:
+            chunks.append(cache_edits(fragments))
+        chunks += (self._suffix, b"}")
+        # What was inserted has no id, or that of the call it answers.
+        breakpoints = dict.fromkeys(name for spot in marked if (name := label(spot, messages)))
+        return Assembled(b"".join(chunks), tuple(breakpoints), touches)
+
+    def _add_system(self, chunks: list[bytes], heads: list[Fragment], marked: tuple[Spot, ...]) -> None:
+        if not heads:
+            return
+        blocks = [self._mark(head.body) if (HEAD, index) in marked else head.body for index, head in enumerate(heads)]
+        chunks += (b',"system":[', b",".join(blocks), b"]")
+
+    def _add_messages(self, chunks: list[bytes], messages: list[Message], marked: tuple[Spot, ...]) -> None:
+        wanted = {message for message, _ in marked}
+        opening = _OPENING
+        start = len(chunks)
+        for index, (said, blocks) in enumerate(messages):
+            chunks.append(_SYSTEM_OPENING if blocks[0].group == SYSTEM else opening[said])
+            if index in wanted:
+                chunks.append(b",".join([self._mark(each.body) if (index, at) in marked else each.body for at, each in enumerate(blocks)]))
+            elif len(blocks) == 1:
+                chunks.append(blocks[0].body)
+            else:
+                chunks.append(b",".join([each.body for each in blocks]))
+            chunks.append(b"]}")
+        chunks[start] = chunks[start][1:]
+
+    def _mark(self, block: bytes) -> bytes:
+        return block[:-1] + self._control
+
+
+def cache_edits(fragments: list[Fragment]) -> bytes:
+    """The results that the provider shall drop from its cached prefix; their bytes stay, so the prefix still matches."""
+    ids = [fragment.wire_id for fragment in fragments if fragment.erased]
+    if not ids:
+        return b""
+    edit = {"type": "delete_tool_results", "tool_use_ids": ids}
+    return b',"context_management":' + dump({"edits": [edit]})
+
+
+def _began_without_thought(messages: list[Message]) -> bool:
+    """Whether the turn that results are just being given to began without a thought, as after a switch of models.
+
+    With a budget for thinking such a turn is refused, so it is finished without one; so is a reply to go on with, and a forced call.
+    """
+    results, thinking = Place.RESULT, Place.THINKING
+    open_turn = False
+    for said, blocks in reversed(messages):
+        if said:
+            if blocks[0].place == thinking:
+                return False
+        elif blocks[0].group == SYSTEM:
+            continue
+        elif blocks[0].place == results:
+            open_turn = True
+        else:
+            break
+    return open_turn
+
+
+def _end_without_space(messages: list[Message]) -> None:
+    """A reply that the model shall go on with may not end in white space."""
+    said, blocks = messages[-1]
+    if not said:
+        return
+    last = blocks[-1]
+    block = msgspec.json.decode(last.body, type=dict[str, object])
+    text = block.get("text")
+    if isinstance(text, str) and text != text.rstrip():
+        blocks[-1] = Fragment(last.item, last.place, dump({**block, "text": text.rstrip()}))
+
+
+def _text(text: str) -> bytes:
+    return dump({"type": "text", "text": text})

@@ -1,0 +1,1 @@
+"""Chat Completions: requests and replies."""

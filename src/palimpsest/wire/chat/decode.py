@@ -1,0 +1,189 @@
+"""Chat completions to contents: whole answers, and streams chunk by chunk."""
+
+from collections.abc import Iterator
+
+from palimpsest.core.errors import WireError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
+from palimpsest.core.events.stops import decoded_stop
+from palimpsest.core.items import Content, Text, Thinking, ToolCall
+from palimpsest.wire.failures import error_of, failure
+from palimpsest.wire.json_reading import Json, dump, is_json, is_object, number, table_at, tables_at, text
+from palimpsest.wire.models.cards import ModelCard
+
+# Servers do not agree on the name of what a model thinks aloud.
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+
+
+def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
+    """A whole completion; its first choice is the reply."""
+    if error := error_of(completion):
+        raise failure(error, card.provider)
+    choices = tables_at(completion, "choices")
+    if not choices:
+        raise WireError("the answer has no choice", where=card.provider)
+    first = next((choice for choice in choices if choice.get("index") == 0), choices[0])
+    message = table_at(first, "message")
+    # Every entry of a whole answer is a call of its own, whatever it says of its place.
+    calls = [{**entry, "index": place} for place, entry in enumerate(tables_at(message, "tool_calls"))]
+    assembler = ChunkAssembler(card)
+    tuple(assembler.take({**completion, "choices": [{**first, "index": 0, "delta": {**message, "tool_calls": calls}}]}))
+    return assembler.reply()
+
+
+def decode_usage(usage: Json) -> Usage:
+    """Tokens by part; the provider counts what it read from its cache as prompt."""
+    details = table_at(usage, "prompt_tokens_details")
+    read = number(details, "cached_tokens") or number(usage, "prompt_cache_hit_tokens")
+    written = number(details, "cache_write_tokens")
+    return Usage(
+        input=max(0, number(usage, "prompt_tokens") - read - written),
+        cache_read=read,
+        cache_write=written,
+        output=number(usage, "completion_tokens"),
+        reasoning=number(table_at(usage, "completion_tokens_details"), "reasoning_tokens"),
+    )
+
+
+class _Call:
+    """A call whose arguments are still coming."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.call_id = ""
+        self.tool = ""
+        self.args: list[str] = []
+        self.free = False
+
+    def content(self, number: int) -> ToolCall:
+        args = "".join(self.args)
+        return ToolCall(
+            self.call_id or f"call_{number}", self.tool, args if self.free else args or "{}", form="free" if self.free else "json"
+        )
+
+    def ended_by(self, call_id: str, tool: str) -> bool:
+        """Whether an entry in the place of this call is another one: it has a name, and an id of its own.
+
+        There are servers that make up an id for every piece; only what names a tool begins a call.
+        """
+        return bool(tool and call_id and self.call_id and call_id != self.call_id)
+
+    def whole(self) -> bool:
+        """Whether nothing can be added to the arguments."""
+        return is_object("".join(self.args))
+
+
+class ChunkAssembler:
+    """A streamed completion; its first choice is the reply."""
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._id = ""
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[_Call] = []
+        self._open: dict[int, _Call] = {}
+        self._choice: int | None = None
+        self._usage: Json = {}
+        self._stop = ""
+        self._refused = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the choice has a reason to end."""
+        return bool(self._stop)
+
+    def take(self, event: Json) -> Iterator[Delta]:
+        """One chunk of the stream."""
+        if error := error_of(event):
+            raise failure(error, self._card.provider)
+        self._id = self._id or text(event, "id")
+        usage = table_at(event, "usage")
+        self._usage = usage or self._usage
+        choices = tables_at(event, "choices")
+        if self._choice is None and choices:
+            self._choice = min(number(choice, "index") for choice in choices)
+        for choice in choices:
+            if number(choice, "index") == self._choice:
+                self._stop = text(choice, "finish_reason") or self._stop
+                yield from self._extend(table_at(choice, "delta"))
+        # After the finish reason the usage is that of the reply.
+        if usage and not self._stop:
+            yield UsageDelta(decode_usage(usage))
+
+    def _extend(self, delta: Json) -> Iterator[Delta]:
+        thought = next(filter(None, (text(delta, name) for name in _THOUGHTS)), "") + _parts(delta, "thinking")
+        if thought:
+            self._thought.append(thought)
+            yield ThinkingDelta(thought)
+        refusal = text(delta, "refusal")
+        self._refused = self._refused or bool(refusal)
+        said = text(delta, "content") + _parts(delta, "text") + refusal
+        if said:
+            self._said.append(said)
+            yield TextDelta(said)
+        taken: set[int] = set()
+        for entry in tables_at(delta, "tool_calls"):
+            yield self._call(entry, taken)
+
+    def _call(self, entry: Json, taken: set[int]) -> Delta:
+        free = is_json(entry.get("custom"))
+        function = table_at(entry, "custom" if free else "function")
+        call = self._begun(entry, text(function, "name"), taken)
+        taken.add(call.place)
+        given = function.get("input" if free else "arguments")
+        args = dump(given) if is_json(given) else given if isinstance(given, str) else ""
+        call.free = call.free or free
+        call.call_id = call.call_id or text(entry, "id")
+        call.tool = call.tool or text(function, "name")
+        call.args.append(args)
+        return CallDelta(call.call_id, call.tool, args)
+
+    def _begun(self, entry: Json, tool: str, taken: set[int]) -> _Call:
+        """The call that an entry adds to, or a new one; `taken` are the places that this chunk has added to."""
+        named = text(entry, "id")
+        if type(entry.get("index")) is int:
+            place = number(entry, "index")
+            call = self._open.get(place)
+            return self._new(place) if call is None or call.ended_by(named, tool) else call
+        if named:
+            return next((call for call in self._calls if call.call_id == named), None) or self._new(len(self._calls))
+        last = self._calls[-1] if self._calls else None
+        # With neither index nor id it goes on with the last call, unless that is done or was named in this very chunk.
+        if last is None or last.place in taken or (tool and (tool != last.tool or last.whole())):
+            return self._new(len(self._calls))
+        return last
+
+    def _new(self, place: int) -> _Call:
+        call = _Call(place)
+        self._calls.append(call)
+        self._open[place] = call
+        return call
+
+    def reply(self) -> ModelReplied:
+        """What has arrived so far."""
+        parts: list[Content] = []
+        if self._thought:
+            parts.append(Thinking("".join(self._thought)))
+        if self._said:
+            parts.append(Text("".join(self._said), role="assistant"))
+        calls = sorted(self._calls, key=lambda call: call.place)
+        parts.extend(call.content(number) for number, call in enumerate(calls))
+        stop, word = decoded_stop(self._stop, parts, refused=self._refused)
+        return ModelReplied(
+            parts=tuple(parts),
+            usage=decode_usage(self._usage),
+            stop=stop,
+            model=self._card.name,
+            message=self._id,
+            provider_stop=word,
+        )
+
+
+def _parts(delta: Json, kind: str) -> str:
+    """The text of content that comes as a list of parts."""
+    return "".join(_said(part, kind) for part in tables_at(delta, "content") if text(part, "type") == kind)
+
+
+def _said(part: Json, kind: str) -> str:
+    return text(part, kind) or "".join(text(inner, "text") for inner in tables_at(part, kind))

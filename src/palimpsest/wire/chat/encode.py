@@ -1,0 +1,192 @@
+"""A view as a request of Chat Completions, for OpenAI and the many servers that speak like it."""
+
+from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.wire.encoding.alternate import alternate, framed, is_statement
+from palimpsest.wire.encoding.fit import fit
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.options import chat_fields
+from palimpsest.wire.encoding.repair import given_id, scrubbed
+from palimpsest.wire.encoding.tools import object_of, pair_key, sent_name, wire_names
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.request import Params, Tool, Touch, given
+
+_FIRST = "Go on."
+_DONE = b',{"role":"assistant","content":"Done."}'
+_TEXT = "text"
+
+
+class ChatWire:
+    """The shape of Chat Completions: tool messages right after their calls, pictures only in user messages.
+
+    The body of a text is its JSON string, so that a message of one text needs no parts; group `text` says so.
+    """
+
+    def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
+        self._card = card
+        self._fetch = fetch
+        self._names = wire_names(tools, "chat")
+        self._echo = params.echo
+        self._mistral = card.call_ids == "mistral"
+        self._prefix = b"{" + joined(chat_fields(card, tools, params))
+        self._suffix = members(params.extra) if given(params.extra) else b""
+
+    def head(self, item: Item) -> Fragment:
+        """A text of the messages before the conversation; its role is its group."""
+        content = fit(item, self._card)
+        if not isinstance(content, Text):
+            return nothing(item)
+        return Fragment(item, Place.USER, content.text.encode(), group=self._role(content.role))
+
+    def _role(self, role: Role) -> str:
+        # Only OpenAI itself knows developers; the templates of other servers fail on them.
+        return "system" if role == "developer" and self._card.provider != "openai" else role
+
+    def fragment(self, item: Item, wire_id: str = "") -> Fragment:
+        """A text, a part, a call or a tool message."""
+        content = fit(item, self._card)
+        match content:
+            case None:
+                return nothing(item)
+            case Text():
+                return self._text(item, content)
+            case Thinking():
+                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else nothing(item)
+            case Image() | Document():
+                return Fragment(item, Place.USER, self._media(content))
+            case Opaque():
+                return nothing(item)
+            case ToolCall():
+                name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+                called = {"name": sent_name(content.tool, self._names, "chat"), "arguments": object_of(content).decode()}
+                body = dump({"id": name, "type": "function", "function": called})
+                given_as = given_id(content, self._card.call_ids)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
+            case ToolResult():
+                return self._result(item, content, wire_id)
+
+    def _text(self, item: Item, content: Text) -> Fragment:
+        body = dump(content.text)
+        if content.role == "assistant":
+            return Fragment(item, Place.ASSISTANT, body, group=_TEXT)
+        if not is_statement(content):
+            return Fragment(item, Place.USER, body, group=_TEXT)
+        if not self._card.takes_system_messages:
+            return Fragment(item, Place.USER, dump(framed(content.text)), group=_TEXT)
+        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
+
+    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        texts = [part.text for part in content.parts if isinstance(part, Text)]
+        output: object = "".join(texts) if len(texts) < 2 else [{"type": "text", "text": text} for text in texts]
+        shown = [self._media(part) for part in content.parts if isinstance(part, Image | Document)]
+        aside = b""
+        if shown:
+            aside = b",".join((dump({"type": "text", "text": f"[from the result of call {name}]"}), *shown))
+            output = output or "[shown in the next message]"
+        body = b"," + dump({"role": "tool", "tool_call_id": name, "content": output})
+        return Fragment(item, Place.RESULT, body, pair_key(content.call_id), name, content.form, aside=aside)
+
+    def _media(self, part: Image | Document) -> bytes:
+        url = url_of(part, self._fetch)
+        if isinstance(part, Image):
+            detail = {"detail": part.detail} if part.detail else {}
+            return dump({"type": "image_url", "image_url": {"url": url, **detail}})
+        return dump({"type": "file", "file": {"filename": part.name or "file", "file_data": url}})
+
+    def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
+        """The body: head, then both sides in turn."""
+        del view
+        messages = alternate(fragments)
+        touches: tuple[Touch, ...] = ()
+        if not messages:
+            opener = Item("", "notice", Text(_FIRST))
+            messages = [(False, [self._text(opener, Text(_FIRST))])]
+            touches = (Touch("no_first_user", ""),)
+        chunks = [self._prefix, b',"messages":[']
+        start = len(chunks)
+        _add_head(chunks, [head for head in heads if head.place])
+        for said, blocks in messages:
+            if said:
+                _add_said(chunks, blocks)
+            else:
+                self._add_heard(chunks, blocks)
+        chunks[start] = chunks[start][1:]
+        chunks += (b"]", self._suffix, b"}")
+        return Assembled(b"".join(chunks), touches=touches)
+
+    def _add_heard(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
+        result = Place.RESULT
+        parts: list[Fragment] = []
+        asides: list[bytes] = []
+        rest = 0
+        for block in blocks:
+            if block.place != result:
+                break
+            rest += 1
+            chunks.append(block.body)
+            if block.aside:
+                asides.append(block.aside)
+        if rest == len(blocks) and not asides:
+            return
+        if rest and self._mistral:
+            chunks.append(_DONE)
+        for block in blocks[rest:]:
+            if block.group != "message":
+                parts.append(block)
+                continue
+            _add_user(chunks, parts, asides)
+            parts, asides = [], []
+            chunks.append(block.body)
+        _add_user(chunks, parts, asides)
+
+
+def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -> None:
+    if not parts and not asides:
+        return
+    chunks.append(b',{"role":"user","content":')
+    if len(parts) == 1 and not asides and parts[0].group:
+        chunks.append(parts[0].body)
+    else:
+        chunks += (b"[", b",".join((*asides, *map(_as_part, parts))), b"]")
+    chunks.append(b"}")
+
+
+def _add_said(chunks: list[bytes], blocks: list[Fragment]) -> None:
+    call, thinking = Place.CALL, Place.THINKING
+    if len(blocks) == 1 and blocks[0].place < thinking:
+        chunks += (b',{"role":"assistant","content":', blocks[0].body, b"}")
+        return
+    texts = [block for block in blocks if block.place < thinking]
+    calls = [block.body for block in blocks if block.place == call]
+    thoughts = [block for block in blocks if block.place == thinking]
+    chunks.append(b',{"role":"assistant","content":')
+    if not texts:
+        chunks.append(b"null")
+    elif len(texts) == 1:
+        chunks.append(texts[0].body)
+    else:
+        chunks += (b"[", b",".join(map(_as_part, texts)), b"]")
+    if thoughts:
+        chunks += (b',"reasoning_content":"', *(thought.body[1:-1] for thought in thoughts), b'"')
+    if calls:
+        chunks += (b',"tool_calls":[', b",".join(calls), b"]")
+    chunks.append(b"}")
+
+
+def _as_part(fragment: Fragment) -> bytes:
+    return b'{"type":"text","text":' + fragment.body + b"}" if fragment.group else fragment.body
+
+
+def _add_head(chunks: list[bytes], heads: list[Fragment]) -> None:
+    """One message per run of a role: many servers take a single system message."""
+    index = 0
+    while index < len(heads):
+        role = heads[index].group
+        run = index
+        while run < len(heads) and heads[run].group == role:
+            run += 1
+        text = b"\n\n".join(head.body for head in heads[index:run]).decode()
+        chunks.append(b',{"role":"%s","content":%s}' % (role.encode(), dump(text)))
+        index = run

@@ -1,0 +1,1 @@
+"""What the three wires share when a view becomes a request."""

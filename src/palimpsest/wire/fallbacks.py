@@ -1,0 +1,45 @@
+"""Readable twins: what people and other models see of an item that only its maker understands."""
+
+from palimpsest.wire.json_reading import Json, is_json, shorten, table_at, tables_at, text
+
+_SEALED = {
+    "redacted_thinking": "[thinking that only its model can read]",
+    "compaction": "[a summary of earlier turns that only its model can read]",
+    "compaction_summary": "[a summary of earlier turns that only its model can read]",
+    "image_generation_call": "[an image was made]",
+}
+
+
+def twin_of(item: Json) -> str:
+    """One or a few lines about an item of a provider's own kind."""
+    kind = text(item, "type")
+    readable = _readable(item)
+    if kind in ("compaction", "compaction_summary", "message") and readable:
+        return readable
+    if kind in _SEALED:
+        prompt = text(item, "revised_prompt")
+        return f"{_SEALED[kind]} {prompt}".rstrip()
+    asked = _question(item)
+    return f"[{kind or 'item'}{': ' if asked else ''}{asked}]" + (f"\n{readable}" if readable else "")
+
+
+def _question(item: Json) -> str:
+    action = table_at(item, "action") or table_at(item, "input")
+    for table in (action, item):
+        for key in ("query", "url", "pattern", "code", "command", "name"):
+            if found := text(table, key):
+                return shorten(found)
+    queries = item.get("queries")
+    return shorten(", ".join(str(each) for each in queries)) if isinstance(queries, list) else ""
+
+
+def _readable(item: Json) -> str:
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    entries = [content] if is_json(content) else tables_at(item, "content") + tables_at(item, "results")
+    lines = []
+    for entry in entries:
+        line = " ".join(filter(None, (text(entry, "title"), text(entry, "url")))) or text(entry, "text") or text(entry, "stdout")
+        lines.append(line)
+    return "\n".join(filter(None, lines))

@@ -1,0 +1,85 @@
+"""Cards that a user writes: TOML text to model cards, with errors that name the key."""
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from palimpsest.core.errors import BadInput
+from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card
+
+_Toml: TypeAlias = Mapping[str, object]
+_KEYS = frozenset(ModelCard.__struct_fields__) - {"name"} | {"like"}
+_PRICES = frozenset(Prices.__struct_fields__)
+_LONG = frozenset(LongPrices.__struct_fields__)
+
+
+def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "cards") -> tuple[ModelCard, ...]:
+    """The cards of a TOML text: one `[cards.NAME]` table each; `like` takes over what another card says."""
+    try:
+        tables: _Toml = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"this is not TOML: {error}", where=where) from error
+    _refuse_strangers(tables, frozenset({"cards"}), "", where)
+    models = _table(tables.get("cards", {}), "cards", where)
+    cards: list[ModelCard] = []
+    for name, entry in models.items():
+        earlier = (*known, *cards)
+        cards.append(_parse(name, _table(entry, f"cards.{name}", where), earlier, where))
+    return tuple(cards)
+
+
+def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) -> ModelCard:
+    key = f"cards.{name}"
+    _refuse_strangers(table, _KEYS, f"{key}.", where)
+    prices = _table(table.get("prices", {}), f"{key}.prices", where)
+    _refuse_strangers(prices, _PRICES, f"{key}.prices.", where)
+    long = _table(prices.get("long", {}), f"{key}.prices.long", where)
+    _refuse_strangers(long, _LONG, f"{key}.prices.long.", where)
+    _refuse_prices(prices, f"{key}.prices.", where)
+    _refuse_prices(long, f"{key}.prices.long.", where)
+    fields: dict[str, object] = {}
+    like = table.get("like")
+    if like is not None:
+        try:
+            fields = msgspec.to_builtins(card(str(like), known))
+        except BadInput as error:
+            raise BadInput(f"the key {key}.like names no card: {error.message}", where=where) from error
+    fields |= {each: value for each, value in table.items() if each not in ("like", "prices")}
+    fields["name"] = name
+    if fields.get("cache") == "marks":
+        # The word that files of version 0.1.0 have for it.
+        fields["cache"] = "breakpoints"
+    if prices:
+        fields["prices"] = {**_table(fields.get("prices", {}), key, where), **prices}
+    for needed in ("wire", "provider", "window", "reply"):
+        if needed not in fields:
+            raise BadInput(f"the key {key}.{needed} is missing; write it, or start from a known card with `like`", where=where)
+    try:
+        made = msgspec.convert(fields, ModelCard)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        raise BadInput(f"the key {key}{path.rstrip('`')}: {problem[:1].lower()}{problem[1:]}", where=where) from error
+    if made.window <= 0 or made.reply <= 0:
+        raise BadInput(f"the keys {key}.window and {key}.reply must be above zero", where=where)
+    return made
+
+
+def _refuse_prices(prices: _Toml, prefix: str, where: str) -> None:
+    for name, dollars in prices.items():
+        if isinstance(dollars, int | float) and not (math.isfinite(dollars) and dollars >= 0):
+            raise BadInput(f"the key {prefix}{name} is {dollars}; it must be a number that is not negative", where=where)
+
+
+def _table(value: object, key: str, where: str) -> _Toml:
+    if not isinstance(value, dict):
+        raise BadInput(f"the key {key} must be a table", where=where)
+    return value
+
+
+def _refuse_strangers(table: _Toml, known: frozenset[str], prefix: str, where: str) -> None:
+    for name in table:
+        if name not in known:
+            raise BadInput(f"the key {prefix}{name} is not known; known are {', '.join(sorted(known))}", where=where)

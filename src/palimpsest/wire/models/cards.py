@@ -1,0 +1,320 @@
+"""Model cards: names, windows, reply limits, media, cache and prices of known models."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.items import Value
+
+_LONG = "[1m]"
+_VENDORS = ("anthropic/", "openai/")
+_BEDROCK = re.compile(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
+_DATE = re.compile(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
+
+# Only what is listed here stands for another name: a model that merely begins like one we know has its own window and prices.
+_VARIANTS: Mapping[str, str] = {
+    "claude-sonnet-4-0": "claude-sonnet-4",
+    "claude-opus-4-0": "claude-opus-4",
+    "claude-3-5-haiku-latest": "claude-3-5-haiku",
+    "claude-3-5-sonnet-latest": "claude-3-5-sonnet",
+    "claude-3-7-sonnet-latest": "claude-3-7-sonnet",
+    "gpt-5-chat": "gpt-5",
+    "gpt-5-chat-latest": "gpt-5",
+    "gpt-5-search-api": "gpt-5",
+    "gpt-5.1-chat-latest": "gpt-5.1",
+    "gpt-5.2-chat-latest": "gpt-5.2",
+    "gpt-5.2-codex-fast": "gpt-5.2-codex",
+}
+# Names of ours that no provider knows.
+_FORMER: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
+
+
+class Asked(NamedTuple):
+    """What a name asks for: the card it means, what the provider is sent, and whether the long window is meant.
+
+    `sent` is empty where the card knows better what to send.
+    """
+
+    card: str
+    sent: str
+    long: bool
+
+
+@lru_cache(maxsize=256)
+def asked_for(name: str) -> Asked:
+    """A name taken apart."""
+    whole = name.removesuffix(_LONG)
+    cloud = _BEDROCK.fullmatch(whole)
+    bare = cloud["name"] if cloud else whole
+    for vendor in _VENDORS:
+        bare = bare.removeprefix(vendor)
+    plain = _DATE.sub("", bare)
+    meant = _FORMER.get(plain) or _VARIANTS.get(plain, plain)
+    as_asked = whole if cloud else bare
+    return Asked(meant, "" if as_asked == meant or plain in _FORMER else as_asked, whole != name)
+
+
+def long_name(name: str) -> str:
+    """The name of a model with its long window."""
+    return name + _LONG
+
+
+WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
+
+
+class LongPrices(Value, frozen=True):
+    """What every token of a call costs when its prompt has more than `above` tokens."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
+
+
+class Prices(Value, frozen=True):
+    """Dollars per million tokens; a `None` cache price means that part is billed as input."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
+    long: LongPrices | None = None
+
+
+class ModelCard(Value, frozen=True):
+    """What must be known of a model to talk to it, to fit its window and to price it.
+
+    `system_messages` says whether system messages may stand in its conversation; without a word the wire decides.
+    """
+
+    name: str
+    wire: WireName
+    provider: str
+    window: int
+    reply: int
+    family: str = ""
+    api_name: str = ""
+    input_limit: int | None = None
+    images: bool = True
+    documents: bool = False
+    audio: bool = False
+    thinking: bool = False
+    cache: Literal["none", "breakpoints", "automatic"] = "none"
+    cache_minimum: int = 1024
+    cache_edits: bool = False
+    prices: Prices = Prices()
+    call_ids: Literal["any", "claude", "mistral"] = "any"
+    system_messages: bool | None = None
+
+    @property
+    def takes_system_messages(self) -> bool:
+        """Whether system messages may stand in the conversation: where the card does not say, on every wire but Messages."""
+        return self.wire != "anthropic" if self.system_messages is None else self.system_messages
+
+
+def _claude(
+    name: str,
+    dollars: tuple[float, float],
+    reply: int,
+    *,
+    minimum: int = 1024,
+    window: int = 200_000,
+    api_name: str = "",
+    thinking: bool = True,
+    system_messages: bool | None = None,
+) -> ModelCard:
+    cost_in, cost_out = dollars
+    return ModelCard(
+        name=name,
+        wire="anthropic",
+        provider="anthropic",
+        window=window,
+        reply=reply,
+        family="claude",
+        api_name=api_name,
+        documents=True,
+        thinking=thinking,
+        cache="breakpoints",
+        cache_minimum=minimum,
+        prices=Prices(cost_in, cost_out, *_cache_prices(cost_in)),
+        call_ids="claude",
+        system_messages=system_messages,
+    )
+
+
+def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
+    # The newer models read more than this, but bill everything twice above it, and the older ones refuse it.
+    catalogue = 272_000
+    cost_in, cost_out = dollars
+    return ModelCard(
+        name=name,
+        wire="responses",
+        provider="openai",
+        window=catalogue,
+        reply=128_000,
+        family="gpt",
+        input_limit=catalogue,
+        documents=True,
+        thinking=True,
+        cache="automatic",
+        prices=Prices(
+            cost_in,
+            cost_out,
+            None if read is None else _round(cost_in * read),
+            None if write is None else _round(cost_in * write),
+            None if write is None else _round(cost_in * write),
+        ),
+    )
+
+
+def _cache_prices(cost_in: float) -> tuple[float, float, float]:
+    """Reading, writing for five minutes and writing for an hour, as Anthropic prices them by its input."""
+    return _round(cost_in * 0.1), _round(cost_in * 1.25), _round(cost_in * 2)
+
+
+def _round(dollars: float) -> float:
+    return round(dollars, 6)
+
+
+_MILLION = 1_000_000
+
+CARDS: tuple[ModelCard, ...] = (
+    _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
+    _claude("claude-3-5-haiku", (0.8, 4), 8_192, minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
+    _claude("claude-3-7-sonnet", (3, 15), 64_000, api_name="claude-3-7-sonnet-20250219"),
+    _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514"),
+    _claude("claude-sonnet-4-5", (3, 15), 64_000),
+    _claude("claude-sonnet-4-6", (3, 15), 64_000),
+    _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
+    _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
+    _claude("claude-opus-4", (15, 75), 32_000, api_name="claude-opus-4-20250514"),
+    _claude("claude-opus-4-1", (15, 75), 32_000),
+    _claude("claude-opus-4-5", (5, 25), 64_000, minimum=4096),
+    _claude("claude-opus-4-6", (5, 25), 128_000, minimum=4096),
+    _claude("claude-opus-4-7", (5, 25), 128_000, minimum=2048),
+    _claude("claude-opus-4-8", (5, 25), 128_000, system_messages=True),
+    _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION, system_messages=True),
+    _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION, system_messages=True),
+    _claude("claude-haiku-4-5", (1, 5), 64_000, minimum=4096),
+    _gpt("gpt-5", (1.25, 10)),
+    _gpt("gpt-5-mini", (0.25, 2)),
+    _gpt("gpt-5-nano", (0.05, 0.4)),
+    _gpt("gpt-5-pro", (15, 120), read=None),
+    _gpt("gpt-5-codex", (1.25, 10)),
+    _gpt("gpt-5.1", (1.25, 10)),
+    _gpt("gpt-5.1-codex", (1.25, 10)),
+    _gpt("gpt-5.1-codex-max", (1.25, 10)),
+    _gpt("gpt-5.1-codex-mini", (0.25, 2)),
+    _gpt("gpt-5.2", (1.75, 14)),
+    _gpt("gpt-5.2-codex", (1.75, 14)),
+    _gpt("gpt-5.2-pro", (21, 168), read=None),
+    _gpt("gpt-5.3-codex", (1.75, 14)),
+    _gpt("gpt-5.4", (2.5, 15)),
+    _gpt("gpt-5.4-mini", (0.75, 4.5)),
+    _gpt("gpt-5.4-nano", (0.2, 1.25)),
+    _gpt("gpt-5.4-pro", (30, 180), read=None),
+    _gpt("gpt-5.5", (5, 30)),
+    _gpt("gpt-5.5-pro", (30, 180), read=None),
+    _gpt("gpt-5.6-sol", (4, 20)),
+    _gpt("gpt-5.6-terra", (2, 12)),
+    _gpt("gpt-5.6-luna", (0.2, 1.2)),
+    _gpt("gpt-6-sol", (2, 10), write=1.25),
+    _gpt("gpt-6-luna", (0.1, 0.5), write=1.25),
+)
+
+
+# The models whose long window costs more; for those after them every token has one price.
+_LONG_SONNET = LongPrices(200_000, 6, 22.5, *_cache_prices(6))
+_LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONNET}
+
+
+def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
+    """The card of a model by its name, a dated name of it, or a known variant; `window` overrides what the card says."""
+    known = {each.name: each for each in cards}
+    found = known.get(name) or _generic(name) or _alias(name, known)
+    if found is None:
+        raise BadInput(
+            f"no card is known for the model {name!r}; known are {', '.join(known)}, openai-compatible/NAME and local/NAME", where="model"
+        )
+    return found if window is None else resized(found, window)
+
+
+def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
+    """The card of a model that a log names; one that nobody knows is taken for that of an OpenAI-compatible server."""
+    known = tuple(cards)
+    try:
+        return card(name, known)
+    except BadInput:
+        return replace(card(f"openai-compatible/{name}", known), name=name)
+
+
+def is_generic(model: ModelCard) -> bool:
+    """Whether nothing is known of a model but who serves it."""
+    return model.provider in _GENERIC
+
+
+def resized(model: ModelCard, window: int) -> ModelCard:
+    """The same model with another window; a reply takes at most half of it."""
+    limit = None if model.input_limit is None else min(model.input_limit, window)
+    return replace(model, window=window, reply=min(model.reply, max(1, window // 2)), input_limit=limit)
+
+
+_GENERIC = frozenset({"openai-compatible", "local"})
+
+
+def _generic(name: str) -> ModelCard | None:
+    maker, _, model = name.partition("/")
+    if not model:
+        return None
+    if maker == "openai-compatible":
+        strict = "mistral" if re.search(r"(?:mi|dev|code|mag|mini)stral", model.lower()) else "any"
+        return ModelCard(
+            name=name,
+            wire="chat",
+            provider=maker,
+            window=128_000,
+            reply=8_192,
+            api_name=model,
+            images=False,
+            cache="automatic",
+            call_ids="mistral" if strict == "mistral" else "any",
+            # Mistral refuses a system message after a reply or a result.
+            system_messages=False if strict == "mistral" else None,
+        )
+    if maker == "local":
+        return ModelCard(
+            name=name,
+            wire="chat",
+            provider=maker,
+            window=8_192,
+            reply=2_048,
+            api_name=model,
+            images=False,
+            cache="automatic",
+            cache_minimum=1,
+            # The templates of many local models refuse a system message that is not the first.
+            system_messages=False,
+        )
+    return None
+
+
+def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
+    asked = asked_for(name)
+    found = known.get(asked.card)
+    if found is None:
+        return None
+    found = replace(found, api_name=asked.sent or found.api_name or found.name)
+    if not asked.long:
+        return found
+    if found.family != "claude":
+        return None
+    prices = replace(found.prices, long=found.prices.long or _LONG_PRICES.get(found.name))
+    # It has a name of its own, so that a session that is opened again still knows its window and its prices.
+    return replace(found, name=long_name(found.name), window=_MILLION, prices=prices)

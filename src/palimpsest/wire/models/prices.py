@@ -1,0 +1,72 @@
+"""What tokens cost: dollars of one call and of many, by part."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Value
+from palimpsest.wire.models.cards import CARDS, ModelCard, Prices, card
+
+_PER = 1_000_000
+
+
+class Cost(Value, frozen=True):
+    """Dollars by part; the parts are those of `Usage`, reasoning being output."""
+
+    input: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+    cache_write_long: float = 0.0
+    output: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All parts together."""
+        return self.input + self.cache_read + self.cache_write + self.cache_write_long + self.output
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.input + other.input,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.cache_write_long + other.cache_write_long,
+            self.output + other.output,
+        )
+
+    def parts(self) -> dict[str, float]:
+        """The parts by name, as a report prints them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+FREE = Cost()
+
+
+def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
+    """What one call cost by the prices of its card; a cache price left open is that of input.
+
+    A card may have other prices for a long prompt. They go by the prompt of a single call, so that a sum of calls is priced by their
+    costs and not by the sum of their tokens.
+    """
+    listed = model if isinstance(model, Prices) else model.prices
+    prompt = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
+    prices = listed.long if listed.long is not None and prompt > listed.long.above else listed
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    return Cost(
+        usage.input * prices.input / _PER,
+        usage.cache_read * (prices.input if prices.cache_read is None else prices.cache_read) / _PER,
+        usage.cache_write * write / _PER,
+        usage.cache_write_long * (write if prices.cache_write_long is None else prices.cache_write_long) / _PER,
+        usage.output * prices.output / _PER,
+    )
+
+
+def ledger_cost(calls: Iterable[tuple[str, Usage]], cards: Iterable[ModelCard] = CARDS) -> Cost:
+    """What many calls cost, each by the card of its model; an unknown model is a `BadInput`."""
+    known = tuple(cards)
+    found: dict[str, ModelCard] = {}
+    total = FREE
+    for name, usage in calls:
+        if name not in found:
+            found[name] = card(name, known)
+        total += cost(usage, found[name])
+    return total

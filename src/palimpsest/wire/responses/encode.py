@@ -1,0 +1,267 @@
+"""A view as a request of OpenAI's Responses, in the dialects of two versions of Codex."""
+
+from itertools import chain
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.wire.encoding.fit import fit, role_of, seal_of
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.options import responses_fields
+from palimpsest.wire.encoding.repair import given_id, scrubbed
+from palimpsest.wire.encoding.tools import family, object_of, pair_key, sent_name, type_of, wire_names
+from palimpsest.wire.json_reading import is_object
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.request import Params, Tool, given
+from palimpsest.wire.rules.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
+
+
+class ResponsesWire:
+    """The shape of Responses: a flat list of items in the order of the view, never re-ordered."""
+
+    def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
+        self._card = card
+        self._fetch = fetch
+        self._names = wire_names(tools, "responses")
+        self._ids = params.dialect == "codex-0.166"
+        self._tidy = not self._ids and any(tool.name == "apply_patch" and tool.form == "free" for tool in tools)
+        self._prefix = b"{" + joined(responses_fields(card, tools, params))
+        self._suffix = members(params.extra) if given(params.extra) else b""
+
+    def head(self, item: Item) -> Fragment:
+        """A message before the conversation; base instructions keep their bare text, for they may have a field of their own."""
+        content = fit(item, self._card)
+        if not isinstance(content, Text):
+            return nothing(item)
+        if content.role == "system":
+            return Fragment(item, Place.ASSISTANT, content.text.encode())
+        return self._said(item, content.role, content.phase, content.ref, self._part(content, content.role))
+
+    def fragment(self, item: Item, wire_id: str = "") -> Fragment:
+        """An input item, or a part of one that neighbours complete."""
+        content = fit(item, self._card)
+        match content:
+            case None:
+                return nothing(item)
+            case Text():
+                return self._said(item, content.role, content.phase, content.ref, self._part(content, content.role))
+            case Image() | Document():
+                return self._said(item, "user", "", content.ref, self._part(content, "user"))
+            case Thinking():
+                return self._thinking(item, content)
+            case Opaque():
+                return self._opaque(item, content)
+            case ToolCall():
+                return self._call(item, content, wire_id)
+            case ToolResult():
+                return self._result(item, content, wire_id)
+
+    def _said(self, item: Item, role: Role, phase: str, ref: str, part: bytes) -> Fragment:
+        event, _, rest = item.id.partition(".")
+        # What an edit puts in place are messages of their own; what one event says is one message.
+        origin = ref or (item.id if "." in rest else event)
+        opening = b',{"type":"message"' + self._id(ref) + b',"role":"%s","content":[' % role.encode()
+        closing = b'],"phase":%s}' % dump(phase) if phase else b"]}"
+        place = Place.ASSISTANT if role == "assistant" else Place.USER
+        return Fragment(item, place, part, group=f"{role}:{phase}:{origin}", opening=opening, closing=closing)
+
+    def _id(self, ref: str) -> bytes:
+        return b',"id":' + dump(ref) if self._ids and ref else b""
+
+    def _thinking(self, item: Item, content: Thinking) -> Fragment:
+        part = b""
+        if content.text:
+            part = dump({"type": "summary_text" if content.form == "digest" else "reasoning_text", "text": content.text})
+        seal = seal_of(content, self._card)
+        sealed = dump(seal.data) if seal is not None else b""
+        field = b"summary" if content.form == "digest" else b"content"
+        group = f"reasoning:{content.ref or item.id}"
+        # A reasoning item is closed by its seal; its parts say which list they are in, and its id is the same on all of them.
+        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=sealed, aside=self._id(content.ref))
+
+    def _opaque(self, item: Item, content: Opaque) -> Fragment:
+        kind = type_of(content)
+        if kind == "input_audio" and not self._card.audio:
+            words = Text("[audio not shown: this model cannot hear]", role_of(item))
+            return self._said(item, words.role, "", content.ref, self._part(words, words.role))
+        if kind in RESPONSES_PARTS:
+            return self._said(item, role_of(item), "", content.ref, content.data.encode())
+        if kind not in RESPONSES_ITEMS:
+            return nothing(item)
+        data = content.data.encode()
+        if kind == "image_generation_call" and not self._card.images:
+            data = dump({**msgspec.json.decode(data, type=dict[str, object]), "result": ""})
+        return Fragment(item, Place.ASSISTANT, b"," + data)
+
+    def _call(self, item: Item, content: ToolCall, wire_id: str) -> Fragment:
+        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        key = pair_key(content.call_id, content.form)
+        fields: dict[str, object] = {"call_id": name}
+        if not content.call_id and content.form in {"shell", "search"}:
+            # The server ran it itself: it names no call and waits for no output.
+            key, fields = "", {}
+        match content.form:
+            case "json":
+                kind = "function_call"
+                fields = {
+                    "name": sent_name(content.tool, self._names, "responses"),
+                    "arguments": object_of(content).decode(),
+                    "call_id": name,
+                }
+            case "free":
+                kind = "custom_tool_call"
+                fields |= {"name": sent_name(content.tool, self._names, "responses"), "input": content.args}
+            case "shell":
+                kind = "local_shell_call"
+                fields |= {"status": "completed", "action": _action(content)}
+            case "search":
+                kind = "tool_search_call"
+                fields |= {"status": "completed", "execution": "client" if fields else "server", "arguments": Raw(object_of(content))}
+        given_as = given_id(content, self._card.call_ids) if key else ""
+        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, given=given_as)
+
+    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+        kind = family(content.form)
+        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        fields: dict[str, object] = {"call_id": name}
+        if not content.call_id and not wire_id:
+            # An event from outside answers no call, and says so by naming none.
+            fields = {}
+        if kind == "search":
+            fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found(content)}
+            return Fragment(item, Place.RESULT, self._item("tool_search_output", content.ref, fields), *self._pair(content, name))
+        fields["output"] = self._output(content)
+        kind = "custom_tool_call_output" if kind == "custom" else "function_call_output"
+        return Fragment(item, Place.RESULT, self._item(kind, content.ref, fields), *self._pair(content, name))
+
+    def _pair(self, content: ToolResult, name: str) -> tuple[str, str, Form]:
+        key = pair_key(content.call_id, content.form) if content.call_id else ""
+        return key, name, content.form
+
+    def _output(self, content: ToolResult) -> object:
+        match content.parts:
+            case ():
+                return ""
+            case (Text(text=text),):
+                return _readable(text) if self._tidy else text
+            case parts:
+                return [Raw(self._part(part, "user")) for part in parts]
+
+    def _item(self, kind: str, ref: str, fields: dict[str, object]) -> bytes:
+        return b',{"type":"%s"' % kind.encode() + self._id(ref) + b"," + joined(fields) + b"}"
+
+    def _part(self, part: Part, role: Role) -> bytes:
+        match part:
+            case Text():
+                return dump({"type": "output_text" if role == "assistant" else "input_text", "text": part.text})
+            case Image():
+                return dump({"type": "input_image", "image_url": url_of(part, self._fetch), "detail": part.detail or "auto"})
+            case Document():
+                if part.url and not part.url.startswith("data:"):
+                    return dump({"type": "input_file", "file_url": part.url})
+                return dump({"type": "input_file", "filename": part.name or "file", "file_data": url_of(part, self._fetch)})
+            case Opaque():
+                return part.data.encode()
+
+    def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
+        """The body: base instructions in their field or as the first developer message, then everything in order."""
+        del view
+        chunks = [self._prefix]
+        base = b"\n\n".join(head.body for head in heads if head.place and not head.group).decode()
+        lead = [head for head in heads if head.group]
+        if base and not self._ids:
+            chunks += (b',"instructions":', dump(base))
+        elif base:
+            said = Item("head", "context", Text(base, "developer"))
+            lead.insert(0, self.fragment(said))
+        chunks.append(b',"input":[')
+        _add_items(chunks, lead, fragments)
+        chunks += (b"]", self._suffix, b"}")
+        return Assembled(b"".join(chunks))
+
+
+def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragment]) -> None:
+    start = len(chunks)
+    thinking = Place.THINKING
+    add = chunks.append
+    thoughts: list[Fragment] = []
+    group, closing = "", b""
+    for fragment in chain(lead, fragments):
+        if not fragment.place:
+            continue
+        if thoughts and (fragment.place != thinking or fragment.group != thoughts[0].group):
+            add(_reasoning(thoughts))
+            thoughts = []
+        if group:
+            if fragment.group == group:
+                add(b",")
+                add(fragment.body)
+                continue
+            add(closing)
+            group = ""
+        if fragment.place == thinking:
+            thoughts.append(fragment)
+        elif fragment.group:
+            add(fragment.opening)
+            add(fragment.body)
+            group, closing = fragment.group, fragment.closing
+        else:
+            add(fragment.body)
+    if thoughts:
+        add(_reasoning(thoughts))
+    if group:
+        add(closing)
+    first = next((index for index in range(start, len(chunks)) if chunks[index]), None)
+    if first is not None:
+        chunks[first] = chunks[first][1:]
+
+
+def _reasoning(thoughts: list[Fragment]) -> bytes:
+    """One reasoning item of all its parts; without a seal that may be opened it is left out."""
+    seal = next((each.closing for each in thoughts if each.closing), b"")
+    if not seal:
+        return b""
+    summary = b",".join(each.body for each in thoughts if each.body and each.opening == b"summary")
+    content = b",".join(each.body for each in thoughts if each.body and each.opening == b"content")
+    told = b',"content":[' + content + b"]" if content else b""
+    return b',{"type":"reasoning"' + thoughts[0].aside + b',"summary":[' + summary + b"]" + told + b',"encrypted_content":' + seal + b"}"
+
+
+def _action(call: ToolCall) -> object:
+    """What a shell call did: as it came if it is a command, else a command whose only word is what there is."""
+    if is_object(call.args):
+        action = msgspec.json.decode(call.args)
+        command = action.get("command")
+        if action.get("type") == "exec" and isinstance(command, list) and all(isinstance(word, str) for word in command):
+            return Raw(call.args.encode())
+        if isinstance(command, list) and all(isinstance(word, str) for word in command):
+            return {**action, "type": "exec", "env": action.get("env") or {}}
+    return {"type": "exec", "command": [call.args], "env": {}}
+
+
+def _found(result: ToolResult) -> object:
+    """The tools that a search found: the result is the JSON of a list, or of an object that has one."""
+    text = "".join(part.text for part in result.parts if isinstance(part, Text))
+    try:
+        found = msgspec.json.decode(text) if text else []
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    tools = found.get("tools") if isinstance(found, dict) else found
+    return tools if isinstance(tools, list) else []
+
+
+def _readable(text: str) -> str:
+    """The output of a command as lines to read, where it was kept as JSON with exit code and duration."""
+    if not text.startswith("{") or not is_object(text):
+        return text
+    kept = msgspec.json.decode(text)
+    metadata = kept.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(kept.get("output"), str):
+        return text
+    code, seconds = metadata.get("exit_code"), metadata.get("duration_seconds")
+    if code is None or seconds is None:
+        return text
+    return f"Exit code: {code}\nWall time: {seconds} seconds\nOutput:\n{kept['output']}"

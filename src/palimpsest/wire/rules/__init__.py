@@ -1,0 +1,1 @@
+"""What the providers refuse, checked without a provider."""

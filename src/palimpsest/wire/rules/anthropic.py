@@ -1,0 +1,179 @@
+"""What Anthropic's Messages refuses."""
+
+import re
+from collections.abc import Iterator
+
+from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
+from palimpsest.wire.request import MAX_BREAKPOINTS
+from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
+
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_TOOL = re.compile(r"[a-zA-Z0-9_-]{1,200}")
+_LEAST_BUDGET = 1024
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+
+
+def anthropic_violations(request: Json) -> Iterator[str]:
+    """Limits, sides in turn, whole pairs, thoughts in order, at most four breakpoints."""
+    messages = tables_at(request, "messages")
+    yield from _limits(request)
+    yield from _sides(messages)
+    yield from _blocks(messages)
+    yield from _pairs(messages)
+    yield from _breakpoints(request, messages)
+    yield from _open_turn(request, messages)
+    for index, block in enumerate(tables_at(request, "system")):
+        if not text(block, "text").strip():
+            yield f"system[{index}]: a text is empty"
+    last = _content(messages[-1])[-1:] if messages and text(messages[-1], "role") == "assistant" else []
+    if any(text(block, "text") != text(block, "text").rstrip() for block in last):
+        yield f"messages[{len(messages) - 1}]: the reply to go on with ends in white space"
+
+
+def _limits(request: Json) -> Iterator[str]:
+    limit = number(request, "max_tokens")
+    if limit < 1:
+        yield "max_tokens: missing"
+    thinking = table_at(request, "thinking")
+    if text(thinking, "type") != "enabled":
+        return
+    budget = number(thinking, "budget_tokens")
+    if not _LEAST_BUDGET <= budget < limit:
+        yield f"thinking: a budget of {budget} is not between {_LEAST_BUDGET} and max_tokens ({limit})"
+    if "temperature" in request:
+        yield "temperature: not allowed while thinking"
+    if text(table_at(request, "tool_choice"), "type") in {"any", "tool"}:
+        yield "tool_choice: a tool cannot be forced while thinking has a budget"
+
+
+def _sides(messages: list[Json]) -> Iterator[str]:
+    if not messages:
+        yield "messages: empty"
+        return
+    if text(messages[0], "role") != "user":
+        yield "messages[0]: the first message is not the user's"
+    before = ""
+    for index, message in enumerate(messages):
+        role = text(message, "role")
+        if role not in {"user", "assistant", "system"}:
+            yield f"messages[{index}]: unknown role {role!r}"
+        elif role == before:
+            yield f"messages[{index}]: two {role} messages in a row"
+        elif role == "system" and before != "user":
+            yield f"messages[{index}]: a system message that does not follow one of the user"
+        elif before == "system" and role != "assistant":
+            yield f"messages[{index}]: a {role} message after a system message"
+        before = role
+
+
+def _blocks(messages: list[Json]) -> Iterator[str]:
+    for index, message in enumerate(messages):
+        content = _content(message)
+        if not content:
+            yield f"messages[{index}]: no content"
+        for at, block in enumerate(content):
+            yield from (f"messages[{index}].content[{at}]: {line}" for line in block_violations(block, text(message, "role")))
+        yield from (f"messages[{index}]: {line}" for line in _thoughts([text(block, "type") for block in content]))
+
+
+def block_violations(block: Json, role: str) -> Iterator[str]:
+    """What is wrong with a block by itself, in a message of this role."""
+    kind = text(block, "type")
+    if kind not in ANTHROPIC_BLOCKS:
+        yield f"unknown block type {kind!r}"
+    if kind == "text" and not text(block, "text").strip():
+        yield "a text is empty"
+    if role == "system" and kind != "text":
+        yield f"a {kind} block in a system message"
+    if kind in {"tool_use", *_THOUGHTS} and role == "user":
+        yield f"a {kind} block in a user message"
+    if kind in {"tool_result", "image", "document"} and role == "assistant":
+        yield f"a {kind} block in an assistant message"
+    if kind == "thinking" and not text(block, "signature"):
+        yield "a thought without a signature"
+    if kind == "redacted_thinking" and not text(block, "data"):
+        yield "a redacted thought without its data"
+    if kind in _THOUGHTS and "cache_control" in block:
+        yield "a cache breakpoint on a thinking block"
+    if kind == "tool_use":
+        if not _CALL_ID.fullmatch(text(block, "id")):
+            yield f"the call id {text(block, 'id')!r} has letters that are not allowed"
+        if not _TOOL.fullmatch(text(block, "name")):
+            yield f"the tool name {text(block, 'name')!r} has letters that are not allowed"
+        if not is_json(block.get("input")):
+            yield "the input of a call is not an object"
+    if kind == "tool_result":
+        for part in tables_at(block, "content"):
+            if text(part, "type") == "text" and not text(part, "text").strip():
+                yield "a text of a result is empty"
+
+
+def _thoughts(kinds: list[str]) -> Iterator[str]:
+    if not _THOUGHTS.intersection(kinds):
+        return
+    if kinds[0] not in _THOUGHTS:
+        yield "a thought does not open its message"
+    if kinds[-1] in _THOUGHTS:
+        yield "a message ends with a thought"
+
+
+def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
+    """With a budget for thinking, the last message is the user's, and a turn whose results come last began with a thought."""
+    if text(table_at(request, "thinking"), "type") != "enabled":
+        return
+    if messages and text(messages[-1], "role") == "assistant":
+        yield "thinking: with a budget there is no reply to go on with"
+    answered = False
+    for message in reversed(messages):
+        kinds = [text(block, "type") for block in _content(message)[:1]]
+        if text(message, "role") == "system":
+            continue
+        if text(message, "role") == "assistant":
+            if _THOUGHTS.intersection(kinds):
+                return
+        elif kinds == ["tool_result"]:
+            answered = True
+        else:
+            break
+    if answered:
+        yield "thinking: the turn that goes on did not begin with a thought"
+
+
+def _pairs(messages: list[Json]) -> Iterator[str]:
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        content = _content(message)
+        results = [text(block, "tool_use_id") for block in content if text(block, "type") == "tool_result"]
+        for call_id in sorted(set(waiting) - set(results)):
+            yield f"messages[{index}]: the call {call_id!r} has no result in the message after it"
+        for call_id in sorted(set(results) - set(waiting)):
+            yield f"messages[{index}]: the result of {call_id!r} has no call in the message before it"
+        if len(set(results)) < len(results):
+            yield f"messages[{index}]: a call has two results"
+        if any(text(block, "type") != "tool_result" for block in content[: len(results)]):
+            yield f"messages[{index}]: results do not come first"
+        waiting = [text(block, "id") for block in content if text(block, "type") == "tool_use"]
+        for call_id in waiting:
+            if call_id in seen:
+                yield f"messages[{index}]: the call id {call_id!r} is taken twice"
+            seen.add(call_id)
+    for call_id in waiting:
+        yield f"messages: the call {call_id!r} at the end has no result"
+
+
+def _breakpoints(request: Json, messages: list[Json]) -> Iterator[str]:
+    blocks = [*tables_at(request, "tools"), *tables_at(request, "system")]
+    for message in messages:
+        for block in _content(message):
+            blocks += (block, *tables_at(block, "content"))
+    breakpoints = sum("cache_control" in block for block in blocks)
+    if breakpoints > MAX_BREAKPOINTS:
+        yield f"cache_control: {breakpoints} breakpoints, {MAX_BREAKPOINTS} are allowed"
+
+
+def _content(message: Json) -> list[Json]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return tables_at(message, "content")

@@ -1,0 +1,196 @@
+"""`pal compact` and `pal audit` on sessions whose every word is known."""
+
+import pytest
+from pal_runs import LONG, SMALL, Pal, edited, long, small
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import EditRefused, ModelReplied, SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.core.view import View
+from palimpsest.stores.ephemeral import FixedClock
+
+FIELDS = [
+    "edit",
+    "event",
+    "at",
+    "policy",
+    "why",
+    "moment",
+    "tokens_before",
+    "tokens_after",
+    "price_usd",
+    "saved_usd_per_call",
+    "hidden",
+    "undone",
+]
+
+
+def _view(pal: Pal, session: str) -> View:
+    with Log.open(pal.home.store, session, FixedClock(1)) as log:
+        return log.view
+
+
+def test_a_preview_says_what_would_happen_and_changes_nothing(pal: Pal) -> None:
+    long(pal.home)
+    data = pal.home.store.path_of(LONG).read_bytes()
+    (edit,) = pal.json("compact", LONG, "--preview")
+
+    assert list(edit) == FIELDS
+    assert edit["tokens_after"] < edit["tokens_before"]
+    assert edit["hidden"]["items"]
+    assert edit["price_usd"] is not None
+    assert pal.home.store.path_of(LONG).read_bytes() == data
+
+
+def test_what_a_preview_says_is_what_then_happens(pal: Pal) -> None:
+    long(pal.home)
+    (previewed,) = pal.json("compact", LONG, "--preview")
+    (made,) = pal.json("compact", LONG, "--no-model")
+
+    same = ("policy", "why", "tokens_before", "tokens_after", "hidden")
+    assert {name: made[name] for name in same} == {name: previewed[name] for name in same}
+
+
+def test_what_goes_wrong_in_a_preview_is_told_of_the_session_itself(pal: Pal) -> None:
+    small(pal.home)
+    error = pal.json("compact", SMALL, "--preview", "--profile", "none", code=2)["error"]
+
+    assert error == {"kind": "input", "message": "profile none never folds; --profile names another", "where": SMALL}
+
+
+def test_a_preview_tells_the_numbers_that_the_fold_then_has(pal: Pal) -> None:
+    long(pal.home)
+    previewed = pal("compact", LONG, "--preview", "--no-model").stdout
+    made = pal("compact", LONG, "--no-model").stdout
+
+    def without_time(text: str) -> list[list[str]]:
+        return [[word for word in line.split() if ":" not in word or word.endswith(":")] for line in text.splitlines()[:-1]]
+
+    assert without_time(previewed) == without_time(made)
+    assert pal.json("audit", LONG)[-1]["edit"] == 901
+    assert " 901  " in previewed
+
+
+def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) -> None:
+    with Log.create(pal.home.store, SessionOpened(SMALL), FixedClock(1, 1_000)) as log:
+        for number in range(40):
+            log.append(UserSaid((Text(f"request {number}"),)))
+            log.append(ModelReplied((Text(f"done {number} " * 400, "assistant"),)))
+    result = pal("compact", SMALL, ANTHROPIC_API_KEY="key", PAL_OFFLINE="")
+    (made,) = pal.json("audit", SMALL)
+
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "pal: the session names no model, so that sizes and prices are those of claude-sonnet-4-5; --model names another\n"
+    )
+    assert made["policy"] == "fold"
+
+
+@pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325"])
+def test_a_setting_that_forbids_folds_is_named(pal: Pal, name: str) -> None:
+    long(pal.home)
+    result = pal("compact", LONG, "--profile", name, "--no-model", DISABLE_COMPACT="1")
+
+    assert result.exit_code == 2
+    assert result.stderr == f"pal: {LONG}: DISABLE_COMPACT is set, and then profile {name} never folds; --profile names another\n"
+
+
+def test_a_session_in_which_there_is_nothing_to_fold_is_no_error(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal("compact", SMALL, "--no-model").stdout == "there is nothing to fold\n"
+    assert pal.json("compact", SMALL, "--no-model") == []
+
+
+def test_prices_that_nobody_knows_are_not_told_as_nothing(pal: Pal) -> None:
+    long(pal.home)
+    shown = pal("compact", LONG, "--preview", "--no-model", "--model", "openai-compatible/strange").stdout
+    (local,) = pal.json("compact", LONG, "--preview", "--no-model", "--model", "local/mine")
+    (made,) = pal.json("compact", LONG, "--no-model", "--model", "openai-compatible/strange")
+
+    assert (made["price_usd"], made["saved_usd_per_call"]) == (None, None)
+    assert (local["price_usd"], local["saved_usd_per_call"]) == (0, 0)
+    assert "$" not in shown.splitlines()[1]
+
+
+def test_a_fold_is_audited_and_undone_with_one_command_each(pal: Pal) -> None:
+    long(pal.home)
+    before = _view(pal, LONG)
+    (made,) = pal.json("compact", LONG, "--no-model")
+    audited = pal.json("audit", LONG)
+
+    assert audited[-1] == made
+    assert pal("undo", LONG, str(made["edit"])).exit_code == 0
+    assert _view(pal, LONG).items == before.items
+    assert pal.json("audit", LONG)[-1]["undone"]
+
+
+def test_a_person_sees_the_price_the_reason_and_a_comparison(pal: Pal) -> None:
+    long(pal.home)
+    result = pal("compact", LONG, "--preview")
+
+    assert result.exit_code == 0
+    assert "the user asked for it" in result.stdout
+    assert "the view, - before and + after:" in result.stdout
+    assert result.stdout.endswith("nothing was changed; leave out --preview to do it\n")
+
+
+@pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"])
+def test_every_profile_folds_without_a_model_on_the_rung_that_needs_none(pal: Pal, name: str) -> None:
+    long(pal.home)
+    edits = pal.json("compact", LONG, "--profile", name, "--no-model")
+
+    assert edits[0]["policy"] == "fold without a model"
+    assert edits[0]["tokens_after"] < edits[0]["tokens_before"]
+
+
+def test_a_profile_that_nobody_knows_is_named_with_those_that_are(pal: Pal) -> None:
+    small(pal.home)
+    result = pal("compact", SMALL, "--profile", "other")
+
+    assert result.exit_code == 2
+    assert "there is no profile 'other'; known are palimpsest, " in result.stderr
+
+
+def test_without_a_key_the_user_is_told_that_no_model_is_asked(pal: Pal) -> None:
+    long(pal.home)
+    result = pal("compact", LONG, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="", PAL_OFFLINE="")
+
+    assert result.exit_code == 0
+    assert "no model is asked: ANTHROPIC_API_KEY is not set" in result.stderr
+
+
+def test_an_audit_lists_the_edits_of_this_branch_with_what_they_hide(pal: Pal) -> None:
+    edited(pal.home)
+    first, second = pal.json("audit", SMALL)
+
+    assert (first["event"], first["policy"], first["why"], first["tokens_before"]) == (14, "tester", "it was long", 900)
+    assert first["hidden"]["items"] == ["4.0", "4.1", "6.0", "8.0"]
+    assert second["hidden"]["items"] == ["14.0.0"]
+    assert first["at"] == "2031-04-01T09:01:00.000Z"
+
+
+def test_one_edit_is_shown_in_full(pal: Pal) -> None:
+    edited(pal.home)
+    result = pal("audit", SMALL, "14")
+
+    assert "- 4.0 assistant" in result.stdout
+    assert "+ 14.0.0 summary" in result.stdout
+
+
+def test_an_edit_that_is_none_is_an_error_and_no_edit_is_said_so(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal("audit", SMALL).stdout == "no edit was made: the model sees everything that was said\n"
+    assert pal("audit", SMALL, "3").stderr == f"pal: {SMALL}: event 3 is no edit of this branch; `pal audit {SMALL}` lists them\n"
+
+
+def test_refused_edits_are_listed_with_the_reason(pal: Pal) -> None:
+    small(pal.home)
+    assert pal("audit", SMALL, "--refused").stdout == "no edit was refused\n"
+    with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
+        log.append(EditRefused((Mask(("2.0",), "gone"),), "fold", "gate", "the view would not be smaller"))
+
+    assert pal.json("audit", SMALL, "--refused")[0]["why"] == "the view would not be smaller"
+    assert "the view would not be smaller" in pal("audit", SMALL, "--refused").stdout

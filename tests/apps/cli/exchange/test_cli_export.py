@@ -1,0 +1,382 @@
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from corpus import GOLDEN
+from msgspec import Raw
+from pal_runs import SMALL, Pal, edited, long, small
+
+from palimpsest.apps.cli.exchange.exporting import FORMS
+from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.rules.check import check_request
+
+_LIMITED = """
+import resource, signal
+from palimpsest.apps.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+main()
+"""
+KEY = "sk-ant-" + "a1B2" * 10
+
+
+def _say(pal: Pal, text: str) -> None:
+    with Log.open(pal.home.store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+        log.append(UserSaid((Text(text),)))
+
+
+@pytest.mark.parametrize(("form", "wire"), [("messages", "anthropic"), ("responses", "responses"), ("chat", "chat")])
+def test_a_request_goes_to_standard_output_byte_for_byte(pal: Pal, form: str, wire: WireName) -> None:
+    edited(pal.home)
+    exported = pal("export", SMALL, "--to", form)
+
+    assert (exported.exit_code, exported.stderr) == (0, "")
+    assert exported.stdout_bytes == pal("show", SMALL, "--request", "next", "--wire", wire).stdout_bytes
+    assert check_request(wire, exported.stdout_bytes) == ()
+
+
+def test_a_request_of_the_whole_history_shows_what_edits_have_hidden(pal: Pal) -> None:
+    edited(pal.home)
+    seen = pal("export", SMALL, "--to", "messages").stdout
+    whole = pal("export", SMALL, "--to", "messages", "--whole").stdout
+
+    assert ("I look." in seen, "(hidden)" in seen) == (False, True)
+    assert ("I look." in whole, "(hidden)" in whole, "a.py was read." in whole) == (True, False, False)
+    assert check_request("anthropic", whole.encode()) == ()
+
+
+def test_a_pretty_request_is_the_same_value_on_many_lines(pal: Pal) -> None:
+    small(pal.home)
+    exact, pretty = (pal("export", SMALL, "--to", "chat", *words).stdout for words in ((), ("--pretty",)))
+
+    assert (exact.count("\n"), pretty.count("\n") > 20) == (0, True)
+    assert json.loads(pretty) == json.loads(exact)
+
+
+def test_an_earlier_request_ends_where_one_says(pal: Pal) -> None:
+    small(pal.home)
+    body = json.loads(pal("export", SMALL, "--to", "messages", "--at", "2").stdout)
+
+    assert [message["role"] for message in body["messages"]] == ["user"]
+    assert json.loads(pal("export", SMALL, "--to", "messages", "--at", "2", "--whole").stdout) == body
+
+
+def test_a_request_for_another_model_names_it(pal: Pal) -> None:
+    small(pal.home)
+    assert json.loads(pal("export", SMALL, "--to", "responses", "--model", "gpt-5.4").stdout)["model"] == "gpt-5.4"
+
+
+def test_a_page_goes_to_a_file_whole_and_with_ordinary_permissions(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    for form, opening in (("markdown", b"# What is in a.py?\n"), ("html", b"<!DOCTYPE html>\n")):
+        out = tmp_path / f"page.{form}"
+        told = pal.json("export", SMALL, "--to", form, "--out", str(out))
+        assert told == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14}
+        assert out.read_bytes().startswith(opening)
+        assert out.read_bytes() == pal("export", SMALL, "--to", form).stdout_bytes
+        mask = os.umask(0)
+        os.umask(mask)
+        assert stat.S_IMODE(out.stat().st_mode) == 0o666 & ~mask
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "page.html", "page.markdown"]
+
+
+def test_what_json_prints_without_a_file_holds_the_content(pal: Pal) -> None:
+    small(pal.home)
+    told = pal.json("export", SMALL, "--to", "markdown", "--at", "2")
+
+    assert {name: told[name] for name in ("session", "to", "path", "events")} == {
+        "session": SMALL, "to": "markdown", "path": None, "events": 3,
+    }  # fmt: skip
+    assert told["content"] == pal("export", SMALL, "--to", "markdown", "--at", "2").stdout
+    assert told["bytes"] == len(told["content"].encode())
+
+
+def test_a_file_that_is_there_is_named_and_stays_unless_forced(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    out = tmp_path / "page.md"
+    out.write_text("mine")
+    refused = pal("export", SMALL, "--to", "markdown", "--out", str(out))
+    assert (refused.exit_code, out.read_text()) == (2, "mine")
+    assert refused.stderr == f"pal: {out}: this file is there already, and stays as it is; --force replaces it\n"
+
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(out), "--force").exit_code == 0
+    assert out.read_text().startswith("# What is in a.py?")
+
+
+def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(tmp_path / "link")).exit_code == 2
+    assert pal("export", SMALL, "--to", "markdown", "--out", str(tmp_path / "link"), "--force").exit_code == 0
+    assert ((tmp_path / "link").is_symlink(), (tmp_path / "target").is_file()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
+        (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
+        (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
+        (("--to", "html", "--install"), "pal: export: --install and --cwd go with --to claude or codex; see `pal export --help`\n"),
+        (
+            ("--to", "html", "--whole"),
+            "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
+        ),
+        (("--to", "chat", "--full"), "pal: export: --full goes with --to markdown or html; see `pal export --help`\n"),
+        (("--to", "chat", "--model", "nobody"), None),
+        ((), None),
+        (("--to", "word"), None),
+    ],
+)
+def test_a_wrong_wish_is_one_line(pal: Pal, words: tuple[str, ...], message: str | None) -> None:
+    small(pal.home)
+    result = pal("export", SMALL, *words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(r"pal: .+\n", result.stderr)
+    assert message in {None, result.stderr}
+
+
+@pytest.mark.parametrize("form", ["messages", "responses", "chat", "markdown", "html"])
+def test_secrets_are_replaced_on_demand_and_the_log_keeps_them(pal: Pal, form: str) -> None:
+    small(pal.home)
+    _say(pal, f"my key is {KEY}, and password: hunter2hunter2")
+    plain = pal("export", SMALL, "--to", form).stdout
+    cleaned = pal("export", SMALL, "--to", form, "--redact").stdout
+
+    assert (KEY in plain, "hunter2hunter2" in plain) == (True, True)
+    assert (KEY in cleaned, "hunter2hunter2" in cleaned) == (False, False)
+    assert "[REDACTED:anthropic]" in cleaned
+    assert pal("export", SMALL, "--to", form).stdout == plain
+
+
+def test_long_results_are_cut_unless_wanted_in_full(pal: Pal) -> None:
+    long(pal.home)
+    cut, full = (len(pal("export", "last", "--to", "markdown", *words).stdout) for words in ((), ("--full",)))
+    assert full > cut > 10_000
+
+
+def test_a_full_disk_leaves_one_line_and_no_file(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    command = [sys.executable, "-c", _LIMITED, "export", SMALL, "--to", "html", "--out", str(tmp_path / "x.html")]
+    settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60, text=True)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"pal: {tmp_path / 'x.html'}: cannot write it: File too large\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_full_device_and_a_pipe_are_written_through(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    full = pal("export", SMALL, "--to", "html", "--out", "/dev/full")
+    assert (full.exit_code, full.stderr) == (2, "pal: /dev/full: cannot write it: the disk is full; free some space, nothing was lost\n")
+
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "export", SMALL, "--to", "markdown", "--out", "/dev/stdout"]
+    settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60)
+    assert done.stdout == pal("export", SMALL, "--to", "markdown").stdout_bytes
+
+
+def _homes(tmp_path: Path) -> dict[str, str]:
+    return {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude"), "CODEX_HOME": str(tmp_path / "codex")}
+
+
+def test_a_session_is_put_where_claude_code_finds_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    done = pal("export", SMALL, "--to", "claude", "--install", **_homes(tmp_path))
+    name = "24efcb8e-9eb9-5b8f-8634-72b340c08f0a"
+    path = tmp_path / "claude" / "projects" / "shop" / f"{name}.jsonl"
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    size = path.stat().st_size
+    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto go on with it: cd shop && claude --resume {name}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {json.loads(line)["sessionId"] for line in path.read_bytes().splitlines()} == {name}
+
+
+def test_a_session_is_put_where_codex_finds_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    told = msgspec.json.decode(pal("export", SMALL, "--to", "codex", "--install", "--json", **_homes(tmp_path)).stdout)
+    path = Path(told["path"])
+    (meta, *_) = [json.loads(line) for line in path.read_bytes().splitlines()]
+
+    assert path.parent == tmp_path / "codex" / "sessions" / "2031" / "04" / "01"
+    assert path.name == f"rollout-2031-04-01T09-00-00-{meta['payload']['id']}.jsonl"
+    assert told == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14}
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_a_session_that_is_there_already_is_replaced_only_by_force(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", form, "--install")
+    assert pal(*words, **_homes(tmp_path)).exit_code == 0
+    (path,) = (path for path in (tmp_path / form).rglob("*.jsonl"))
+    path.write_text("gone on\n")
+    again = pal(*words, **_homes(tmp_path))
+
+    assert (again.exit_code, path.read_text()) == (2, "gone on\n")
+    assert again.stderr == f"pal: {path}: this file is there already, and stays as it is; --force replaces it\n"
+    assert pal(*words, "--force", **_homes(tmp_path)).exit_code == 0
+    assert path.read_text() != "gone on\n"
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_the_file_of_another_agent_says_where_it_belongs(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    out = tmp_path / "out.jsonl"
+    told = pal("export", SMALL, "--to", form, "--out", str(out), **_homes(tmp_path)).stderr
+    (place,) = re.findall(r"put it at (\S+\.jsonl), then cd shop && ", told)
+    pal("export", SMALL, "--to", form, "--install", **_homes(tmp_path))
+
+    assert Path(place).read_bytes() == out.read_bytes()
+    assert pal("export", SMALL, "--to", form).stdout_bytes == out.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_an_earlier_state_is_a_session_of_its_own_and_always_the_same(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    before = pal.home.store.sessions()
+    earlier, again, now = (pal("export", SMALL, "--to", form, *words).stdout for words in (("--at", "8"), ("--at", "8"), ()))
+
+    assert earlier == again
+    assert ("ten seconds" in earlier, "30 秒" in earlier, "30 秒" in now) == (True, False, True)
+    assert not set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", earlier)) & set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", now))
+    assert pal.home.store.sessions() == before
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_lines_for_other_agents_stay_json_without_their_secrets(pal: Pal, form: str) -> None:
+    small(pal.home)
+    _say(pal, f'my "key" is {KEY}')
+    exact, cleaned = (pal("export", SMALL, "--to", form, *words).stdout.splitlines() for words in ((), ("--redact",)))
+
+    assert len(cleaned) == len(exact)
+    assert sum(one != other for one, other in zip(exact, cleaned, strict=True)) >= 1
+    assert all(isinstance(json.loads(line), dict) for line in cleaned)
+    assert (KEY in "".join(exact), KEY in "".join(cleaned)) == (True, False)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_session_in_which_nothing_happened_and_a_fork_can_be_written_too(pal: Pal, form: str) -> None:
+    small(pal.home)
+    fork = pal("fork", SMALL, "--at", "8").stdout.strip()
+    with Log.create(pal.home.store, SessionOpened("empty"), FixedClock(1_932_800_400_000, 1_000)) as log:
+        log.sync()
+
+    assert (pal("export", "empty", "--to", form).exit_code, pal.json("export", "empty", "--to", form)["events"]) == (0, 1)
+    forked = pal("export", fork, "--to", form)
+    assert (forked.exit_code, "ten seconds" in forked.stdout, "30 秒" in forked.stdout) == (0, True, False)
+
+
+def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", "codex", "--install")
+    pal(*words, **_homes(tmp_path))
+    (path,) = (tmp_path / "codex").rglob("*.jsonl")
+    moved = path.with_name(path.name.replace("T09-00-00", "T09-00-01"))
+    path.rename(moved)
+
+    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file is there already")
+
+
+@pytest.mark.parametrize(("form", "origin"), [("claude", "claude-code"), ("codex", "codex")])
+def test_no_id_leads_out_of_the_folder(pal: Pal, tmp_path: Path, form: str, origin: str) -> None:
+    foreign = Raw(msgspec.json.encode({"key": "../../../../evil"}))
+    opened = SessionOpened("sly", cwd="/a", origin=origin, meta={"id": "../../../../evil"}, foreign=foreign)
+    with Log.create(pal.home.store, opened, FixedClock(1_932_800_400_000, 1_000)) as log:
+        log.append(UserSaid((Text("hello"),)))
+    done = pal("export", "sly", "--to", form, "--install", **_homes(tmp_path))
+
+    assert done.exit_code == 0
+    assert [path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*evil*")] == [form]
+
+
+def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    told = pal("export", SMALL, "--to", "claude", "--install", "--cwd", str(tmp_path / "my_shop"), **_homes(tmp_path)).stderr
+    (path,) = (tmp_path / "claude").rglob("*.jsonl")
+
+    assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
+    assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told
+
+
+def _told(lines: bytes) -> list[Any]:
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def _folders(lines: bytes) -> set[str]:
+    """The folders that lines for Claude Code or Codex name for themselves, for the session, a turn or the settings."""
+    payloads = [line.get("payload", {}) for line in _told(lines)]
+    tables = [*_told(lines), *payloads, *(payload.get("thread_settings", {}) for payload in payloads)]
+    return {folder for table in tables if "cwd" in table for folder in (table["cwd"], *table.get("runtime_workspace_roots", []))}
+
+
+@pytest.mark.parametrize("form", ["claude", "codex"])
+def test_the_folder_to_go_on_in_is_written_into_the_file(pal: Pal, tmp_path: Path, form: str) -> None:
+    small(pal.home)
+    lines = pal("export", SMALL, "--to", form, "--cwd", str(tmp_path / "my_shop")).stdout_bytes
+    assert _folders(lines) == {str(tmp_path / "my_shop")}
+    assert _folders(pal("export", SMALL, "--to", form).stdout_bytes) == {"shop"}
+
+
+_CLAUDE = "69901b92-81d1-436f-9093-e5364257259e"
+_CODEX = "01a1ddea-7f4d-7182-8df0-6a73e5b511e5"
+
+
+@pytest.mark.parametrize(
+    ("form", "file", "session"),
+    [
+        ("claude", f"claude/2.1.325/projects/-repo-project/{_CLAUDE}.jsonl", f"claude-{_CLAUDE}"),
+        ("codex", "codex/0.166.0-exec/sessions", f"codex-{_CODEX}"),
+    ],
+)
+def test_the_lines_of_a_session_that_goes_back_name_the_other_folder_and_are_else_as_they_were(
+    pal: Pal, tmp_path: Path, form: str, file: str, session: str
+) -> None:
+    assert pal("import", str(GOLDEN / file)).exit_code == 0
+    before = pal("export", session, "--to", form).stdout_bytes
+    after = pal("export", session, "--to", form, "--cwd", str(tmp_path)).stdout_bytes
+    assert (_folders(before), _folders(after)) == ({"/repo/project"}, {str(tmp_path)})
+    assert _told(after.replace(json.dumps(str(tmp_path)).encode(), b'"/repo/project"')) == _told(before)
+
+
+def test_a_session_that_moves_stands_where_the_program_looks_for_it(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    words = ("export", SMALL, "--to", "claude", "--install")
+    pal(*words, "--cwd", str(tmp_path / "one"), **_homes(tmp_path))
+    pal(*words, "--cwd", str(tmp_path / "two"), **_homes(tmp_path))
+    names = [re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / name)) for name in ("one", "two")]
+    assert sorted(path.parent.name for path in (tmp_path / "claude").rglob("*.jsonl")) == names
+    # Without a folder of its own it goes where it stands.
+    assert "this file is there already" in pal(*words, **_homes(tmp_path)).stderr
+
+
+def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_the_other_is_there(pal: Pal, tmp_path: Path) -> None:
+    folder = GOLDEN / "codex" / "0.166.0-app-server" / "sessions"
+    source, _, fork = sorted(folder.rglob("*.jsonl"))
+    assert pal("import", str(folder)).exit_code == 0
+    words = ("export", "codex-01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8", "--to", "codex", "--install", "--force", "--json")
+    alone = Path(msgspec.json.decode(pal(*words, **_homes(tmp_path)).stdout)["path"]).read_bytes()
+
+    assert (b"history_base" in alone, alone.count(b'"user_message"')) == (False, 11)
+    beside = tmp_path / "codex" / "sessions" / "2026" / "11" / "15" / source.name
+    beside.write_bytes(source.read_bytes())
+    pal(*words, **_homes(tmp_path))
+    (path,) = (tmp_path / "codex").rglob("*4c8.jsonl")
+    # What was cut from the fixture makes its source too short; at its true length the fork needs no more than its own lines.
+    assert path.read_bytes() == alone
+    beside.write_bytes(source.read_bytes().ljust(330_418, b"\n"))
+    pal(*words, **_homes(tmp_path))
+    assert path.read_bytes() == fork.read_bytes()

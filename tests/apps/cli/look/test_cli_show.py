@@ -1,0 +1,195 @@
+import msgspec
+import pytest
+from pal_runs import BEGAN, SMALL, Pal, edited, small
+
+from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+
+
+def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
+    edited(pal.home)
+
+    assert pal("show", SMALL).stdout.split("\n") == [
+        f"{SMALL}  event 15, epoch 1, 4 items, 52 tokens, claude-sonnet-4-5",
+        "",
+        "1.0  context base  9 tokens  [head]",
+        "  Be brief.",
+        "",
+        "14.0.0  summary  9 tokens  [masked]",
+        "  (hidden)",
+        "",
+        "2.0  user  11 tokens",
+        "  What is in a.py?",
+        "",
+        "10.0  user  13 tokens",
+        "  超时改成 30 秒",
+        "",
+        "12.0  assistant  9 tokens",
+        "  好的。",
+        "",
+    ]
+
+
+def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:
+    edited(pal.home)
+    shown = pal("show", SMALL, "--at", "6").stdout
+
+    assert f"{SMALL}  event 6, epoch 1, 4 items" in shown
+    assert "… 29 more lines (--full)" in shown
+    assert "超时" not in shown
+    assert pal("show", SMALL, "--at", "6", "--full").stdout.count("timeout = 10") == 40
+
+
+def test_the_events_are_given_as_they_stand_in_the_file(pal: Pal) -> None:
+    small(pal.home)
+    lines = pal.home.store.path_of(SMALL).read_bytes().splitlines()
+
+    assert pal.json("show", SMALL) == {"session": SMALL, "events": [msgspec.json.decode(line) for line in lines]}
+    assert pal.json("show", SMALL, "--at", "2")["events"] == [msgspec.json.decode(line) for line in lines[:3]]
+
+
+def test_events_in_words_have_a_line_each(pal: Pal) -> None:
+    small(pal.home)
+    lines = pal("show", SMALL, "--events").stdout.splitlines()
+
+    assert len(lines) == 14
+    assert lines[2].split()[3] == "user_said"
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_past_request_is_given_byte_for_byte_and_verified(pal: Pal) -> None:
+    edited(pal.home)
+    result = pal("show", SMALL, "--request", "2")
+
+    body = msgspec.json.decode(result.stdout_bytes)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("verified: event 7, sha256 ")
+    assert body["system"][0]["text"] == "Be brief."
+    assert body["max_tokens"] == 1000
+    assert [tool["name"] for tool in body["tools"]] == ["read"]
+    assert body["messages"][2]["content"][0]["type"] == "tool_result"
+
+
+def test_every_request_is_verified_after_edits_and_on_branches(pal: Pal) -> None:
+    edited(pal.home)
+    assert pal("rewind", SMALL, "9").exit_code == 0
+
+    assert [pal("show", SMALL, "--request", str(number)).stderr.partition(":")[0] for number in (1, 2, 3)] == ["verified"] * 3
+
+
+@pytest.mark.parametrize(("wire", "key"), [("anthropic", "messages"), ("responses", "input"), ("chat", "messages")])
+def test_a_request_can_be_shown_in_the_shape_of_any_wire(pal: Pal, wire: str, key: str) -> None:
+    small(pal.home)
+    result = pal("show", SMALL, "--request", "1", "--wire", wire)
+
+    assert "What is in a.py?" in str(msgspec.json.decode(result.stdout_bytes)[key])
+    assert result.stderr.startswith("verified" if wire == "anthropic" else "as it would be sent")
+
+
+def test_a_request_that_is_not_the_recorded_one_differs_and_is_a_finding(pal: Pal) -> None:
+    small(pal.home)
+    path = pal.home.store.path_of(SMALL)
+    lines = path.read_bytes().splitlines(keepends=True)
+    said = decode_line(lines[2], "test")
+    digest = digest_of(encode_body(said.body))
+    lines[2] = encode_line(2, 1, said.at, said.prev, encode_body(UserSaid((Text("[REDACTED]"),))), digest=digest)
+    path.with_suffix(".checkpoint").unlink()
+    path.write_bytes(b"".join(lines))
+    result = pal("show", SMALL, "--request", "1")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("differs: event 3 recorded ")
+    assert b"[REDACTED]" in result.stdout_bytes
+
+
+def test_a_session_without_calls_shows_the_request_to_come(pal: Pal) -> None:
+    with Log.create(pal.home.store, SessionOpened("fresh"), FixedClock(BEGAN)) as log:
+        log.append(UserSaid((Text("hello"),)))
+    first = pal("show", "fresh", "--request", "next")
+    second = pal("show", "fresh", "--wire", "responses")
+
+    assert msgspec.json.decode(first.stdout_bytes)["messages"][0]["role"] == "user"
+    assert first.stderr == "as it would be sent to claude-sonnet-4-5\n"
+    assert msgspec.json.decode(second.stdout_bytes)["model"] == "gpt-5.5"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("show", "nope"), "pal: {sessions}: there is no session 'nope'; `pal sessions` lists them\n"),
+        (("show", SMALL, "--request", "9"), f"pal: {SMALL}: there is no request 9 in this session: it has 3\n"),
+        (("show", SMALL, "--request", "0"), "pal: show: --request takes a number from 1 on, or `next`, not '0'; see `pal show --help`\n"),
+        (
+            ("show", SMALL, "--request", "1", "--at", "3"),
+            "pal: show: --at goes with `--request next`; a numbered request has its own place; see `pal show --help`\n",
+        ),
+        (("show",), "pal: show: Missing argument 'ID'; see `pal show --help`\n"),
+        (("show", "no/such/file.jsonl"), "pal: no/such/file.jsonl: there is no such file\n"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(pal: Pal, words: tuple[str, ...], line: str) -> None:
+    small(pal.home)
+    result = pal(*words)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line.replace("{sessions}", str(pal.home.store.folder)))
+
+
+def test_a_moment_that_never_was_is_named_with_the_newest_one(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal.json("show", SMALL, "--at", "99", code=2)["error"]["message"] == "there is no event 99; the newest is 13"
+    assert pal.json("show", SMALL, "--at", "-5", code=2)["error"]["kind"] == "input"
+
+
+def test_an_id_may_be_shortened_while_it_is_the_only_one(pal: Pal) -> None:
+    small(pal.home)
+    small(pal.home, "20310401-100000-cccc")
+
+    assert pal.json("show", "20310401-09")["session"] == SMALL
+    assert pal.json("show", "last")["session"] == "20310401-100000-cccc"
+    assert pal("show", "20310401").stderr == (
+        f"pal: {pal.home.store.folder}: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
+    )
+
+
+def test_a_prefix_of_a_session_and_its_own_children_means_the_session(pal: Pal) -> None:
+    for session in (SMALL, f"{SMALL}.scout", f"{SMALL}.scout.deeper"):
+        small(pal.home, session)
+
+    assert [pal.json("show", word)["session"] for word in ("20310401", SMALL, f"{SMALL}.s")] == [SMALL, SMALL, f"{SMALL}.scout"]
+    small(pal.home, f"{SMALL}x")
+    assert "begins the ids of 4 sessions" in pal("show", "20310401").stderr
+
+
+def test_another_model_without_a_number_means_the_request_to_come(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal("show", SMALL, "--model", "gpt-5.5").stdout == pal("show", SMALL, "--request", "next", "--model", "gpt-5.5").stdout
+    assert pal("show", SMALL, "--model", "no-such-model").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "nope"), ("show", "20310401"), ("delete", SMALL), ("undo", SMALL, "14"), ("nonsense",), ("show", "..")]
+)
+def test_every_error_for_programs_says_where(pal: Pal, words: tuple[str, ...]) -> None:
+    edited(pal.home)
+    small(pal.home, "20310401-100000-cccc")
+
+    assert pal.json(*words, code=2)["error"]["where"]
+
+
+def test_a_session_may_be_named_by_the_path_of_its_file(pal: Pal) -> None:
+    small(pal.home)
+    result = pal("show", str(pal.home.store.path_of(SMALL)), "--request", "1")
+
+    assert result.stderr.startswith("verified")
+
+
+def test_control_characters_of_a_log_never_reach_the_terminal(pal: Pal) -> None:
+    with Log.create(pal.home.store, SessionOpened("evil"), FixedClock(BEGAN)) as log:
+        log.append(UserSaid((Text("a\x1b]0;owned\x07b\u202ec"),)))
+
+    assert "a␛]0;owned␇b\ufffdc" in pal("show", "evil").stdout

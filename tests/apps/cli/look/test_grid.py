@@ -1,0 +1,102 @@
+"""The room as cells."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.apps.cli.look.grid import BUFFER_NAME, FREE_NAME, GridForm, Share, grid, grid_text, head_line, share_line, thousands
+
+DOCUMENTED = (Share("System prompt", 2_200), Share("System tools", 16_600), Share("Messages", 156_100))
+MEASURED = (
+    Share("System prompt", 7_200),
+    Share("System tools", 10_700),
+    Share("Memory files", 22),
+    Share("Skills", 1_500),
+    Share("Messages", 32_600),
+)
+
+
+def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
+    rows = grid(DOCUMENTED, 200_000, 45_000, "documents")
+    assert grid_text(rows) == (
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛝ ⛝ ⛝\n"
+        "⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝"
+    )
+    assert [cell.category for row in rows for cell in row] == (
+        ["System prompt"] + ["System tools"] * 8 + ["Messages"] * 78 + ["Autocompact buffer"] * 13
+    )
+
+
+def test_cc_67_the_measured_grid_is_drawn_cell_by_cell() -> None:
+    rows = grid(MEASURED, 200_000, 33_000, "2.1.325")
+    assert grid_text(rows) == (
+        "⛁ ⛁ ⛁ ⛀ ⛁ ⛁ ⛁ ⛁ ⛁ ⛀\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
+        "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶ ⛶\n"
+        "⛶ ⛶ ⛶ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝\n"
+        "⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝ ⛝"
+    )
+    assert [cell.category for row in rows for cell in row] == (
+        ["System prompt"] * 4
+        + ["System tools"] * 5
+        + ["Memory files"]
+        + ["Skills"]
+        + ["Messages"] * 16
+        + ["Free space"] * 56
+        + ["Autocompact buffer"] * 17
+    )
+
+
+def test_as_documented_a_tiny_category_has_no_cell() -> None:
+    counts = Counter(cell.category for row in grid([Share("Memory files", 22)], 200_000, 0, "documents") for cell in row)
+    assert counts == {FREE_NAME: 100}
+
+
+@given(
+    st.lists(st.integers(0, 300_000), max_size=6),
+    st.integers(0, 300_000),
+    st.integers(0, 300_000),
+    st.sampled_from(["documents", "2.1.325"]),
+)
+def test_a_grid_always_has_ten_rows_of_ten_cells(tokens: list[int], window: int, buffer: int, form: GridForm) -> None:
+    rows = grid([Share(f"part {number}", size) for number, size in enumerate(tokens)], window, buffer, form)
+    assert [len(row) for row in rows] == [10] * 10
+
+
+def test_a_full_window_leaves_no_cell_for_the_buffer() -> None:
+    counts = Counter(cell.category for row in grid([Share("Messages", 260_000)], 200_000, 33_000) for cell in row)
+    assert counts == {"Messages": 100}
+    assert BUFFER_NAME not in counts
+
+
+@pytest.mark.parametrize(
+    ("tokens", "documented", "measured"),
+    [(0, "0", "0"), (22, "22", "22"), (999, "999", "999"), (16_600, "16.6k", "16.6k"), (45_000, "45.0k", "45k"), (1_049, "1.0k", "1k")],
+)
+def test_tokens_are_written_in_thousands(tokens: int, documented: str, measured: str) -> None:
+    assert (thousands(tokens, "documents"), thousands(tokens)) == (documented, measured)
+
+
+def test_a_category_is_one_line() -> None:
+    assert share_line(DOCUMENTED[1], 200_000, "documents") == "System tools: 16.6k tokens (8.3%)"
+    assert share_line(Share(BUFFER_NAME, 45_000), 200_000, "documents") == "Autocompact buffer: 45.0k tokens (22.5%)"
+    assert share_line(Share(BUFFER_NAME, 33_000), 200_000) == "Autocompact buffer: 33k tokens (16.5%)"
+
+
+def test_the_head_line_names_model_used_window_and_percent() -> None:
+    assert head_line("claude-sonnet-4-5", 174_900, 200_000) == "claude-sonnet-4-5 · 174.9k/200k tokens (87%)"

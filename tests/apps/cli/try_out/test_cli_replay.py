@@ -1,0 +1,179 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+from corpus import golden
+from pal_runs import LONG, MODEL, SMALL, Pal, long, small
+
+from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.jsonl import JsonlSessions
+
+CLAUDE = "claude/2.1.325/projects/*/*.jsonl"
+
+
+@pytest.fixture(scope="module")
+def pal(tmp_path_factory: pytest.TempPathFactory) -> Pal:
+    pal = Pal(tmp_path_factory.mktemp("home"))
+    small(pal.home)
+    long(pal.home, events=300)
+    return pal
+
+
+def test_a_session_of_our_own_is_replayed_under_all_profiles(pal: Pal) -> None:
+    told = pal.json("replay", LONG)
+
+    (session,) = told["sessions"]
+    assert (session["id"], session["format"]) == (LONG, "palimpsest")
+    assert list(session["profiles"]) == ["palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none"]
+    assert told["total"] == session["profiles"]
+    assert all(found["invalid"] == 0 and found["usd"] > 0 for found in told["total"].values())
+
+
+def test_the_same_input_gives_the_same_json(pal: Pal) -> None:
+    assert pal("replay", LONG, "--json").stdout == pal("replay", LONG, "--json").stdout
+
+
+def test_a_replay_changes_nothing(pal: Pal) -> None:
+    before = {path: path.read_bytes() for path in pal.home.folder.rglob("*.jsonl")}
+    pal.json("replay", LONG, SMALL)
+
+    assert {path: path.read_bytes() for path in pal.home.folder.rglob("*.jsonl")} == before
+
+
+def test_files_and_folders_of_other_programs_are_read_into_memory(pal: Pal) -> None:
+    files = golden(CLAUDE)
+    told = pal.json("replay", str(files[0].parent), "--profiles", "none,palimpsest")
+
+    assert {session["format"] for session in told["sessions"]} == {"claude"}
+    assert {session["source"] for session in told["sessions"]} <= {str(path) for path in files[0].parent.rglob("*")}
+    assert [row["id"] for row in pal.json("sessions")] == [LONG, SMALL]
+
+
+def test_a_file_of_ours_is_named_by_its_path(pal: Pal) -> None:
+    path = pal.home.store.path_of(LONG)
+
+    (session,) = pal.json("replay", str(path), "--profiles", "none")["sessions"]
+    assert (session["id"], session["source"]) == (LONG, str(path))
+
+
+def test_several_cards_and_a_longer_lifetime(pal: Pal) -> None:
+    told = pal.json("replay", LONG, "--profiles", "none", "--card", MODEL, "--card", "gpt-5.5", "--ttl", "1h")
+
+    assert list(told["cards"]) == [MODEL, "gpt-5.5"]
+    assert told["cards"][MODEL]["total"]["none"]["usd_parts"]["cache_write"] == 0.0
+
+
+def test_people_get_a_table_with_ratios(pal: Pal) -> None:
+    result = pal("replay", LONG, SMALL)
+
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0] == "claude-sonnet-4-5, window 200,000, cache entries last 5m"
+    assert next(line for line in lines if line.startswith("claude-code-2.1.325")).split()[2] == "1.00x"
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_time_and_probes_are_told_when_asked_for(pal: Pal) -> None:
+    found = pal.json("replay", SMALL, "--profiles", "palimpsest", "--timing", "--cycles", "1,2")["total"]["palimpsest"]
+
+    assert found["plan_ms"] > 0
+    assert list(found["probes"]["cycles"]) == ["1", "2"]
+    assert "plan ms" in pal("replay", SMALL, "--profiles", "palimpsest", "--timing").stdout
+
+
+def test_a_report_is_written_beside_the_table(pal: Pal, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = pal("replay", LONG, "--html", str(page))
+
+    assert result.exit_code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> None:
+    told = pal.json("replay", LONG, "--agreement")
+
+    assert list(told) == ["sessions", "median", "silent"]
+    assert list(told["sessions"][0]) == ["session", "format", "calls", "reported", "simulated", "error", "call_error"]
+    assert "median error of palimpsest" in pal("replay", LONG, "--agreement").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nobody",), "there is no session 'nobody'"),
+        ((LONG, "--profiles", "best"), "there is no profile 'best'; known are palimpsest, claude-code"),
+        ((LONG, "--card", "gpt-99"), "no card is known for the model 'gpt-99'; known are"),
+        ((LONG, "--cycles", "1,x"), "--cycles takes numbers from 1 to 100"),
+        ((LONG, "--ttl", "2h"), "'2h' is not one of '5m', '1h'"),
+        ((LONG, "--card", ""), "--card names no card"),
+        ((LONG, "--card", " , "), "--card names no card"),
+        ((LONG, "--profiles", ""), "--profiles names no profile"),
+        ((LONG, "--profiles", ","), "--profiles names no profile"),
+        ((LONG, "--into", __file__), "--into takes the table of --agreement"),
+        ((), "Missing argument"),
+    ],
+)
+def test_what_is_wrong_is_one_line(pal: Pal, words: tuple[str, ...], says: str) -> None:
+    result = pal("replay", *words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert says in line
+    error = msgspec.json.decode(pal("replay", *words, "--json").stdout)
+    assert says in error["error"]["message"]
+
+
+def test_a_file_that_is_no_session_is_named(pal: Pal, tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"a": 1}\n')
+
+    result = pal("replay", str(path))
+    assert (result.exit_code, result.stderr) == (2, f"pal: {path}: no session of a program that is known\n")
+
+
+def test_what_cannot_be_read_does_not_keep_the_others_out(pal: Pal, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("no json\n")
+    (tmp_path / "good.jsonl").write_bytes(golden(CLAUDE)[0].read_bytes())
+
+    result = pal("replay", str(tmp_path), "--profiles", "none", "--json")
+    assert result.exit_code == 1
+    assert len(msgspec.json.decode(result.stdout)["sessions"]) == 1
+    assert "bad.jsonl" in result.stderr
+
+
+def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pal: Pal) -> None:
+    result = pal("replay", LONG, "--model", MODEL, PAL_OFFLINE="1")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"pal: {MODEL}: this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out\n"
+
+
+def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> None:
+    for folder in (pal.home.store.folder, pal.home.folder):
+        told = pal.json("replay", str(folder), "--profiles", "none")
+
+        assert [(session["id"], session["format"]) for session in told["sessions"]] == [(SMALL, "palimpsest"), (LONG, "palimpsest")]
+        assert [session["source"] for session in told["sessions"]] == [str(pal.home.store.path_of(name)) for name in (SMALL, LONG)]
+
+
+def test_a_session_without_a_reply_is_told_to_have_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
+    with Log.create(JsonlSessions(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
+        log.extend((UserSaid((Text("Is somebody there?"),)), CallStarted(MODEL, "anthropic")))
+
+    result = pal("replay", str(tmp_path / "silent.jsonl"))
+    why = "no reply of a model is recorded in it, so there is nothing to replay"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"pal: {tmp_path / 'silent.jsonl'}: {why}\n")
+
+
+def test_settings_of_the_environment_are_told(pal: Pal) -> None:
+    words = ("replay", SMALL, "--profiles", "palimpsest,claude-code-2.1.325,none", "--json")
+    quiet, told = pal(*words), pal(*words, CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000", DISABLE_AUTO_COMPACT="1", DISABLE_MICROCOMPACT="1")
+
+    assert (quiet.stderr, msgspec.json.decode(quiet.stdout)["settings"]) == ("", {})
+    settings = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000", "DISABLE_AUTO_COMPACT": "1"}
+    assert msgspec.json.decode(told.stdout)["settings"] == {"claude-code-2.1.325": settings}
+    line = "CLAUDE_CODE_MAX_OUTPUT_TOKENS=64000, DISABLE_AUTO_COMPACT=1"
+    assert told.stderr == f"pal: claude-code-2.1.325 follows your environment: {line}\n"

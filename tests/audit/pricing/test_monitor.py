@@ -1,0 +1,85 @@
+"""The cache-break monitor: which drops of cache reads are told."""
+
+import pytest
+from situations import situation
+from workplace import reply, say, work
+
+from palimpsest.audit.pricing.cache_state import watch_edit, watch_reply
+from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
+from palimpsest.core.events import Usage, ViewEdited
+from palimpsest.core.items import Text
+from palimpsest.core.policy import proposal_of
+from palimpsest.core.situation import Cache, Watch
+from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.policies.notices import WatchCache
+from palimpsest.profiles.profile import Profile
+
+NOTHING = Watch()
+
+
+def reads(*tokens: int, start: Watch = NOTHING) -> list[int]:
+    """What is told after each of some replies."""
+    told = []
+    watch = start
+    for read in tokens:
+        watch = watch_reply(watch, Usage(10, read, 100, 0, 50))
+        told.append(watch.dropped)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        (30_000, 27_999, 2_001),
+        (30_000, 28_000, 0),
+        (100_000, 95_000, 0),
+        (100_000, 94_999, 5_001),
+        (1_500, 0, 0),
+        (30_000, 31_000, 0),
+    ],
+)
+def test_a_drop_is_told_when_it_is_more_than_5_percent_and_2000_tokens(before: int, after: int, dropped: int) -> None:
+    assert reads(before, after) == [0, dropped]
+
+
+def test_the_base_line_starts_anew_after_a_drop() -> None:
+    assert reads(50_000, 10_000, 10_100, 60_000, 0) == [0, 40_000, 0, 0, 60_000]
+
+
+def test_a_reply_without_usage_says_nothing() -> None:
+    assert watch_reply(Watch(50_000, expected=True, dropped=7), Usage()) == Watch(50_000, expected=True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "by", "moment"),
+    [
+        (Fold("1.0", "9.0", (Put("summary", Text("all")),)), "summarize", "before_call"),
+        (Mask(("3.0",), "[gone]"), "clear_idle", "before_call"),
+        (Mask(("3.0",), "[gone]"), "anybody", "idle"),
+        (Mask(("3.0",), "", "cached"), "clear_cached", "before_call"),
+        (Mask(("3.0",), "[gone]"), "clear_dead", "before_call"),
+    ],
+)
+def test_cc_68_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(
+    edit: Edit, by: str, moment: str
+) -> None:
+    expected = watch_edit(Watch(50_000), ViewEdited((edit,), by=by, moment=moment))
+    assert expected == Watch(50_000, expected=True)
+    assert reads(50_100, 20_000, 20_100, 1_000, start=expected) == [0, 0, 0, 19_100]
+
+
+def test_cc_68_other_edits_silence_nothing() -> None:
+    for edit in (Mask(("3.0",), "[gone]"), Insert((Put("reminder", Text("mind")),))):
+        assert watch_edit(Watch(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == Watch(50_000)
+
+
+def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:
+    session = work(Profile("test", (WatchCache(),), lambda each: palimpsest_budget(each.window, each.reply)))
+    say(session, "please")
+    for read in (40_000, 12_500):
+        reply(session, Text("done", "assistant"), usage=Usage(10, read, 500, 0, 50))
+    plan = WatchCache().plan(session.situation("after_call"))
+    assert proposal_of(plan).notices == ("the cache gave 12,500 tokens, 27,500 fewer than at the call before, and no edit explains it",)
+    reply(session, Text("done", "assistant"), usage=Usage(10, 13_000, 500, 0, 50))
+    assert WatchCache().plan(session.situation("after_call")) == ()
+    assert WatchCache().plan(situation((), cache=Cache())) == ()

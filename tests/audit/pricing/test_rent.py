@@ -1,0 +1,82 @@
+"""What waiting with a fold costs, and what a fold costs: the worked examples, and small windows."""
+
+import pytest
+from situations import CLAUDE, prefix, situation, size, words
+
+from palimpsest.audit.pricing.price import Narrative, Rates, after_fold, fold_price, price_of_fold, rates_of, rent_of_call
+from palimpsest.audit.pricing.warm import Warm
+from palimpsest.core.items import Item, Text
+from palimpsest.core.situation import PARTS, Cache, Evidence, Said
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.view import Reported, View
+from palimpsest.wire.models.cards import ModelCard, Prices, card, resized
+
+HEAD = (Item("0.0", "context", Text("x20000")),)
+SAID = Evidence(said=(Said("1.0", 0, "please", 1_500), Said("9.0", 0, "again", 500)))
+VIEW = View(HEAD, (words("1.0", 90_000),))
+RATES = Rates(1.25, 0.1, 5.0)
+
+
+def test_a_folded_view_has_its_head_the_users_words_evidence_names_tail_and_results() -> None:
+    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
+    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE, PARTS + 1_600) == 52_000
+
+
+def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:
+    many = Evidence(said=(Said("1.0", 0, "please", 70_000),))
+    assert after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
+
+
+def test_the_bounds_shrink_with_the_window_and_never_grow() -> None:
+    small = resized(CLAUDE, 20_000)
+    assert after_fold(VIEW, SAID, TokenCounter(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900
+    assert after_fold(VIEW, SAID, TokenCounter(size), resized(CLAUDE, 1_000_000)) == 50_400
+
+
+def test_each_call_pays_a_cached_read_of_what_a_fold_would_leave_out() -> None:
+    assert rent_of_call(VIEW, SAID, TokenCounter(size), CLAUDE) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(View(HEAD, (words("1.0", 30_000),)), SAID, TokenCounter(size), CLAUDE) == 0.0
+
+
+def test_tools_are_carried_before_and_after_a_fold() -> None:
+    reported = View(HEAD, (words("1.0", 90_000),), reported=Reported(122_000, 5))
+    assert rent_of_call(reported, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+    assert rent_of_call(VIEW, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+
+
+def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out() -> None:
+    warm = Warm((-1, 5), (20_000, 108_000))
+    assert fold_price(110_000, 50_400, warm, RATES) == pytest.approx(38_000 + 2_000 - 10_800 - 2_500)
+    assert fold_price(110_000, 50_400, Warm(), RATES) == pytest.approx(63_000 - 137_500)
+
+
+def test_a_narrative_adds_the_request_for_it() -> None:
+    warm = Warm((-1, 5), (20_000, 108_000))
+    asked = Narrative(600, 1_600)
+    assert fold_price(110_000, 50_400, warm, RATES, asked) == pytest.approx(26_700 + 10_800 + 2_000 + 600 + 8_000)
+    assert fold_price(110_000, 50_400, Warm(), RATES, asked) == pytest.approx(-74_500 + 110_000 + 600 + 8_000)
+
+
+def test_a_fold_is_priced_by_what_is_cached_now() -> None:
+    now = situation(VIEW.items, head=HEAD, prefixes=(prefix("head:0", 20_000), prefix("1.0", 108_000)))
+    # Nothing was said yet as far as the evidence knows, so that 2,000 tokens less are left.
+    assert price_of_fold(now) == pytest.approx(26_700 - 1.25 * 2_000)
+    cold = situation(VIEW.items, head=HEAD, prefixes=(prefix("1.0", 108_000, age=300_000),))
+    assert price_of_fold(cold) == pytest.approx(-74_500 - 1.25 * 2_000)
+
+
+@pytest.mark.parametrize(
+    ("model", "ttl", "rates"),
+    [
+        (CLAUDE, 300_000, Rates(1.25, 0.1, 5.0)),
+        (CLAUDE, 3_600_000, Rates(2.0, 0.1, 5.0)),
+        (card("gpt-5"), 600_000, Rates(1.0, 0.1, 8.0)),
+        (card("gpt-6-sol"), 600_000, Rates(1.25, 0.1, 5.0)),
+        (card("gpt-5-pro"), 600_000, Rates(1.0, 1.0, 8.0)),
+        (card("local/any"), 600_000, Rates(1.0, 0.1, 5.0)),
+        (ModelCard("plain", "chat", "x", 8_000, 1_000, prices=Prices(2.0, 6.0)), 0, Rates(1.0, 1.0, 3.0)),
+    ],
+)
+def test_rates_come_from_the_card_and_the_lifetime_of_the_newest_entry(model: ModelCard, ttl: int, rates: Rates) -> None:
+    found = rates_of(model, Cache((prefix("1.0", 5_000, ttl=ttl),)))
+    assert (found.write, found.read, found.output) == pytest.approx((rates.write, rates.read, rates.output))

@@ -1,0 +1,71 @@
+import msgspec
+import pytest
+from histories import Step, new_log, steps, tell
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.events import Body, ModelReplied, ToolReturned, Usage, UserSaid
+from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.items import Content, Image, Text, Thinking, ToolCall, ToolResult
+
+ANYTHING = st.sampled_from(["word", "", None, 7, 1.5, True, b"bytes", ("tuple",), "user", "json", "whole"])
+
+
+def strange_contents() -> st.SearchStrategy[Content]:
+    text = st.builds(Text, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
+    call = st.builds(ToolCall, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING, ANYTHING)
+    thought = st.builds(Thinking, ANYTHING, st.none(), ANYTHING, ANYTHING)
+    result = st.builds(ToolResult, ANYTHING, st.tuples(text), ANYTHING, ANYTHING, ANYTHING, ANYTHING)
+    return st.one_of(text, call, thought, result)
+
+
+def is_readable(body: Body) -> bool:
+    try:
+        msgspec.json.decode(encode_body(body), type=type(body))
+    except (msgspec.MsgspecError, UnicodeError, TypeError):
+        return False
+    return True
+
+
+@given(st.lists(strange_contents(), max_size=3), st.one_of(st.none(), st.just(3), ANYTHING), ANYTHING, ANYTHING)
+def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int | None, stop: str, number: int) -> None:
+    results = [part for part in parts if isinstance(part, ToolResult)]
+    bodies: list[Body] = [
+        ModelReplied(tuple(parts), call, Usage(number), stop),
+        ModelReplied(tuple(parts), call, Usage(), provider_stop=stop),
+        UserSaid(tuple(parts)),  # type: ignore[arg-type]  # strange on purpose
+        *(ToolReturned(result, stop) for result in results),
+    ]
+    for body in bodies:
+        assert not is_sound(body) or is_readable(body)
+
+
+@given(steps)
+def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -> None:
+    bodies = [event.body for event in tell(new_log(), told).events()]
+    assert all(is_sound(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [UserSaid((Image("image/png", blob="x"),)), ModelReplied((Text(None),)), ToolReturned(ToolResult("c", (Text("x", "tool"),)))],  # type: ignore[arg-type]  # wrong on purpose
+)
+def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
+    assert not is_sound(body)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sound"),
+    [
+        (b'{"key":"a","line":[1,{"x":null}]}', True),
+        (b'{"key":', False),
+        (b'1,"steering":7', False),
+        (b'{"a":"\n"}', False),
+        (b"", False),
+    ],
+)
+def test_what_another_program_said_beside_a_body_must_be_one_whole_value(raw: bytes, sound: bool) -> None:
+    body = UserSaid((Text("word"),), foreign=msgspec.Raw(raw))
+    assert is_sound(body) == sound
+    assert not sound or is_readable(body)

@@ -1,0 +1,95 @@
+"""A checkpoint that cannot be made inside an append: the event stays, once."""
+
+from pathlib import Path
+
+import pytest
+
+from palimpsest.core.errors import PalimpsestError, StoreError
+from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import CHECKPOINT_EVERY, Log
+from palimpsest.core.log.verify import verify
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.stores.jsonl import JsonlSessions
+
+
+class RefusingLines(MemoryFile):
+    """Lines that take every event and no checkpoint; `asked` counts how often one was tried."""
+
+    asked = 0
+
+    def save_checkpoint(self, data: bytes) -> None:
+        self.asked += 1
+        raise StoreError(f"no room for a checkpoint of {len(data):,} bytes", where=self.name)
+
+
+class RefusingShelf(MemorySessions):
+    """A store of such lines."""
+
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
+        opened = super().open(session, write=write)
+        if not write:
+            return opened
+        opened.close()
+        lines = RefusingLines(self, opened._file, write=True)
+        lines._file.writer = lines
+        return lines
+
+
+def said(number: int) -> UserSaid:
+    return UserSaid((Text(f"message {number}"),))
+
+
+def refusing(log: Log) -> RefusingLines:
+    lines = log.reader.lines
+    assert isinstance(lines, RefusingLines)
+    return lines
+
+
+def test_an_event_whose_checkpoint_fails_is_there_once_and_the_next_follows_it() -> None:
+    store = RefusingShelf()
+    log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
+    events = [log.append(said(number)) for number in range(CHECKPOINT_EVERY + 5)]
+    assert refusing(log).asked == 1
+    assert [event.seq for event in events] == list(range(1, CHECKPOINT_EVERY + 6))
+    assert log.view.ids == tuple(f"{event.seq}.0" for event in events)
+    log.close()
+    again = Log.open(store, "s", FixedClock(1, 1))
+    assert again.view == log.view
+    assert [event.body for event in again.events()][1:] == [said(number) for number in range(CHECKPOINT_EVERY + 5)]
+    assert verify(store, "s", MemoryBlobs()).findings == ()
+
+
+def test_a_group_whose_checkpoint_fails_is_there_once() -> None:
+    store = RefusingShelf()
+    log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
+    events = log.extend(said(number) for number in range(CHECKPOINT_EVERY))
+    assert (refusing(log).asked, log.tip, len(events)) == (1, CHECKPOINT_EVERY, CHECKPOINT_EVERY)
+    log.close()
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY
+
+
+def test_a_checkpoint_that_failed_is_tried_again_later_and_not_at_every_event() -> None:
+    log = Log.create(RefusingShelf(), SessionOpened("s"), FixedClock(1, 1))
+    for number in range(3 * CHECKPOINT_EVERY):
+        log.append(said(number))
+    assert refusing(log).asked == 3
+
+
+def test_a_checkpoint_that_somebody_asks_for_says_that_it_failed() -> None:
+    log = Log.create(RefusingShelf(), SessionOpened("s"), FixedClock(1, 1))
+    with pytest.raises(PalimpsestError, match="no room for a checkpoint"):
+        log.checkpoint()
+    assert log.append(said(0)).seq == 1
+
+
+def test_a_folder_in_the_place_of_the_checkpoint_file_loses_no_event(tmp_path: Path) -> None:
+    store = JsonlSessions(tmp_path)
+    for name in ("s.checkpoint", "s.checkpoint-new"):
+        (tmp_path / name / "inside").mkdir(parents=True)
+    with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
+        for number in range(CHECKPOINT_EVERY + 1):
+            log.append(said(number))
+    assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY + 1
+    report = verify(store, "s", MemoryBlobs())
+    assert (report.events, report.findings) == (CHECKPOINT_EVERY + 2, ())

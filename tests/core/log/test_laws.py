@@ -1,0 +1,142 @@
+from histories import Step, new_log, steps, tell
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.format.codec import decode_line, encode_body, encode_line
+from palimpsest.core.items import Item, ToolCall, ToolResult
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.undo import plan_undo, undo
+from palimpsest.core.log.verify import verify
+from palimpsest.core.pairs import parted, unpaired
+from palimpsest.core.projections.view import project
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+
+
+def shown(items: tuple[Item, ...]) -> list[Item]:
+    return [item for item in items if not item.hidden]
+
+
+@given(steps, st.integers(0, 1_000))
+def test_projecting_in_two_steps_is_projecting_in_one(told: list[Step], cut: int) -> None:
+    log = tell(new_log(), told)
+    events = list(log.events())
+    skip = log.reader.skip(log.path)
+    middle = cut % (len(events) + 1)
+    first = project(events[:middle], skip=skip, find=log.reader.item)
+    assert project(events[middle:], first, skip=skip, find=log.reader.item) == project(events, skip=skip, find=log.reader.item)
+
+
+@given(steps)
+def test_the_live_view_is_the_projection_of_the_path(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    assert log.view == project(log.events(), skip=log.reader.skip(log.path), find=log.reader.item)
+
+
+@given(steps, st.booleans(), st.integers(0, 25))
+def test_a_resumed_log_equals_the_live_one(told: list[Step], with_checkpoint: bool, at: int) -> None:
+    store = MemorySessions()
+    live = tell(new_log(store), told[:at])
+    if with_checkpoint:
+        live.checkpoint()
+    tell(live, told[at:])
+    resumed = Log.open(store, "s", FixedClock(1, 1))
+    assert (resumed.view, resumed.health, resumed.ledger) == (live.view, live.health, live.ledger)
+    assert (resumed.tip, resumed.path, resumed.place_of(resumed.tip)) == (live.tip, live.path, live.place_of(live.tip))
+
+
+@given(steps)
+def test_every_id_in_a_view_exists_in_the_log(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    for item in (*log.view.head, *log.view.items):
+        original = log.item(item.id)
+        assert (original.kind, original.content, original.source) == (item.kind, item.content, item.source)
+    assert len(set(log.view.ids)) == len(log.view.ids)
+
+
+@given(steps)
+def test_a_call_is_never_parted_from_its_result(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    answered: set[str] = set()
+    called: set[str] = set()
+    for item in shown(log.view.items):
+        if isinstance(item.content, ToolCall):
+            called.add(item.content.call_id)
+        if isinstance(item.content, ToolResult):
+            assert item.content.call_id in called
+            answered.add(item.content.call_id)
+    for event in log.events():
+        if isinstance(event.body, ViewEdited):
+            before, after = log.state_at(event.parent).view, log.state_at(event.seq).view
+            # What never had another half may be hidden and restored alone.
+            never_paired = unpaired(project(event for event in log.events() if not isinstance(event.body, ViewEdited)).items)
+            assert parted(before.items, after.items) - never_paired == frozenset()
+
+
+@given(steps)
+def test_every_event_survives_being_written(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    for event in log.events():
+        line = encode_line(event.seq, event.parent, event.at, event.prev, encode_body(event.body))
+        assert decode_line(line, "memory") == event
+
+
+@given(steps)
+def test_undoing_the_newest_edit_restores_the_items_before_it(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    edits = [event for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in log.reader.skip(log.path)]
+    if not edits or edits[-1].seq != log.tip:
+        return
+    before = log.state_at(edits[-1].parent).view
+    undo(log, edits[-1].seq)
+    assert (log.view.items, log.view.head, log.view.facts) == (before.items, before.head, before.facts)
+
+
+@given(steps, st.integers(0, 100))
+def test_undoing_any_edit_gives_the_path_without_it_and_what_rests_on_it(told: list[Step], which: int) -> None:
+    log = tell(new_log(), told)
+    skip = dict(log.reader.skip(log.path))
+    edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
+    if not edits:
+        return
+    planned = plan_undo(log, edits[which % len(edits)])
+    events = list(log.events())
+    undo(log, edits[which % len(edits)])
+    without: dict[int, frozenset[int]] = {**skip, **{body.event: frozenset[int]() for body in planned.undone}}
+    assert log.view.items == project(events, skip=without, find=log.reader.item).items == planned.view.items
+
+
+@given(steps)
+def test_undoing_every_edit_gives_the_log_as_if_none_had_been(told: list[Step]) -> None:
+    log = tell(new_log(), told)
+    while True:
+        skip = log.reader.skip(log.path)
+        edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
+        if not edits:
+            break
+        undo(log, edits[-1])
+    assert log.view.items == project(event for event in log.events() if not isinstance(event.body, ViewEdited)).items
+
+
+@given(steps, steps, st.integers(0, 60))
+def test_a_fork_sees_what_its_base_saw_and_goes_its_own_way(told: list[Step], later: list[Step], at: int) -> None:
+    store = MemorySessions()
+    base = tell(new_log(store), told)
+    seq = at % (base.tip + 1)
+    fork = base.fork(store, "f", seq)
+    assert fork.view.items == base.state_at(seq).view.items
+    alone = [event.body for event in base.events(base.reader.path(seq))]
+    tell(fork, later)
+    reopened = Log.open(store, "f", FixedClock(1, 1))
+    assert (reopened.view, reopened.path) == (fork.view, fork.path)
+    assert [event.body for event in base.events(base.reader.path(seq))] == alone
+    assert verify(store, "f", MemoryBlobs()).findings == ()
+
+
+@given(steps)
+def test_what_was_recorded_verifies(told: list[Step]) -> None:
+    store = MemorySessions()
+    log = tell(new_log(store), told)
+    events: list[Event] = list(log.reader.run(0, log.tip))
+    verdict = verify(store, "s", MemoryBlobs())
+    assert (verdict.findings, verdict.events) == ((), len(events))

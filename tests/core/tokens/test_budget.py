@@ -1,0 +1,100 @@
+"""Levels, used tokens and decisions."""
+
+import pytest
+
+from palimpsest.audit.pricing.size_rules import claude_list_size, claude_size, codex_size
+from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
+from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_left, percent_until, used
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.view import Reported, View
+
+LEVELS = Budget(window=200, reply=20, buffer=40, warn_at=120, clear_at=140, compact_at=160, block_at=190, bytes_at=1_000)
+
+
+def _text(item_id: str, text: str, kind: str = "user") -> Item:
+    return Item(item_id, "assistant" if kind == "assistant" else "user", Text(text))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "decision"),
+    [(0, "rest"), (119, "rest"), (120, "warn"), (139, "warn"), (140, "clear"), (159, "clear"), (160, "compact"), (190, "block")],
+)
+def test_a_level_is_reached_with_its_own_number(tokens: int, decision: Decision) -> None:
+    assert decide(tokens, LEVELS) == decision
+
+
+def test_a_level_that_is_off_is_never_reached() -> None:
+    assert decide(10**9, Budget(window=200)) == "rest"
+
+
+def test_too_many_bytes_call_for_compaction_whatever_the_tokens_say() -> None:
+    assert [decide(0, LEVELS, used_bytes=size) for size in (999, 1_000)] == ["rest", "compact"]
+    assert decide(195, LEVELS, used_bytes=1_000) == "block"
+
+
+def test_cc_07_used_is_the_last_reported_total_and_the_estimate_of_what_was_appended_since() -> None:
+    items = (_text("1.0", "x" * 4_000), _text("3.0", "reply", "assistant"), Item("5.0", "result", ToolResult("c", (Text("x" * 400),))))
+    view = View(items=(*items, _text("6.0", "x" * 40)), reported=Reported(50_000, seq=3))
+    assert used(view, TokenCounter(claude_size), tools_tokens=9_999) == 50_000 + 100 + 10
+
+
+def test_cc_07_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
+    view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
+    assert used(view, TokenCounter(claude_size), tools_tokens=7) == 20 + 100 + 7
+
+
+def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -> None:
+    view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
+
+    def whole(tokens: int) -> int:
+        return claude_list_size((tokens,))
+
+    assert used(view, TokenCounter(claude_size), unreported=whole) == 160
+    assert used(View(items=view.items, reported=Reported(50, seq=1)), TokenCounter(claude_size), unreported=whole) == 50
+
+
+def _sealed_view(reported: Reported | None) -> View:
+    seal = Seal("openai", "gpt-5.5", "x" * 4_000)
+    return View(
+        items=(
+            _text("1.0", "first"),
+            Item("3.0", "thinking", Thinking("", seal, "sealed")),
+            _text("3.1", "done", "assistant"),
+            _text("5.0", "second"),
+            Item("7.0", "thinking", Thinking("", seal, "sealed")),
+            _text("7.1", "done", "assistant"),
+            Item("8.0", "result", ToolResult("c", (Text("ok"),))),
+        ),
+        reported=reported,
+    )
+
+
+def test_cx_20_used_adds_the_items_after_the_newest_model_item() -> None:
+    view = _sealed_view(Reported(1_000, seq=7))
+    result = codex_size(ToolResult("c", (Text("ok"),)))
+    assert used(view, TokenCounter(codex_size)) == 1_000 + result
+
+
+def test_cx_20_old_sealed_reasoning_is_added_where_the_server_does_not_count_it() -> None:
+    view = _sealed_view(Reported(1_000, seq=7))
+    result = codex_size(ToolResult("c", (Text("ok"),)))
+    assert used(view, TokenCounter(codex_size), old_seals=True) == 1_000 + result + 588
+
+
+def test_cx_20_sealed_reasoning_after_the_newest_user_message_is_not_added() -> None:
+    view = _sealed_view(Reported(1_000, seq=8))
+    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_seals=True) == 1_000
+
+
+@pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])
+def test_cx_22_percent_left_leaves_the_baseline_out_on_both_sides(total: int, left: int) -> None:
+    assert percent_left(total, 258_400) == left
+
+
+def test_cx_22_a_window_of_the_baseline_has_nothing_left() -> None:
+    assert (percent_left(0, 12_000), percent_left(0, 8_000)) == (0, 0)
+
+
+def test_the_share_until_a_level_is_zero_at_and_past_it() -> None:
+    assert [percent_until(tokens, 155_000) for tokens in (0, 135_000, 155_000, 160_000)] == [100, 12, 0, 0]
+    assert percent_until(5, 0) == 0

@@ -1,0 +1,89 @@
+import shutil
+from pathlib import Path
+
+import msgspec
+from corpus import GOLDEN
+
+from palimpsest.core.events import Place as Origin
+from palimpsest.core.events import SessionOpened
+from palimpsest.core.log.log import Log
+from palimpsest.foreign.claude.format import ClaudeFormat
+from palimpsest.foreign.claude.writer import claude_session, write_claude
+from palimpsest.foreign.exporting.places import Place, claude_place, codex_place
+from palimpsest.foreign.reading.importing import import_session
+from palimpsest.foreign.reading.transcript import Source
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+
+_PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
+_SESSION = "69901b92-81d1-436f-9093-e5364257259e"
+
+
+def _all_imported(path: Path) -> list[tuple[Log, list[bytes]]]:
+    store, blobs = MemorySessions(), MemoryBlobs()
+    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, Source)]
+    sessions = [import_session(ClaudeFormat(), source, store, blobs, FixedClock(1)).session for source in sources]
+    logs = [Log.open(store, session, FixedClock(1)) for session in sessions]
+    return [(log, list(write_claude(log, blobs))) for log in logs]
+
+
+def _imported(path: Path) -> tuple[Log, list[bytes]]:
+    (one,) = _all_imported(path)
+    return one
+
+
+def test_a_session_goes_back_to_where_it_came_from(tmp_path: Path) -> None:
+    log, lines = _imported(_PROJECT / f"{_SESSION}.jsonl")
+    place = claude_place(log, lines, tmp_path, {}, log.opened.cwd)
+
+    path = tmp_path / ".claude" / "projects" / "-repo-project" / f"{_SESSION}.jsonl"
+    assert place == Place(str(path), f"cd /repo/project && claude --resume {_SESSION}")
+
+
+def test_a_file_that_was_renamed_gets_its_name_back(tmp_path: Path) -> None:
+    shutil.copy(_PROJECT / f"{_SESSION}.jsonl", tmp_path / "my backup.jsonl")
+    log, lines = _imported(tmp_path / "my backup.jsonl")
+
+    assert Path(claude_place(log, lines, tmp_path, {}, "/repo/project").path).name == f"{_SESSION}.jsonl"
+
+
+def test_a_sub_agent_goes_back_beside_the_session_it_worked_for(tmp_path: Path) -> None:
+    (file,) = (_PROJECT / _SESSION / "subagents").glob("*.jsonl")
+    log, lines = _imported(file)
+    place = claude_place(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo/project")
+
+    assert place.path == str(tmp_path / "projects" / "-repo-project" / _SESSION / "subagents" / file.name)
+    assert place.command.endswith(_SESSION)
+
+
+def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_session(tmp_path: Path) -> None:
+    session = "0a1b2c3d-0000-4000-8000-000000000001"
+    common = {"sessionId": session, "cwd": "/repo", "version": "1.0.108", "timestamp": "2026-01-01T00:00:00.000Z"}
+    lines = [
+        {**common, "type": "user", "uuid": "u1", "parentUuid": None, "isSidechain": False, "message": {"role": "user", "content": "go"}},
+        {**common, "type": "user", "uuid": "u2", "parentUuid": None, "isSidechain": True, "message": {"role": "user", "content": "look"}},
+    ]
+    file = tmp_path / f"my.backup__{session}.jsonl"
+    file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    found = [claude_place(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo") for log, lines in _all_imported(file)]
+
+    project = tmp_path / "projects" / "-repo"
+    assert [place.path for place in found] == [str(project / f"{session}.jsonl"), str(project / session / "subagents" / "agent-u2.jsonl")]
+    assert {place.command for place in found} == {f"cd /repo && claude --resume {session}"}
+
+
+def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: Path) -> None:
+    log = Log.create(MemorySessions(), SessionOpened("child", origin="codex", opener=Origin("parent", 3)), FixedClock(0))
+    place = claude_place(log, write_claude(log, MemoryBlobs()), tmp_path, {}, "/repo")
+
+    assert place.path == str(tmp_path / ".claude" / "projects" / "-repo" / f"{claude_session(log)}.jsonl")
+    assert place.command == f"cd /repo && claude --resume {claude_session(log)}"
+
+
+def test_a_folder_with_spaces_and_quotes_is_written_for_a_shell(tmp_path: Path) -> None:
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(0))
+    claude, codex = (find(log, [], tmp_path, {}, "/my 'own' work_dir") for find in (claude_place, codex_place))
+
+    assert Path(claude.path).parent.name == "-my--own--work-dir"
+    assert claude.command.startswith("cd '/my '\"'\"'own'\"'\"' work_dir' && claude --resume ")
+    assert Path(codex.path).parent == tmp_path / ".codex" / "sessions" / "1970" / "01" / "01"
+    assert codex.command.startswith("cd '/my '\"'\"'own'\"'\"' work_dir' && codex resume ")

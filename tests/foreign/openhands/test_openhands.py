@@ -1,0 +1,138 @@
+import json
+import shutil
+from pathlib import Path
+
+from corpus import GOLDEN, golden
+from readings import Home, called, check_repeat, faults, returned, said, shown, sources
+
+from palimpsest.core.edits import Fold, Put
+from palimpsest.core.events import Failed, ModelReplied, SessionOpened, ToolRefused, ToolReturned, TurnEnded, Usage, ViewEdited
+from palimpsest.core.items import Seal, Text, Thinking, ToolCall
+from palimpsest.foreign.openhands.format import OpenhandsFormat
+
+FORM = OpenhandsFormat()
+SERVER = golden("openhands/server-0.59.0.json")[0]
+SDK = GOLDEN / "openhands" / "sdk-1.8.0"
+EVENTS = sorted(SDK.rglob("event-*.json"))
+
+
+def test_server_0_59_0_loses_no_message_call_or_result() -> None:
+    home = check_repeat(FORM, SERVER)
+    (session,) = home.store.sessions()
+    bodies = home.bodies(session)
+    events = json.loads(SERVER.read_text(encoding="utf-8"))
+    assert said(bodies) == [each["args"]["content"] for each in events if each.get("action") == "message" and each["source"] == "user"]
+    asked = [
+        each["tool_call_metadata"]["tool_call_id"]
+        for each in events
+        if "action" in each and each["source"] == "agent" and "tool_call_metadata" in each
+    ]
+    assert called(bodies) == [call for call in asked if call != "toolu_d"]
+    assert returned(bodies) == [
+        each["tool_call_metadata"]["tool_call_id"] for each in events if "observation" in each and "tool_call_metadata" in each
+    ]
+    assert [(body.exit, body.result.error) for body in bodies if isinstance(body, ToolReturned)] == [(0, False), (None, False), (1, True)]
+    assert [body.usage for body in bodies if isinstance(body, ModelReplied)] == [
+        Usage(400, 600, output=50),
+        Usage(200, 1000, output=20),
+        Usage(100, 400, output=30),
+    ]
+    assert [body.message for body in bodies if isinstance(body, Failed)] == ["the runtime was restarted"]
+    assert isinstance(bodies[-1], TurnEnded)
+    assert faults(home, session) == []
+
+
+def test_server_0_59_0_forgets_what_its_condensation_names() -> None:
+    home = Home()
+    (done,) = home.take(FORM, SERVER)
+    edits = [body.edits for body in home.bodies(done.session) if isinstance(body, ViewEdited)]
+    assert edits == [(Fold("7.0", "10.0", (Put("summary", Text("There are a.py and test_a.py.")),)),)]
+    assert shown(home, done.session) == [
+        "You are an agent with a shell.",
+        "Please run the tests.",
+        "Use pytest.\n\nCommit often.",
+        "There are a.py and test_a.py.",
+        'execute_bash {"command": "pytest"}',
+        "1 failed",
+        "Try again.",
+        "All is well.\n\nThe tests pass.",
+    ]
+
+
+def test_sdk_1_8_0_tells_a_folder_of_events_as_one_session() -> None:
+    home = check_repeat(FORM, SDK)
+    (session,) = home.store.sessions()
+    bodies = home.bodies(session)
+    opened = bodies[0]
+    assert isinstance(opened, SessionOpened)
+    assert (opened.session, opened.cwd, opened.model) == (
+        "openhands-5f0c0000-0000-4000-8000-000000000000",
+        "/workspace",
+        "anthropic/claude-sonnet-4-5",
+    )
+    assert said(bodies) == ["Which day is it?", "Thanks."]
+    assert called(bodies) == returned(bodies) == ["toolu_1", "toolu_2", "toolu_3"]
+    first = next(body for body in bodies if isinstance(body, ModelReplied))
+    assert first.parts == (
+        Thinking("easy", Seal("anthropic", "claude-sonnet-4-5", "c2ln")),
+        Text("I ask the clock.", "assistant"),
+        ToolCall("toolu_1", "terminal", '{"command": "date"}'),
+        ToolCall("toolu_2", "terminal", '{"command": "false"}'),
+    )
+    assert first.usage == Usage(100, 500, 300, output=40)
+    assert [(body.by, body.why) for body in bodies if isinstance(body, ToolRefused)] == [("user", "certainly not")]
+    assert [body.edits for body in bodies if isinstance(body, ViewEdited)] == [
+        (Fold("5.0", "7.0", (Put("summary", Text("The clock says Tuesday.")),)),)
+    ]
+    assert faults(home, session) == []
+
+
+def test_a_folder_that_grows_gives_the_same_log_and_any_file_of_it_names_it(tmp_path: Path) -> None:
+    folder = tmp_path / EVENTS[0].parents[1].name
+    (folder / "events").mkdir(parents=True)
+    shutil.copy(EVENTS[0].parents[1] / "base_state.json", folder)
+    whole = Home()
+    whole.take(FORM, SDK)
+    for count in (1, 2, 5, 8, 11):
+        grown = Home()
+        for file in EVENTS[:count]:
+            shutil.copy(file, folder / "events")
+        (folder / "events" / EVENTS[count].name).write_text('{"kind": "Half', encoding="utf-8")
+        (done,) = grown.take(FORM, folder)
+        assert done.bad == ()
+        for file in EVENTS:
+            shutil.copy(file, folder / "events")
+        grown.take(FORM, folder)
+        assert grown.logs() == whole.logs(), f"{count} events first"
+        shutil.rmtree(folder / "events")
+        (folder / "events").mkdir()
+    assert [source.session for source in sources(FORM, EVENTS[3])] == [folder.name]
+
+
+def test_a_document_that_grows_tells_only_what_is_new(tmp_path: Path) -> None:
+    events = json.loads(SERVER.read_text(encoding="utf-8"))
+    path = tmp_path / SERVER.name
+    whole = Home()
+    whole.take(FORM, SERVER)
+    for count in range(6, len(events)):
+        grown = Home()
+        path.write_text(json.dumps({"trajectory": events[:count]}), encoding="utf-8")
+        grown.take(FORM, path)
+        path.write_text(json.dumps({"trajectory": events}), encoding="utf-8")
+        (done,) = grown.take(FORM, path)
+        assert done.counts.events <= (len(events) - count) * 3
+        assert grown.logs() == whole.logs(), f"{count} events first"
+
+
+def test_damaged_events_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "s1" / "events"
+    folder.mkdir(parents=True)
+    events = json.loads(SERVER.read_text(encoding="utf-8"))
+    for number in (0, 1, 12):
+        (folder / f"{number}.json").write_text(json.dumps(events[number]), encoding="utf-8")
+    (folder / "2.json").write_bytes(b"\xff garbage")
+    (folder / "3.json").write_text('[1, {"action": 5}]', encoding="utf-8")
+    home = Home()
+    (done,) = home.take(FORM, tmp_path)
+    assert [Path(line.where).name for line in done.bad] == ["2.json"]
+    assert said(home.bodies(done.session)) == ["Please run the tests.", "Try again."]

@@ -1,0 +1,61 @@
+"""Numbers are chosen on one half of sessions and told of the other."""
+
+from pathlib import Path
+
+import pytest
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.choosing import Choice, Choosing, Measured, choose_numbers, choosing_markdown, chosen_of
+from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.profiles.thrift import Numbers
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
+
+
+def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> Measured:
+    return Measured(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
+
+
+def test_the_cheapest_setting_within_the_limits_is_chosen() -> None:
+    dear, cheap = measured("dear", 0.9), measured("cheap", 0.8)
+    reads_again, hurts_one = measured("reads again", 0.5, rereads=0.91), measured("hurts one", 0.5, worst=1.11)
+    assert chosen_of([dear, cheap, reads_again, hurts_one]) == cheap
+
+
+def test_when_no_setting_is_within_the_limits_the_one_with_the_fewest_re_reads_is_chosen() -> None:
+    assert chosen_of([measured("a", 0.5, rereads=1.4), measured("b", 0.9, rereads=1.1)]) == measured("b", 0.9, rereads=1.1)
+
+
+def test_the_table_tells_both_halves_of_each_choice() -> None:
+    choices = (
+        Choice(measured("cheap", 0.8), measured("cheap", 0.85, 0.7, 1.05, "odd")),
+        Choice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
+    )
+    assert choosing_markdown(Choosing({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
+        "| chosen on | numbers | told of | breakpoints | automatic | re-reads | worst |\n"
+        "|---|---|---|---:|---:|---:|---:|\n"
+        "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
+        "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x | 1.05x |\n"
+        "| odd | dear | odd | 0.900x | 0.920x | 0.50x | 1.00x |\n"
+        "| odd | dear | even (held out) | 0.950x | 0.970x | 0.50x | 1.00x |\n"
+        "\n2 settings; 3 even and 4 odd sessions."
+    )
+
+
+def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
+    told: list[str] = []
+    settings = (Numbers(), Numbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
+    found = choose_numbers(GOLDEN / "claude", settings=settings, tell=told.append)
+    assert sum(found.sessions.values()) == len(told)
+    assert {(each.half, each.setting) for each in found.measured} == {
+        (half, f"patience {patience}, names 5,000")
+        for half in ("even", "odd")
+        for patience in ("1, tail 15,000, results 15,000", "0.5, tail 8,000, results 8,000")
+    }
+    assert [(choice.chosen.half, choice.held_out.half) for choice in found.choices] == [("even", "odd"), ("odd", "even")]
+    assert all(choice.chosen.setting == choice.held_out.setting for choice in found.choices)
+
+
+def test_a_folder_without_sessions_cannot_be_halved(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="too few sessions to be halved"):
+        choose_numbers(tmp_path, settings=())

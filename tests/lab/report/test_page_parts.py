@@ -1,0 +1,137 @@
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from replay_samples import comparison
+
+from palimpsest.lab.outcome import Probed, Share
+from palimpsest.lab.report.context import context
+from palimpsest.lab.report.figures import colours_of
+from palimpsest.lab.report.markup import amount, money, percent, times
+from palimpsest.lab.report.plot import Plane, probes, steps_to, thinned
+from palimpsest.lab.report.treemap import squarified, treemaps
+
+
+@pytest.mark.parametrize(
+    ("top", "steps"),
+    [
+        (200_000, [0, 50_000, 100_000, 150_000, 200_000]),
+        (8.79, [0, 2.5, 5, 7.5]),
+        (3, [0, 1, 2, 3]),
+        (0, [0]),
+        (0.07, [0, 0.02, 0.04, 0.06]),
+    ],
+)
+def test_axes_have_round_numbers_and_not_many(top: float, steps: list[float]) -> None:
+    assert steps_to(top) == pytest.approx(steps)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3_000))
+def test_thinning_keeps_the_ends_the_peak_the_floor_and_the_order(heights: list[int]) -> None:
+    points = [(float(step), float(height)) for step, height in enumerate(heights)]
+
+    kept = thinned(points, 100)
+
+    assert len(kept) <= 102
+    assert set(kept) <= set(points)
+    assert [x for x, _ in kept] == sorted(x for x, _ in kept)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert max(y for _, y in kept) == max(heights)
+    assert min(y for _, y in kept) == min(heights)
+
+
+def test_places_of_a_plane_are_shares_across_and_pixels_up() -> None:
+    plane = Plane(100, 50, 132, head=14, foot=18)
+
+    assert [plane.x(value) for value in (0, 25, 100)] == ["0.00%", "25.00%", "100.00%"]
+    assert [plane.y(value) for value in (0, 25, 50)] == ["114.0", "64.0", "14.0"]
+
+
+@given(st.lists(st.integers(1, 200_000), min_size=1, max_size=40))
+def test_areas_of_a_treemap_are_as_their_tokens_and_fill_the_frame_without_overlap(sizes: list[int]) -> None:
+    cells = squarified([Share("tool_result", f"tool {number}", size, 1) for number, size in enumerate(sizes)], 480, 230)
+
+    assert sorted(cell.share.tokens for cell in cells) == sorted(sizes)
+    for cell in cells:
+        assert cell.width * cell.height == pytest.approx(480 * 230 * cell.share.tokens / sum(sizes), rel=1e-6)
+        assert cell.x >= 0
+        assert cell.x + cell.width <= 480 + 1e-6
+        assert cell.y >= 0
+        assert cell.y + cell.height <= 230 + 1e-6
+    for number, one in enumerate(cells):
+        for other in cells[number + 1 :]:
+            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            assert min(across, down) <= 1e-6
+
+
+def test_a_share_of_nothing_takes_no_room() -> None:
+    assert [cell.share.name for cell in squarified([Share("user", "a", 0, 1), Share("user", "b", 5, 1)])] == ["b"]
+
+
+def test_numbers_are_told_in_few_characters() -> None:
+    assert [amount(number) for number in (0, 950, 1_000, 9_512, 9_960, 163_400, 999_600, 1_234_567)] == [
+        "0",
+        "950",
+        "1k",
+        "9.5k",
+        "10k",
+        "163k",
+        "1.0M",
+        "1.2M",
+    ]
+    assert [money(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
+    assert [percent(share) for share in (0, 0.0001, 0.002, 0.006, 0.014, 0.5, 0.994, 0.996, 0.9999, 1)] == [
+        *("0 %", "&lt;0.1 %", "0.2 %", "0.6 %", "1 %", "50 %", "99 %", "99.6 %", "99.9 %", "100 %")
+    ]
+    assert [times(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
+
+
+def test_edits_are_drawn_by_what_is_billed_as_the_line_is() -> None:
+    run = comparison(calls=60).runs[0]
+    replayed = run.sessions[0]
+    edits = {name: tuple(replace(edit, tokens_before=1, tokens_after=1) for edit in one.edits) for name, one in replayed.profiles.items()}
+    miscounted = replace(replayed, profiles={name: replace(one, edits=edits[name]) for name, one in replayed.profiles.items()})
+
+    assert sum(map(len, edits.values())) > 3
+    assert context(run, miscounted, {}) == context(run, replayed, {})
+
+
+def test_an_edit_after_a_call_is_drawn_at_the_next_one() -> None:
+    run = comparison(calls=60).runs[0]
+    codex = run.sessions[0].profiles["codex"]
+    (fold,) = codex.edits
+    later = replace(codex, edits=(replace(fold, moment="turn_ends", step=fold.step - 1),))
+
+    here, there = (context(run, replace(run.sessions[0], profiles={"codex": each}), {}) for each in (codex, later))
+    assert _circles(here) == _circles(there) != []
+
+
+def _circles(drawn: str) -> list[str]:
+    return re.findall(r'<circle class="fold" (cx="[^"]+" cy="[^"]+")', drawn)
+
+
+@pytest.mark.parametrize(("look", "width"), [("roomy", 416), ("tight", 290)])
+def test_labels_of_a_treemap_fit_their_cells_on_the_narrowest_screen_they_are_for(look: str, width: int) -> None:
+    run = comparison().runs[0]
+    drawn = treemaps(run, run.sessions[0], colours_of(tuple(run.sessions[0].profiles)))
+
+    labels = 0
+    for cell in re.findall(r'<svg x="[^"]+" y="[^"]+" width="([\d.]+)%" [^>]+>(.*?)</svg>', drawn):
+        room = float(cell[0]) * width / 100
+        group = re.search(f'<g class="{look}">(.*?)</g>', cell[1])
+        shown = group.group(1) if group else re.sub("<g .*?</g>", "", cell[1])
+        for text in re.findall(r'<text class="name"[^>]*>([^<]*)</text>', shown):
+            labels += 1
+            assert 6 + 7 * len(unescape(text)) <= room
+    assert labels > 4
+
+
+def test_probes_are_drawn_with_how_many_of_the_forced_folds_were_made() -> None:
+    colours = {"a": "c0", "b": "c1"}
+    drawn = probes({"a": {"10": Probed(0.5, 0.6, 1_213, 2_000), "1": Probed(0.9, 0.9, 1, 1)}, "b": {"1": Probed(1.0, 1.0)}}, colours)
+    assert drawn.endswith('<p class="note">Folds that were made in the last of these, of all that were forced: a 1,213 of 2,000.</p>\n')
+    assert "<p" not in probes({"b": {"1": Probed(1.0, 1.0)}}, colours)

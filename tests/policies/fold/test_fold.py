@@ -1,0 +1,361 @@
+"""A fold that is computed from the log: when it happens, what stays and in which order."""
+
+import pytest
+from msgspec.structs import replace
+from workplace import offline, online, reply, say, use, work
+
+from palimpsest.audit.block import EVIDENCE
+from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.errors import TooFull
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    Failed,
+    NotesTaken,
+    Statement,
+    ToolReturned,
+    Usage,
+    ViewEdited,
+)
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
+from palimpsest.core.tokens.view_sizes import TokenSizes
+from palimpsest.core.view import View
+from palimpsest.engine.policies import run_policies
+from palimpsest.engine.session import Session
+from palimpsest.policies.fold.bounds import Bounds, ladder
+from palimpsest.policies.fold.fold import FoldFromLog, rung
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.models.cards import ModelCard, card, resized
+
+CLAUDE = card("claude-sonnet-4-5")
+# In tests a token is a character, so that sums can be done by hand.
+LETTERS = TokenSizes(lambda content: len(text_of(content)))
+
+
+def budget_of(model: ModelCard) -> Situation:
+    """An empty situation with the budget of our profile."""
+    budget = profile("palimpsest").budget(model)
+    return Situation(View(), budget, model, "before_call", LETTERS)
+
+
+def busy(fold: FoldFromLog | None = None, *, model: str = "claude-sonnet-4-5", rounds: int = 30) -> Session:
+    """A request, and many files read."""
+    ours = profile("palimpsest")
+    session = work(Profile("ours", (fold,), ours.budget, strictness="full") if fold is not None else ours, model)
+    say(session, "read all of it, and never touch a.py")
+    for number in range(rounds):
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
+    return session
+
+
+def folded(session: Session, moment: str = "asked") -> ViewEdited:
+    ran = offline(session, run_policies(session, "asked" if moment == "asked" else "before_call"))
+    body = ran.edited[0].body
+    assert isinstance(body, ViewEdited)
+    return body
+
+
+@pytest.mark.parametrize(("window", "level"), [(200_000, 160_000), (100_000, 80_000), (1_000_000, 960_000), (8_000, 6_400)])
+def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_end_of_the_window(window: int, level: int) -> None:
+    at = budget_of(replace(CLAUDE, window=window))
+    item = Item("1.0", "user", Text("u"))
+    fold = FoldFromLog(shrink=1_000)
+    view = View(items=(item,))
+    assert fold.due(_situation(at, view, level - 1)) == ""
+    assert fold.due(_situation(at, view, level)) == f"{level:,} tokens are used, and from {level:,} on a fold is due"
+
+
+def _situation(at: Situation, view: View, used: int) -> Situation:
+    return Situation(view, at.budget, at.card, at.moment, at.tokens, used=used)
+
+
+def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Situation:
+    """The numbers of section 4: a head of 20k, cached, the user's words 2k, 108k of 110k cached."""
+    head = (Item("0.0", "context", Text("h" * 20_000), "base"),)
+    items = (Item("1.0", "user", Text("u" * 2_000)), Item("2.0", "assistant", Text("a" * (used - 22_000), "assistant")))
+    prefixes = (CachedPrefix("0.0", 20_000, 0, 300_000), CachedPrefix("2.0", 108_000, 0, 300_000)) if warm else ()
+    at = budget_of(CLAUDE)
+    evidence = Evidence(said=(Said("1.0", 0, "u" * 80, 2_000),))
+    return Situation(
+        View(head, items),
+        at.budget,
+        CLAUDE,
+        "before_call",
+        LETTERS,
+        used=used,
+        now=1_000,
+        cache=Cache(prefixes),
+        rent=rent,
+        evidence=evidence,
+    )
+
+
+def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_it_halves_the_view() -> None:
+    fold = FoldFromLog()
+    assert fold.due(worked_example(53_300)) == ""
+    assert fold.due(worked_example(53_500)) == "waiting has cost 53,500 tokens, and a fold costs 26,700"
+    assert fold.due(worked_example(10**6, used=100_000)) == ""
+    assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
+
+
+def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
+    off = FoldFromLog(auto=False)
+    session = busy(off)
+    assert offline(session, run_policies(session, "before_call")).events == ()
+    assert offline(session, run_policies(session, "overflow")).folded
+    session = busy(off)
+    assert offline(session, run_policies(session, "asked", asked="the parser")).folded
+
+
+def lively(thrift: str = "balanced") -> Session:
+    """A session in which every part of a fold has something to show."""
+    session = work(profile("palimpsest", {"PAL_NARRATIVE": "asked", "PAL_THRIFT": thrift}))
+    session.log.append(ContextStated(head=(Statement("base", "You are a careful programmer.", "system"),)))
+    session.log.append(ContextStated((Statement("mode", "mode: plan"), Statement("skills", "skill: release"))))
+    for number in range(40):
+        say(session, f"message {number}: never touch file_{number}.py, {'and look around well ' * 150}")
+        use(session, f"r{number}", "Read", f'{{"file_path":"src/part_{number}.py"}}', f"def helper_{number}_x(): ...\n" * 60)
+        use(session, f"e{number}", "Edit", f'{{"file_path":"src/made_{number}.py","old_string":"a","new_string":"b"}}', "ok")
+        use(session, f"t{number}", "Bash", f'{{"command":"pytest -q tests/test_{number}.py"}}', "1 passed", exit_code=number % 2)
+    session.log.append(ContextStated((Statement("mode", "mode: build"),)))
+    edited = next(item.id for item in session.log.view.items if "made_7.py" in text_of(item.content))
+    session.log.append(NotesTaken(f"## State\nsrc/made_7.py is finished [{edited}]", covers=session.log.tip))
+    for number in range(20):
+        reply(session, Text(f"now helper_{number}_x of src/part_{number}.py", "assistant"))
+        use(session, f"l{number}", "Read", '{"file_path":"src/late.py"}', f"late_{number} = 1\n" * 120)
+    say(session, "go on with it")
+    return session
+
+
+def part_of(item: Item, kept: list[str]) -> str:
+    if item.kind == "user":
+        return "messages"
+    if item.kind == "summary":
+        return "messages" if item.source.startswith(("message", "older")) else item.source
+    return "state" if item.kind == "context" else "results" if item.id in kept else "tail"
+
+
+@pytest.mark.parametrize(
+    ("thrift", "seen", "results", "tail_bound"), [("careful", 10_000, 15_000, 15_000), ("balanced", 10_000, 4_000, 5_000)]
+)
+def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound(thrift: str, seen: int, results: int, tail_bound: int) -> None:
+    session = lively(thrift)
+    fold = folded(session).edits[0]
+    assert isinstance(fold, Fold)
+    kept = [piece.id for piece in fold.into if isinstance(piece, Keep)]
+    named = [part_of(item, kept) for item in session.log.view.items]
+    order = list(dict.fromkeys(named))
+    assert order == ["messages", "evidence", "names", "names seen", "narrative", "state", "results", "tail"]
+    first_of_tail = named.index("tail")
+    tail = session.log.view.items[first_of_tail:]
+    folded_part = session.log.view.items[:first_of_tail]
+    sizes = {
+        part: sum(session.counter.item(item) for item, name in zip(folded_part, named, strict=False) if name == part) for part in order[:-1]
+    }
+    verbatim = sum(session.counter.item(item) for item in folded_part if item.kind == "user")
+    assert 17_000 < verbatim <= 20_000
+    assert 1_000 < sizes["evidence"] <= 4_000
+    assert 200 < sizes["names"] <= 2_400
+    assert 100 < sizes["names seen"] <= seen
+    assert 0 < sizes["narrative"] <= 1_600
+    assert results // 4 < sizes["results"] <= results
+    assert tail_bound // 2 < sum(session.counter.item(item) for item in tail) <= tail_bound
+    assert session.log.view.items[-1].id == tail[-1].id
+
+
+def test_pa_11_all_bounds_shrink_with_the_window() -> None:
+    assert Bounds().scaled(50_000) == Bounds(5_000, 1_000, 600, 1_250, 400, 3_750, 3_750)
+    assert Bounds().scaled(1_000_000) == Bounds()
+
+
+def test_pa_12_messages_within_the_bound_are_byte_equal_and_older_ones_show_id_time_and_opening_words() -> None:
+    session = lively()
+    before = {item.id: item for item in session.log.view.items if item.kind == "user"}
+    folded(session)
+    after = {item.id: item for item in session.log.view.items if item.kind == "user"}
+    assert all(before[name] == after[name] for name in after)
+    gone = [name for name in before if name not in after]
+    told = "\n".join(text_of(item.content) for item in session.log.view.items if item.kind == "summary")
+    assert len(gone) > 5
+    assert max(int(name.split(".")[0]) for name in gone) < min(int(name.split(".")[0]) for name in after)
+    cut = next(item for item in session.log.view.items if item.source.startswith("message "))
+    assert cut.source == f"message {gone[-1]}"
+    for name in gone[:-1]:
+        line = next(line for line in told.split("\n") if line.startswith(f"- {name}, 2023-11-14 2"))
+        assert text_of(before[name].content)[:60] in line
+    assert text_of(before[gone[-1]].content)[:400] in text_of(cut.content)
+    assert text_of(before[gone[-1]].content)[-200:] in text_of(cut.content)
+
+
+def test_pa_13_nothing_that_is_kept_verbatim_is_copied() -> None:
+    session = lively()
+    body = folded(session)
+    fold = body.edits[0]
+    assert isinstance(fold, Fold)
+    kept = {piece.id for piece in fold.into if isinstance(piece, Keep)}
+    written = "\n".join(text_of(piece.content) for piece in fold.into if isinstance(piece, Put))
+    moved = [item for item in session.log.view.items if item.id in kept and item.kind in ("user", "result", "context")]
+    assert len(moved) > 10
+    assert [item.id for item in moved if len(text_of(item.content)) > 200 and text_of(item.content) in written] == []
+    assert all(item.id.count(".") == 1 for item in moved)
+
+
+def test_pa_15_a_fold_makes_no_request() -> None:
+    session = busy(rounds=70)
+    model = Scripted()
+    assert online(session, run_policies(session, "before_call"), model).folded
+    assert model.requests == []
+    assert {event.body.purpose for event in session.log.events() if isinstance(event.body, CallStarted)} == {"turn"}
+
+
+def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
+    numbers = [number for number, _ in ladder(Bounds(), 200_000)]
+    assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
+    tails = [bounds.tail for _, bounds in ladder(Bounds(), 200_000)]
+    assert tails[:7] == [15_000, 7_500, 3_750, 1_875, 937, 468, 234]
+    assert [(bounds.messages, bounds.evidence) for number, bounds in ladder(Bounds(), 200_000) if number > 3] == [
+        (5_000, 1_000),
+        (5_000, 1_000),
+        (0, 200),
+        (0, 0),
+    ]
+
+
+def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_the_newest_openings_stay() -> None:
+    session = work(profile("palimpsest"), resized(card("claude-sonnet-4-5"), 32_000))
+    session.log.append(ContextStated((Statement("weather", "word " * 9_000), Statement("mode", "mode: build"))))
+    for number in range(900):
+        say(session, f"message {number}: do the thing number {number} with care")
+        reply(session, Text("Done.", "assistant"))
+    body = folded(session)
+    texts = [text_of(item.content) for item in session.log.view.items]
+    assert body.why.endswith("rung 4 of the ladder")
+    assert not any("word word" in text for text in texts)
+    assert any("mode: build" in text for text in texts)
+    assert any("before them" in text for text in texts)
+    assert any("message 800:" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("head", "request_words", "taken"), [(10, 60_000, 2), (10, 117_000, 3), (112_000, 500, 4), (10, 122_500, 5), (118_500, 500, 5)]
+)
+def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: int, request_words: int, taken: int) -> None:
+    session = work(profile("palimpsest"))
+    session.log.append(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
+    for number in range(30):
+        say(session, f"before {number} " + "word " * 500)
+    say(session, "word " * request_words)
+    for number in range(40):
+        use(session, f"c{number}", "Bash", f'{{"command":"make part_{number}"}}', f"value_{number} = 1\n" * 100)
+    body = folded(session)
+    assert body.why == f"the user asked for it; rung {taken} of the ladder"
+    assert body.tokens_after <= 136_000
+
+
+def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_changed() -> None:
+    session = work(profile("palimpsest"))
+    session.log.append(ContextStated(head=(Statement("instructions", "rule " * 30_000, "system"),)))
+    say(session, "do this: " + "detail " * 100_000)
+    use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 30_000)
+    session.pin(paths=("a.py",))
+    before = session.log.view
+    with pytest.raises(TooFull) as caught:
+        offline(session, run_policies(session, "before_call"))
+    assert session.log.view == before
+    message = caught.value.message
+    for words in (
+        "head 3",
+        "shorten instructions",
+        "pins ",
+        "unpin 5.0",
+        "last request 1",
+        "put long parts of it into a file",
+        "197,000 fit",
+    ):
+        assert words in message
+
+
+def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
+    session = busy(rounds=5)
+    session.log.append(ContextStated(head=(Statement("base", "the old head", "system"),)))
+    before = {"mode": "mode: plan", "instructions": "old rules", "skills": "none", "tasks": "1. find the bug [open]"}
+    session.log.append(ContextStated(tuple(Statement(source, value) for source, value in before.items())))
+    use(
+        session,
+        "todo",
+        "TodoWrite",
+        '{"todos":[{"content":"find the bug","status":"completed"},{"content":"fix it","status":"pending"}]}',
+        "ok",
+    )
+    for number in range(30):
+        use(session, f"m{number}", "Read", f'{{"file_path":"m{number}.py"}}', f"value_{number} = 1\n" * 400)
+    now = {"mode": "mode: build", "instructions": "new rules", "tasks": "2. fix it [open]"}
+    session.log.append(ContextStated(head=(Statement("base", "the new head", "system"),)))
+    session.log.append(ContextStated(tuple(Statement(source, value) for source, value in now.items())))
+    use(session, "z", "Read", '{"file_path":"z.py"}', "z = 1\n" * 6_000)
+    folded(session)
+    view = session.log.view
+    assert [text_of(item.content) for item in view.head] == ["the new head"]
+    assert sorted(text_of(item.content) for item in view.items if item.kind == "context") == sorted((before | now).values())
+    assert {source: fact.value for source, fact in view.facts.items() if source != "base"} == before | now
+    evidence = next(text_of(item.content) for item in view.items if item.source == EVIDENCE)
+    assert "fix it" in evidence
+    assert "find the bug" not in evidence
+
+
+def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed_again_in_that_epoch() -> None:
+    session = busy(rounds=62)
+    before = session.log.view
+    assert session.used > 160_000
+    for event in reversed(offline(session, run_policies(session, "before_call")).edited):
+        session.undo(event.seq)
+    assert session.log.view.items == before.items
+    assert offline(session, run_policies(session, "before_call")).folded is False
+    use(session, "more", "Read", '{"file_path":"more.py"}', "more = 1\n" * 12_000)
+    assert offline(session, run_policies(session, "before_call")).folded
+
+
+def test_a_pinned_file_stays_through_every_rung() -> None:
+    session = busy(rounds=70)
+    session.pin(paths=("f3.py",))
+    folded(session, "before_call")
+    shown = [item for item in session.log.view.items if isinstance(item.content, ToolCall | ToolResult) and item.content.call_id == "c3"]
+    assert [item.kind for item in shown] == ["call", "result"]
+    assert all(item.mask is None for item in shown)
+
+
+def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
+    session = busy(rung())
+    assert offline(session, run_policies(session, "asked")).folded
+    assert offline(session, run_policies(session, "asked")).events == ()
+
+
+def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
+    session = busy(rounds=40)
+    reply(session, ToolCall("open", "Bash", '{"command":"make"}'), usage=Usage(input=190_000))
+    folded(session, "before_call")
+    assert session.log.view.items[-1].content == ToolCall("open", "Bash", '{"command":"make"}')
+    session.log.append(ToolReturned(ToolResult("open", (Text("done"),))))
+
+
+def test_the_narrative_stands_before_the_fold_in_the_profile() -> None:
+    names = [policy.name for policy in profile("palimpsest").policies]
+    assert names[:3] == ["clear_dead", "narrate", "fold"]
+
+
+def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
+    for useful, folds in ((10, False), (60, True)):
+        session = work(profile("palimpsest"))
+        say(session, "read all of it")
+        for number in range(useful):
+            use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
+        for number in range(60 - useful):
+            use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
+        session.log.append(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
+        session.log.append(Failed("call", "too_long", "prompt is too long"))
+        ran = offline(session, run_policies(session, "overflow"))
+        assert (useful, ran.folded) == (useful, folds)
+        assert session.used < 136_000

@@ -1,0 +1,77 @@
+"""How many folds a turn may have, and what happens when it had them."""
+
+import itertools
+
+from workplace import offline, reply, say, use, work
+
+from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.events import EditRefused, ViewEdited
+from palimpsest.core.items import Text
+from palimpsest.core.situation import Situation
+from palimpsest.engine.policies import run_policies
+from palimpsest.policies.fold.fold import FoldFromLog
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
+
+
+def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
+    session = work(profile("palimpsest"))
+    say(session, "read all of it")
+    for number in range(70):
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
+    for number in range(2):
+        assert offline(session, run_policies(session, "before_call")).folded
+        use(session, f"d{number}", "Read", f'{{"file_path":"g{number}.py"}}', f"more_{number} = 1\n" * 30_000)
+    assert offline(session, run_policies(session, "before_call")).folded is False
+    assert offline(session, run_policies(session, "asked")).folded
+
+
+def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
+    session = work(profile("palimpsest"))
+    say(session, "read all of it")
+    edited: list[ViewEdited] = []
+    for number in range(600):
+        use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
+        edited += [
+            event.body for event in offline(session, run_policies(session, "before_call")).edited if isinstance(event.body, ViewEdited)
+        ]
+        assert session.used < 160_000
+    kinds = ["fold" if isinstance(body.edits[0], Fold) else "clear" for body in edited]
+    assert kinds.count("fold") == 2
+    assert kinds[-1] == "clear"
+
+
+def test_pa_20_where_words_alone_fill_the_room_a_turn_folds_once_more_because_nothing_could_be_sent() -> None:
+    session = work(profile("palimpsest"))
+    say(session, "think about it")
+    folds: list[int] = []
+    for number in range(500):
+        reply(session, Text(f"thought {number}: " + "something else again " * 600))
+        if offline(session, run_policies(session, "before_call")).folded:
+            folds.append(number)
+        assert session.used < 197_000
+    assert len(folds) > 2
+    assert all(later - former > 50 for former, later in itertools.pairwise(folds[1:]))
+
+
+class Growing:
+    """A policy that claims to shrink and does not."""
+
+    name = "growing"
+    moments = FoldFromLog().moments
+    shrinks = True
+
+    def plan(self, situation: Situation) -> tuple[Fold, ...]:
+        items = situation.view.items
+        return (
+            Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("more words than there were " * 1_000), "evidence"))),
+        )
+
+
+def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
+    session = work(Profile("ours", (Growing(),), profile("palimpsest").budget, strictness="full"))
+    say(session, "go")
+    use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
+    event = offline(session, run_policies(session, "asked")).events[0]
+    assert isinstance(event.body, EditRefused)
+    assert event.body.why == "the view would not be smaller"

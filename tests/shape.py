@@ -1,0 +1,123 @@
+"""Checks the shape of the repository: sizes of files and folders, names, words, and what tests may use; prints what is wrong."""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "palimpsest"
+MOST_LINES, MOST_ENTRIES, LONGEST_FUNCTION = 400, 15, 60
+PURE = frozenset({"core", "wire", "audit", "policies", "sources", "memory", "profiles"})
+IGNORED = frozenset(
+    {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", "__pycache__", "golden"}
+)
+EMPTY_WORDS = re.compile(r"util|helper|manager|handler|processor|common|misc|^base\b|abstract|impl\b")
+VAGUE_WORDS = re.compile(r"\b(?:somebody|nobody|whoever|anew|is told|are told)\b", re.IGNORECASE)
+NOTES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+# Where a repository is worked on and packages come from is nobody's business; in two parts, so that this file does not match.
+WORKPLACE = re.compile(r"/" + r"work/|/" + r"root/|/" + r"farm/|pypi\." + r"org|files\.pythonhosted")
+
+
+def main() -> int:
+    """Print every violation as `path: what is wrong`; the exit code is 1 if there is one."""
+    found = [*_sources(), *_tests(), *_folders(), *_class_names(), *_workplace()]
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _sources() -> Iterator[str]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        yield from (f"{_name(path)}: {wrong}" for wrong in (*_module(text, tree), *_functions(path, tree), *_words(path, text, tree)))
+
+
+def _module(text: str, tree: ast.Module) -> Iterator[str]:
+    if len(text.splitlines()) > MOST_LINES:
+        yield f"{len(text.splitlines())} lines, at most {MOST_LINES} are allowed"
+    docstring = ast.get_docstring(tree) or ""
+    if "\n" in docstring or not docstring.endswith(".") or len(re.findall(r"[.!?](?:\s|$)", docstring)) != 1:
+        yield "the docstring of a module is one sentence"
+    if NOTES.search(text):
+        yield "a note that something is still to be done"
+
+
+def _functions(path: Path, tree: ast.Module) -> Iterator[str]:
+    room = path.relative_to(PACKAGE).parts[0]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION:
+            yield f"{node.name} has {LONGEST_FUNCTION} lines or more"
+        if room in PURE and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
+            yield f"{node.name} imports inside"
+
+
+def _words(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
+    named = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+    for word in (path.stem, *named):
+        if EMPTY_WORDS.search(re.sub(r"([a-z])([A-Z])", r"\1_\2", word).lower().replace("_", " ")):
+            yield f"the name {word} says nothing"
+    for number, line in enumerate(text.splitlines(), 1):
+        vague = VAGUE_WORDS.search(line)
+        if vague is not None:
+            yield f"line {number}: name the subject instead of {vague[0]!r}"
+
+
+def _tests() -> Iterator[str]:
+    stems: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        words = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        for forbidden in sorted({"unittest.mock"} & modules | {"setattr", "sleep"} & words):
+            yield f"{_name(path)}: a test uses real parts and waits for events, not {forbidden}"
+        if len(text.splitlines()) > MOST_LINES:
+            yield f"{_name(path)}: {len(text.splitlines())} lines, at most {MOST_LINES} are allowed"
+        if path.stem.startswith("test_"):
+            other = stems.setdefault(path.stem, path)
+            if other != path:
+                yield f"{_name(path)}: has the name of {_name(other)}"
+
+
+def _folders() -> Iterator[str]:
+    for top in (PACKAGE, ROOT / "tests"):
+        for folder in (top, *sorted(path for path in top.rglob("*") if path.is_dir())):
+            if set(folder.relative_to(ROOT).parts) & IGNORED:
+                continue
+            entries = [path for path in folder.iterdir() if path.name not in IGNORED]
+            # The package itself, and the folder that mirrors it, have one for each layer.
+            if len(entries) > MOST_ENTRIES + (folder == top):
+                yield f"{_name(folder)}: {len(entries)} entries, at most {MOST_ENTRIES} fit one screen"
+
+
+def _class_names() -> Iterator[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(_name(path))
+    for name, files in sorted(places.items()):
+        if len(files) > 1:
+            yield f"{files[1]}: the class {name} exists in {files[0]} too"
+
+
+def _workplace() -> Iterator[str]:
+    for path in sorted(ROOT.rglob("*")):
+        if path.is_file() and not set(path.relative_to(ROOT).parts) & (IGNORED - {"golden"}):
+            if WORKPLACE.search(path.read_text(encoding="utf-8", errors="replace")):
+                yield f"{_name(path)}: speaks of the place where it was made"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from index_logs import found, log_of, said, write
+
+from palimpsest.core.errors import StoreError
+from palimpsest.core.events import SessionOpened
+from palimpsest.core.ports import RefreshReport
+from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
+from palimpsest.stores.index.sqlite import SqliteIndex
+
+
+class DoorShelf(MemorySessions):
+    """A store whose logs cannot be opened while they are shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shut: set[str] = set()
+
+    def open(self, session: str, *, write: bool = False) -> MemoryFile:
+        if session in self.shut:
+            raise StoreError("cannot open it: permission denied", where=session)
+        return super().open(session, write=write)
+
+
+@pytest.fixture
+def store() -> DoorShelf:
+    return DoorShelf()
+
+
+@pytest.fixture
+def index(store: DoorShelf, tmp_path: Path) -> Iterator[SqliteIndex]:
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
+        yield index
+
+
+def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index: SqliteIndex, tmp_path: Path) -> None:
+    whole = log_of((SessionOpened("one"), *said("first")))
+    store.replace("one", whole + b"garbage\n")
+    index.refresh()
+    store.open("one", write=True).append(log_of(said("second"), seq=2) + b"more garbage\n")
+    index.refresh()
+    why = f"2 lines are no event; the first at byte {len(whole)}"
+    with SqliteIndex(tmp_path / "index.sqlite", store) as later:
+        assert (later.refresh(), later.faults()) == (RefreshReport(), [("memory:one", why)])
+    store.replace("one", whole)
+    index.refresh()
+    assert index.faults() == []
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(store: DoorShelf, index: SqliteIndex, *, known: bool) -> None:
+    write(store, "one", "word")
+    if known:
+        index.refresh()
+        store.open("one", write=True).append(log_of(said("word"), seq=2))
+    store.shut.add("one")
+    assert index.refresh().skipped == (("memory:one", "cannot open it: permission denied"),)
+    assert (index.stats_changed(), index.refresh()) == (False, RefreshReport())
+    assert index.faults() == [("memory:one", "cannot open it: permission denied")]
+    assert [row.id for row in index.list()] == (["one"] if known else [])
+    store.shut.clear()
+    assert index.refresh().read == 1
+    assert (index.faults(), found(index, "word")) == ([], [("one", 2), ("one", 1)] if known else [("one", 1)])

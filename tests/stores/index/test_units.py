@@ -1,0 +1,105 @@
+import pytest
+from side_calls import side_reply
+
+from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
+from palimpsest.core.events import (
+    Body,
+    ContextStated,
+    Event,
+    ModelReplied,
+    ModelSwitched,
+    NoteForgotten,
+    NoteSaved,
+    NotesTaken,
+    Place,
+    Recalled,
+    SessionOpened,
+    Statement,
+    Titled,
+    ToolReturned,
+    TurnEnded,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Image, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.ports import SessionRow
+from palimpsest.stores.index.units import Tally, Unit, units_of
+
+
+@pytest.mark.parametrize(
+    ("body", "units"),
+    [
+        (UserSaid((Text("fix it"), Image("image/png", "ab"))), [Unit("7.0", "user", "fix it"), Unit("7.1", "user", "[image image/png]")]),
+        (UserSaid((Text("stop"),), steering=True), [Unit("7.0", "steering", "stop")]),
+        (
+            ModelReplied((Thinking("hm"), Text("", "assistant"), Text("done", "assistant"), ToolCall("c1", "bash", '{"command":"ls"}'))),
+            [Unit("7.0", "thinking", "hm"), Unit("7.2", "assistant", "done"), Unit("7.3", "call", 'bash {"command":"ls"}')],
+        ),
+        (ToolReturned(ToolResult("c1", (Text("a"), Text("b")))), [Unit("7.0", "result", "a\nb")]),
+        (ContextStated((Statement("git", "on main"),), (Statement("base", "You are"),)), [Unit("7.1", "context", "on main")]),
+        (
+            ViewEdited((Mask(("1.0",), "gone"), Fold("1.0", "3.0", (Keep("1.0"), Put("summary", Text("what was done"))))), "fold"),
+            [Unit("7.1.1", "summary", "what was done")],
+        ),
+        (ViewEdited((Insert((Put("reminder", Text("look")),)),), "remind"), [Unit("7.0.0", "reminder", "look")]),
+        (NotesTaken("we use uv", 5), [Unit("", "note", "we use uv")]),
+        (NoteSaved("project", "tooling", 1, "d", reason="said so"), [Unit("", "note", "tooling said so")]),
+        (NoteForgotten("project", "tooling", 1, reason="no more"), [Unit("", "note", "tooling no more")]),
+        (Recalled("uv", ("n1",), parts=(Text("we use uv"),)), [Unit("7.0", "recalled", "we use uv")]),
+        (Titled("Fix the parser", ("bug",)), [Unit("", "title", "Fix the parser bug")]),
+        (TurnEnded(), []),
+    ],
+)
+def test_an_event_gives_its_readable_pieces(body: Body, units: list[Unit]) -> None:
+    assert list(units_of(Event(7, 6, 0, "", body))) == units
+
+
+BODIES: tuple[Body, ...] = (
+    SessionOpened("one", "/home/me", "claude-code", "palimpsest", "model-a", Place("zero", 3, "ab"), Place("up", 9)),
+    UserSaid((Text("\nfix the parser\nplease"),)),
+    ModelReplied((), usage=Usage(10, 100, 20, 0, 5)),
+    UserSaid((Text("no"),), steering=True),
+    ModelSwitched("model-b"),
+    ModelReplied((), usage=Usage(1, output=1)),
+    ModelReplied((), usage=Usage(2, output=2)),
+    side_reply("title", "model-a", Usage(input=7)),
+    UserSaid((Text("thanks"),)),
+)
+
+
+def test_a_session_is_counted_in_one_go_or_in_two() -> None:
+    events = [Event(seq, seq - 1, 1_000 + seq, "", body) for seq, body in enumerate(BODIES)]
+    expected = SessionRow(
+        "one",
+        "one.jsonl",
+        "fix the parser",
+        "claude-code",
+        "/home/me",
+        "model-b",
+        "palimpsest",
+        created=1_000,
+        updated=1_008,
+        events=9,
+        turns=2,
+        tokens=148,
+        usage={"model-a": Usage(17, 100, 20, 0, 5), "model-b": Usage(3, output=3)},
+        base=Place("zero", 3, "ab"),
+        opener=Place("up", 9),
+    )
+    for cut in range(len(events) + 1):
+        first = Tally(SessionRow("one", "one.jsonl"))
+        for event in events[:cut]:
+            first.take(event)
+        second = Tally(first.row)
+        for event in events[cut:]:
+            second.take(event)
+        assert second.row == expected
+
+
+def test_a_given_title_wins_over_what_was_said_first() -> None:
+    tally = Tally(SessionRow("one"))
+    tally.take(Event(0, -1, 0, "", UserSaid((Text("x" * 100),))))
+    said = tally.row.title
+    tally.take(Event(1, 0, 0, "", Titled("Parser")))
+    assert (said, tally.row.title) == ("x" * 79 + "…", "Parser")

@@ -1,0 +1,53 @@
+"""Small recordings whose every word and every second is known."""
+
+from generated import generate
+
+from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
+from palimpsest.core.items import Content, Text, ToolCall, ToolResult
+from palimpsest.core.log.log import Log
+from palimpsest.lab.simulation.recording import Recording, recording_of
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+
+SECOND = 1_000
+NOTHING = Usage()
+
+
+def log_of(*timed: tuple[int, Body], session: str = "recorded", model: str = "claude-sonnet-4-5") -> Log:
+    """A log of bodies, each with the second at which it happened."""
+    log = Log.create(MemorySessions(), SessionOpened(session, cwd="/repo", model=model), FixedClock(0))
+    for at, body in timed:
+        log.append(body, at=at * SECOND, foreign=True)
+    return log
+
+
+def recorded(*timed: tuple[int, Body]) -> Recording:
+    """The recording of such a log."""
+    return recording_of(log_of(*timed), MemoryBlobs())
+
+
+def said(at: int, text: str) -> list[tuple[int, Body]]:
+    """The user says something."""
+    return [(at, UserSaid((Text(text),)))]
+
+
+def replied(at: int, *parts: Content, usage: Usage = NOTHING) -> list[tuple[int, Body]]:
+    """The model replies a second after it was called."""
+    return [(at, CallStarted("claude-sonnet-4-5", "anthropic")), (at + 1, ModelReplied(parts, usage=usage, model="claude-sonnet-4-5"))]
+
+
+def used(at: int, call_id: str, tool: str, args: str, output: str, *, error: bool = False) -> list[tuple[int, Body]]:
+    """The model calls a tool, and two seconds later its result is there."""
+    result = ToolResult(call_id, (Text(output),), error=error)
+    return [*replied(at, ToolCall(call_id, tool, args)), (at + 2, ToolReturned(result, tool))]
+
+
+def ended(at: int, text: str = "Done.") -> list[tuple[int, Body]]:
+    """The model says something and the turn is over."""
+    return [*replied(at, Text(text, "assistant")), (at + 1, TurnEnded())]
+
+
+def made_up(seed: int, events: int) -> Recording:
+    """A generated session that nobody ever folded."""
+    log = Log.create(MemorySessions(), SessionOpened(f"made{seed}", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 2_000))
+    log.extend(list(generate(seed, events, fold_at=None)))
+    return recording_of(log, MemoryBlobs())

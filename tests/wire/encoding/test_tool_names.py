@@ -1,0 +1,119 @@
+"""Names of tools there and back again: what is offered under one name is declared, called and recorded under it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import CallDelta, Delta
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.providers.recorded import Recorded
+from palimpsest.wire.encode import Encoder, encode
+from palimpsest.wire.encoding.tools import wire_names
+from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.request import LONGEST_NAME, Params, Tool
+from palimpsest.wire.stream import decode_response
+
+CLAUDE = card("claude-sonnet-4-5")
+GPT = card("gpt-5.5")
+SOME = card("openai-compatible/some")
+WIRES = pytest.mark.parametrize("model", [CLAUDE, GPT, SOME], ids=lambda model: model.wire)
+USER = View(items=(Item("0.0", "user", Text("hi")),))
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        ((Tool("read"), Tool("todo")), {"read": "read", "todo": "todo"}),
+        ((Tool("mcp.git:log"),), {"mcp.git:log": "mcp_git_log"}),
+        ((Tool("a.b"), Tool("a_b")), {"a_b": "a_b", "a.b": "a_b_2"}),
+        ((Tool("a.b"), Tool("a:b"), Tool("a/b")), {"a.b": "a_b", "a:b": "a_b_2", "a/b": "a_b_3"}),
+        ((Tool("a.b"), Tool("a:b"), Tool("a_b_2")), {"a_b_2": "a_b_2", "a.b": "a_b", "a:b": "a_b_3"}),
+        ((Tool("x" * 70), Tool("x" * 71)), {"x" * 70: "x" * 64, "x" * 71: "x" * 62 + "_2"}),
+        (
+            (Tool("web search"), Tool("web_search", native=Raw(b'{"type":"web_search"}'))),
+            {"web_search": "web_search", "web search": "web_search_2"},
+        ),
+    ],
+    ids=["plain", "scrubbed", "one is right", "three alike", "a number that is taken", "too long", "a provider's own"],
+)
+def test_each_tool_has_a_name_of_its_own_on_the_wire(tools: tuple[Tool, ...], expected: dict[str, str]) -> None:
+    assert wire_names(tools, "responses") == expected
+
+
+@given(
+    st.lists(st.text(alphabet="ab._:", max_size=3) | st.text("x", min_size=62, max_size=70), unique=True),
+    st.sampled_from(("anthropic", "chat")),
+)
+def test_names_on_the_wire_are_never_the_same_and_never_too_long(drawn: list[str], wire: WireName) -> None:
+    names = wire_names(tuple(Tool(name) for name in drawn), wire)
+    assert len(set(names.values())) == len(drawn)
+    assert all(0 < len(name) <= LONGEST_NAME[wire] for name in names.values())
+
+
+STREAMS: dict[str, bytes] = {
+    "anthropic": b'data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c","name":"git_log"}}\n\n'
+    b'data: {"type":"message_delta","delta":{"stop_reason":"tool_use"}}\n\n',
+    "responses": b'data: {"type":"response.output_item.added","item":{"type":"function_call","call_id":"c","name":"git_log"}}\n\n'
+    b'data: {"type":"response.completed","response":{"status":"completed"}}\n\n',
+    "chat": b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"git_log"}}]},'
+    b'"finish_reason":"tool_calls"}]}\n\n',
+}
+WHOLE: dict[str, bytes] = {
+    "anthropic": b'{"type":"message","content":[{"type":"tool_use","id":"c","name":"git_log","input":{}}]}',
+    "responses": b'{"output":[{"type":"function_call","call_id":"c","name":"git_log","arguments":"{}"}]}',
+    "chat": b'{"choices":[{"index":0,"message":{"tool_calls":[{"id":"c","function":{"name":"git_log"}}]}}]}',
+}
+
+
+@WIRES
+@pytest.mark.parametrize(
+    ("tools", "name"),
+    [
+        ((Tool("git_log"),), "git_log"),
+        ((Tool("git.log"),), "git.log"),
+        ((Tool("git.log"), Tool("git:log")), "git.log"),
+        ((Tool("git.log"), Tool("git_log")), "git_log"),
+        ((), "git_log"),
+    ],
+)
+def test_a_reply_that_calls_a_scrubbed_name_has_the_name_we_offered(
+    model: ModelCard, tools: tuple[Tool, ...], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "stream").write_bytes(STREAMS[model.wire])
+    (tmp_path / "whole").write_bytes(WHOLE[model.wire])
+    provider = Recorded(model, tmp_path / "stream", tmp_path / "whole")
+    request = encode(USER, model, tools)
+
+    async def reply() -> list[Delta | ModelReplied]:
+        return [each async for each in provider.stream(request)]
+
+    streamed, whole = asyncio.run(reply()), asyncio.run(reply())
+    assert [each for each in streamed if isinstance(each, CallDelta)] == [CallDelta("c", name, "")]
+    assert [each for each in whole if isinstance(each, CallDelta)] == [CallDelta("c", name, ""), CallDelta("c", name, "{}")]
+    assert [each.parts for each in (*streamed, *whole) if isinstance(each, ModelReplied)] == [(ToolCall("c", name, "{}"),)] * 2
+
+
+@WIRES
+def test_a_call_goes_back_under_the_name_of_its_tool_on_the_wire(model: ModelCard) -> None:
+    called = View(
+        items=(*USER.items, Item("1.0", "call", ToolCall("c", "git.log", "{}")), Item("2.0", "result", ToolResult("c", (Text("ok"),))))
+    )
+    alone, both = (Tool("git.log"),), (Tool("git.log"), Tool("git_log"))
+    encoder = Encoder(model, alone)
+    assert encoder.encode(called).body.count(b'"git_log"') == 2
+    revised = encoder.revised(Params(), both).encode(called)
+    assert revised == encode(called, model, both)
+    assert (revised.body.count(b'"git_log_2"'), revised.body.count(b'"git_log"')) == (2, 1)
+
+
+def test_a_shell_call_keeps_the_name_of_the_wire() -> None:
+    body = b'{"output":[{"type":"local_shell_call","call_id":"c","action":{"type":"exec","command":["ls"],"env":{}}}]}'
+    assert decode_response("responses", body, GPT, {"local_shell": "local.shell"}).parts == (
+        ToolCall("c", "local_shell", '{"type":"exec","command":["ls"],"env":{}}', form="shell"),
+    )

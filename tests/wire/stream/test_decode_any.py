@@ -1,0 +1,123 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import ModelReplied
+from palimpsest.wire.models.cards import WireName, card
+from palimpsest.wire.stream import decode_response, decoder
+
+TYPES = [
+    "message_start",
+    "message",
+    "content_block_start",
+    "content_block_delta",
+    "message_delta",
+    "message_stop",
+    "text",
+    "thinking",
+    "tool_use",
+    "text_delta",
+    "input_json_delta",
+    "citations_delta",
+    "error",
+    "response.created",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.reasoning_summary_text.delta",
+    "response.function_call_arguments.delta",
+    "response.completed",
+    "reasoning",
+    "function_call",
+    "local_shell_call",
+    "tool_search_call",
+    "output_text",
+    "refusal",
+    "function",
+    "custom",
+    "failed",
+    "incomplete",
+    "odd",
+]
+KEYS = [
+    "type",
+    "index",
+    "message",
+    "content_block",
+    "delta",
+    "usage",
+    "content",
+    "text",
+    "thinking",
+    "signature",
+    "input",
+    "id",
+    "name",
+    "partial_json",
+    "citation",
+    "error",
+    "code",
+    "response",
+    "output",
+    "output_index",
+    "item",
+    "item_id",
+    "summary",
+    "encrypted_content",
+    "arguments",
+    "call_id",
+    "action",
+    "status",
+    "incomplete_details",
+    "choices",
+    "finish_reason",
+    "tool_calls",
+    "function",
+    "custom",
+    "reasoning_content",
+    "refusal",
+    "prompt_tokens",
+    "input_tokens",
+    "cache_creation",
+]
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(TYPES),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.sampled_from(KEYS), values, max_size=8)
+events = st.builds(lambda body, kind: {**body, "type": kind}, objects, st.sampled_from(TYPES))
+WIRES: list[WireName] = ["anthropic", "responses", "chat"]
+CARD = card("gpt-5")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(st.lists(events, max_size=6))
+def test_whatever_a_server_streams_is_a_reply_or_an_error_of_ours(wire: WireName, stream: list[dict[str, object]]) -> None:
+    decoding = decoder(wire, CARD)
+    try:
+        decoding.feed("".join(f"data: {json.dumps(event)}\n\n" for event in stream).encode())
+        reply = decoding.finish()
+    except PalimpsestError:
+        reply = decoding.partial()
+    assert isinstance(reply, ModelReplied)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(objects)
+def test_whatever_a_server_answers_is_a_reply_or_an_error_of_ours(wire: WireName, answer: dict[str, object]) -> None:
+    try:
+        reply = decode_response(wire, json.dumps(answer).encode(), CARD)
+    except PalimpsestError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - either outcome is fine, and each is held to its law
+    else:
+        assert isinstance(reply, ModelReplied)
