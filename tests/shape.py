@@ -17,7 +17,7 @@ IGNORED = frozenset(
 EMPTY_WORDS = re.compile(r"util|helper|manager|handler|processor|common|misc|^base\b|abstract|impl\b")
 VAGUE_WORDS = re.compile(r"\b(?:somebody|nobody|whoever|anew|is told|are told)\b", re.IGNORECASE)
 NOTES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
-# Where a repository is worked on and packages come from is nobody's business; in two parts, so that this file does not match.
+# Where a repository is worked on and packages come from does not belong into it; in two parts, so that this file does not match.
 WORKPLACE = re.compile(r"/" + r"work/|/" + r"root/|/" + r"farm/|pypi\." + r"org|files\.pythonhosted")
 
 
@@ -114,9 +114,9 @@ def _class_names() -> Iterator[str]:
 
 def _workplace() -> Iterator[str]:
     for path in sorted(ROOT.rglob("*")):
-        if path.is_file() and not set(path.relative_to(ROOT).parts) & (IGNORED - {"golden"}):
-            if WORKPLACE.search(path.read_text(encoding="utf-8", errors="replace")):
-                yield f"{_name(path)}: speaks of the place where it was made"
+        ours = path.is_file() and not set(path.relative_to(ROOT).parts) & (IGNORED - {"golden"})
+        if ours and WORKPLACE.search(path.read_text(encoding="utf-8", errors="replace")):
+            yield f"{_name(path)}: speaks of the place where it was made"
 
 
 if __name__ == "__main__":

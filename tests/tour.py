@@ -8,7 +8,8 @@ PACKAGE = ROOT / "src" / "palimpsest"
 LAYERS = ("core", "wire", "audit", "policies", "profiles", "stores", "foreign", "providers", "engine", "lab", "apps")
 OPENING = """# A tour of the source
 
-Every file with one sentence, layer by layer from the lowest to the highest. `./run tour` writes this page from the docstrings, and a test compares it with them. Paths are below `src/palimpsest`.
+Every file with one sentence, layer by layer from the lowest to the highest. Paths are below `src/palimpsest`.
+`./run tour` writes this page from the docstrings, and a test compares it with them.
 [architecture.md](architecture.md) has the picture and the life of one turn.
 """
 
