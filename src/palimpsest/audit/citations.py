@@ -17,15 +17,19 @@ _FRAME: Final = (
 )
 # What the user wants, allowed, decided or forbade is said by the user's own messages, which stand beside the narrative.
 _OF_THE_USER: Final = re.compile(
-    r"\b(?:users?|you|your|wants|wanted|wishes|asked|requested|prefers?|demanded|told to|approved|approval|okayed|agreed|allowed|permitted|"
-    r"authori[sz]ed|permission to|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
-    r"|用户|您|你|要求|希望|想要|倾向|意思|批准|同意|允许|许可|授权|认可|点头|禁止|不准|不许|决定",
+    r"\b(?:users?|you|your|she|he|maintainers?|owner|customers?|reviewers?|asked (?:for|to)|requested|prefers?|demanded|told (?:not )?to|"
+    r"per (?:the )?instructions|as instructed|approved|approval|okayed|agreed|allowed|permitted|authori[sz]ed|permission (?:to|was)|"
+    r"(?:fine|ok|okay|happy) (?:to|with)|go-ahead|green light|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
+    r"|用户|您|你|客户|希望|想要|需求|倾向|意思|批准|同意|允许|许可|获准|授权|认可|点头|拍板|商定|被告知|禁止|不准|不许|决定",
     re.IGNORECASE,
 )
 # Whether tests pass is said by the evidence block.
 _TESTS: Final = re.compile(r"\b(?:tests?|suites?|specs?|ci|builds?|pytest)\b|测试|用例|回归|构建|检查", re.IGNORECASE)
-_PASSING: Final = re.compile(r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|fine|ok|works?)\b|通过|绿|成功|没有?问题|正常", re.IGNORECASE)
+_PASSING: Final = re.compile(
+    r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|clean(?:ly)?|fine|ok|works?)\b|通过|绿|成功|跑通|没有?问题|正常", re.IGNORECASE
+)
 _FAILING: Final = re.compile(r"\b(?:fail\w*|red|broken?|breaks)\b|失败|报错", re.IGNORECASE)
+_NOT_FAILING: Final = re.compile(r"\b(?:no|not|never|none|without|0|zero)\b|n't\b|没有?|无|未|零", re.IGNORECASE)
 _FAILED: Final = re.compile(r"fail|error|broken?|失败|错", re.IGNORECASE)
 
 _ID: Final = r"\d+(?:\.\d+)*"
@@ -33,6 +37,7 @@ _CITATION: Final = re.compile(rf"\[\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
 _QUOTATION: Final = re.compile(r'`([^`]+)`|"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
 _URL: Final = re.compile(r"https?://[^\s<>()，。；、]+")
 _PATH: Final = re.compile(r"(?<![\w/])(?:[~.]{0,2}/)?[A-Za-z0-9_@.+-]+(?:/[A-Za-z0-9_@.+-]+)+/?(?:::\w+)*")
+_QUALIFIED: Final = re.compile(r"\w+(?:::\w+)+")
 _INITIALS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 _IDENTIFIER: Final = re.compile(
     r"(?<![\w-])--?[A-Za-z][\w-]*"  # an option of a command
@@ -159,8 +164,8 @@ def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
         return False
     cited = sum((sources[name] for name in dict.fromkeys(names)), start=_Source())
     if _TESTS.search(line) is not None:
-        failing = _FAILING.search(line) is not None
-        if _PASSING.search(line) is not None or (failing and _FAILED.search(cited.text) is None):
+        failing, denied = _FAILING.search(line) is not None, _NOT_FAILING.search(_CITATION.sub(" ", line)) is not None
+        if _PASSING.search(line) is not None or (failing and (denied or _FAILED.search(cited.text) is None)):
             return False
     if cited.typed and not _repeats(line, cited.text):
         return False
@@ -241,7 +246,8 @@ def _copies(line: str, returned: str) -> bool:
     """Whether a line repeats, outside of quotation marks, a run of words that a tool returned: what tools return is never said as ours."""
     if not returned:
         return False
-    words = _WORD.findall(_PATH.sub(" ", _CITATION.sub(" ", _QUOTATION.sub(" ", line))).casefold())
+    told = _CITATION.sub(" ", _QUOTATION.sub(" ", line))
+    words = _WORD.findall(_IDENTIFIER.sub(" ", _PATH.sub(" ", _QUALIFIED.sub(" ", told))).casefold())
     text = f" {' '.join(_WORD.findall(returned.casefold()))} "
     weights = [1 if _is_chinese(word) else 2 for word in words]
     for start in range(len(words)):
