@@ -19,10 +19,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.documents import Growing
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.documents import GrowingDocument
 from palimpsest.foreign.reading.files import digest_of, files_below, head_of, reason, rest_of
 from palimpsest.foreign.reading.parts import call_of, milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 Kind = Literal["user", "assistant", "tool"]
 _USER, _TOOL, _FENCE = "####", ">", "```"
@@ -127,34 +128,34 @@ class AiderFormat:
         given = environment.get("AIDER_CHAT_HISTORY_FILE")
         return (Path(given),) if given else (home / ".aider.chat.history.md",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each time that aider was started."""
         for file in files_below(path, lambda name: name.endswith(".aider.chat.history.md")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 for section in _sections(file):
-                    yield Source(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
+                    yield TranscriptSource(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """What was said in a session, and what the program reported of it."""
         path = Path(source.path)
         section = next((each for each in _sections(path) if each.session == source.session), None)
         if section is None:
-            yield BadLine(source.path, "this session is not in the file any more")
+            yield ReadProblem(source.path, "this session is not in the file any more")
             return
         text = section.data.decode("utf-8", "replace")
         if "\ufffd" in text:
-            yield BadLine(source.path, f"the session of {section.session} holds bytes that are not UTF-8; they are shown as \ufffd")
+            yield ReadProblem(source.path, f"the session of {section.session} holds bytes that are not UTF-8; they are shown as \ufffd")
         blocks = blocks_in(text)
         if section.last and blocks and blocks[-1].kind == "assistant":
             # The tokens of a reply are reported after it: what nothing follows is still being written.
             blocks = blocks[:-1]
         whole: list[object] = [[block.kind, block.text] for block in blocks]
-        growing = Growing(mark)
+        growing = GrowingDocument(position)
         start = growing.after(whole)
         telling = _Telling(section, blocks)
         if not start:
@@ -163,7 +164,7 @@ class AiderFormat:
             facts = list(telling.take(index))
             if index >= start:
                 yield from facts
-        yield growing.mark(whole)
+        yield growing.position(whole)
 
 
 def _sections(path: Path) -> Iterator[_Section]:
@@ -194,25 +195,25 @@ class _Telling:
         self._model = ""
         self._edited: list[str] = []
 
-    def opened(self, source: Source, path: Path) -> Told:
+    def opened(self, source: TranscriptSource, path: Path) -> ReadEvent:
         """The session began: which version and model the program reported."""
         lines = self._blocks[0].text.splitlines() if self._blocks and self._blocks[0].kind == "tool" else []
         model = next((found[1] for line in lines if (found := _MODEL.match(line))), "")
         version = next((found[1] for line in lines if (found := _VERSION.match(line))), "")
         meta = {"version": version} if version else {}
-        return Told(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
+        return ReadEvent(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
 
-    def take(self, index: int) -> Iterator[Told]:
+    def take(self, index: int) -> Iterator[ReadEvent]:
         """The facts of one block."""
         block, key = self._blocks[index], str(index)
         match block.kind:
             case "user":
                 typed = block.text.startswith(("/", "!")) and not block.text.startswith(_ASKING)
                 parts = (Text(block.text),)
-                yield Told(UserTyped(parts) if typed else UserSaid(parts), self._at, key)
+                yield ReadEvent(UserTyped(parts) if typed else UserSaid(parts), self._at, key)
             case "assistant":
-                yield Told(call_of(self._model), self._at, f"{key}/call")
-                yield Told(
+                yield ReadEvent(call_of(self._model), self._at, f"{key}/call")
+                yield ReadEvent(
                     ModelReplied((Text(block.text, "assistant"),), usage=self._usage(index), stop="end_turn", model=self._model),
                     self._at,
                     key,
@@ -220,7 +221,7 @@ class _Telling:
             case "tool":
                 yield from self._report(block, key)
 
-    def _report(self, block: Block, key: str) -> Iterator[Told]:
+    def _report(self, block: Block, key: str) -> Iterator[ReadEvent]:
         """What the program reported: commits, and that it forgot the chat; the rest means nothing to a model."""
         bodies: list[Body] = []
         cleared = False
@@ -234,10 +235,10 @@ class _Telling:
                 self._edited.clear()
             cleared = cleared or "chat history cleared" in line
         for place, body in enumerate(bodies):
-            yield Told(body, self._at, f"{key}/{place}")
+            yield ReadEvent(body, self._at, f"{key}/{place}")
         if cleared:
-            yield Told(_forget, self._at, f"{key}/cleared")
-        yield Told(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
+            yield ReadEvent(_forget, self._at, f"{key}/cleared")
+        yield ReadEvent(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
 
     def _usage(self, index: int) -> Usage:
         """The tokens of a reply, which are reported after it."""
@@ -253,9 +254,9 @@ class _Telling:
         return Usage()
 
 
-def _forget(desk: Desk) -> Body:
+def _forget(context: ImportContext) -> Body:
     """The chat so far is shown to the model no more."""
-    ids = desk.view.ids
+    ids = context.view.ids
     return ViewEdited((Mask(ids),), "aider", "the chat was cleared") if ids else ForeignNoted("aider")
 
 

@@ -11,7 +11,7 @@ from palimpsest.foreign.gemini.format import GeminiFormat
 from palimpsest.foreign.opencode.format import OpencodeFormat
 from palimpsest.foreign.openhands.format import OpenhandsFormat
 from palimpsest.foreign.pi import PiFormat
-from palimpsest.foreign.reading.transcript import Format, Source
+from palimpsest.foreign.reading.transcript import Format, TranscriptSource
 from palimpsest.foreign.swe_agent import SweAgentFormat
 
 FORMATS: tuple[Format, ...] = (
@@ -37,4 +37,4 @@ def format_named(name: str) -> Format:
 
 def formats_of(path: Path) -> tuple[Format, ...]:
     """The formats that find a session in a file or below a folder."""
-    return tuple(form for form in FORMATS if any(isinstance(found, Source) for found in form.sources(path)))
+    return tuple(form for form in FORMATS if any(isinstance(found, TranscriptSource) for found in form.sources(path)))

@@ -24,6 +24,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.reading.deferred import DeferredMask, ImportContext
 from palimpsest.foreign.reading.files import (
     Line,
     changed,
@@ -37,9 +38,8 @@ from palimpsest.foreign.reading.files import (
     still_there,
     whole_lines,
 )
-from palimpsest.foreign.reading.forgetting import Covering
 from palimpsest.foreign.reading.parts import call_of, milliseconds, parts_of, texts_of
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, text
 
 _WIRES = {
@@ -72,26 +72,26 @@ class PiFormat:
         """Where pi keeps its sessions."""
         return (Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "sessions",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each file that begins with the header of one."""
         for file in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 header = _header(file)
                 if header is not None:
-                    yield Source(self.name, str(file), text(header, "id"), changed(file), _parent(header))
+                    yield TranscriptSource(self.name, str(file), text(header, "id"), changed(file), _parent(header))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The entries in the order of the file; what follows an earlier entry begins a branch there."""
         reader = _Reader(source, blobs)
         try:
-            yield from reader.run(mark)
+            yield from reader.run(position)
         except OSError as error:
-            yield BadLine(source.path, reason(error))
+            yield ReadProblem(source.path, reason(error))
 
 
 def _header(path: Path) -> Json | None:
@@ -109,22 +109,22 @@ def _parent(header: Json) -> str:
 class _Reader:
     """One pass over the lines of a session."""
 
-    def __init__(self, source: Source, blobs: Blobs) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
         self._source = source
         self._path = Path(source.path)
         self._blobs = blobs
         self._state = _State()
 
-    def run(self, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
-        offset = self._resume(mark)
+    def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
+        offset = self._resume(position)
         last = Line(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             last = line
             entry = object_on(line, self._path)
-            if isinstance(entry, BadLine):
+            if isinstance(entry, ReadProblem):
                 yield entry
             elif not text(entry, "type"):
-                yield BadLine(f"{self._path}:{line.number}", "this entry does not say what it is")
+                yield ReadProblem(f"{self._path}:{line.number}", "this entry does not say what it is")
             elif text(entry, "type") == "session":
                 yield from self._open(entry)
             else:
@@ -132,19 +132,19 @@ class _Reader:
         state = self._state
         if last.number:
             state.number, state.start, state.digest = last.number, last.start, digest_of(last.data)
-        yield Mark(last.stop, Raw(msgspec.json.encode(state)))
+        yield ReadPosition(last.stop, Raw(msgspec.json.encode(state)))
 
-    def _resume(self, mark: Mark | None) -> int:
+    def _resume(self, position: ReadPosition | None) -> int:
         try:
-            state = _State() if mark is None else msgspec.json.decode(bytes(mark.state), type=_State)
+            state = _State() if position is None else msgspec.json.decode(bytes(position.state), type=_State)
         except msgspec.DecodeError:
             return 0
-        if mark is None or not still_there(self._path, state.start, mark.offset, state.digest):
+        if position is None or not still_there(self._path, state.start, position.offset, state.digest):
             return 0
         self._state = state
-        return mark.offset
+        return position.offset
 
-    def _open(self, entry: Json) -> Iterator[Told]:
+    def _open(self, entry: Json) -> Iterator[ReadEvent]:
         if self._state.last:
             return
         self._state.last, self._state.keys = "opened", ["opened"]
@@ -152,9 +152,9 @@ class _Reader:
         facts = {"version": str(number(entry, "version") or 1), "forked from": _parent(entry), "provider": text(entry, "provider")}
         meta = {name: value for name, value in facts.items() if value}
         opened = SessionOpened(self._source.session, text(entry, "cwd"), "pi", model=self._state.model, meta=meta)
-        yield Told(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
+        yield ReadEvent(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
 
-    def _entry(self, entry: Json, line: Line) -> Iterator[Told]:
+    def _entry(self, entry: Json, line: Line) -> Iterator[ReadEvent]:
         if not self._state.last:
             return
         key = text(entry, "id") or f"line-{line.number}"
@@ -167,7 +167,7 @@ class _Reader:
         for place, told in enumerate(self._facts(entry, key)):
             yield msgspec.structs.replace(told, after="" if place else after)
 
-    def _facts(self, entry: Json, key: str) -> Iterator[Told]:
+    def _facts(self, entry: Json, key: str) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         message = table_at(entry, "message")
         match text(entry, "type"), text(message, "role"):
@@ -179,11 +179,11 @@ class _Reader:
             case "custom_message", _:
                 body = self._injected(entry, text(entry, "customType"), key)
             case "compaction", _:
-                yield Told(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
+                yield ReadEvent(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
                 return
             case "context_edit", _ if text(entry, "targetId"):
-                yield Told(
-                    Covering("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
+                yield ReadEvent(
+                    DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
                     at,
                     key,
                     line=rest_of(entry, "id", "parentId"),
@@ -221,13 +221,13 @@ class _Reader:
         said = texts_of(entry.get("content"))
         return ContextStated((Statement(f"pi.{kind or 'custom'}", said, ref=key),)) if said.strip() else None
 
-    def _reply(self, entry: Json, key: str, message: Json) -> Iterator[Told]:
+    def _reply(self, entry: Json, key: str, message: Json) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         model = self._state.model = text(message, "model") or self._state.model
         counts = table_at(message, "usage")
         call = call_of(model)
         wire = _WIRES.get(text(message, "api"), call.wire)
-        yield Told(msgspec.structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
+        yield ReadEvent(msgspec.structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
         usage = Usage(number(counts, "input"), number(counts, "cacheRead"), number(counts, "cacheWrite"), output=number(counts, "output"))
         stop, error = text(message, "stopReason"), text(message, "errorMessage")
         parts = tuple(self._parts(message, model))
@@ -236,7 +236,7 @@ class _Reader:
             yield _told(entry, failed, at, key)
             return
         if error:
-            yield Told(failed, at, f"{key}/failed")
+            yield ReadEvent(failed, at, f"{key}/failed")
         body = ModelReplied(parts, usage=usage, stop=stop, model=model, message=text(message, "responseId"), error=error)
         yield _told(entry, body, at, key)
 
@@ -279,9 +279,9 @@ class _Fold:
         self._first = first
         self._tokens = tokens
 
-    def __call__(self, desk: Desk) -> Body:
-        ids = desk.view.ids
-        kept = next((ids.index(name) for name in desk.ids(self._first) if name in ids), len(ids))
+    def __call__(self, context: ImportContext) -> Body:
+        ids = context.view.ids
+        kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
         if not kept:
             # What finds nothing to edit is noted, so that it is not tried again on a later view.
             return ForeignNoted("pi")
@@ -311,7 +311,7 @@ def _paths(message: Json) -> tuple[str, ...]:
     return (path,) if path else ()
 
 
-def _told(entry: Json, body: Body, at: int, key: str) -> Told:
+def _told(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
     """A fact with what its entry says beside it."""
     said = {
         ModelReplied: ("content", "usage", "stopReason", "model", "errorMessage"),
@@ -320,4 +320,4 @@ def _told(entry: Json, body: Body, at: int, key: str) -> Told:
     named = said.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
     message = {name: value for name, value in table_at(entry, "message").items() if name not in named}
     left = {**entry, "message": message} if "message" in entry else entry
-    return Told(body, at, key, line=rest_of(left, "id", "parentId"))
+    return ReadEvent(body, at, key, line=rest_of(left, "id", "parentId"))

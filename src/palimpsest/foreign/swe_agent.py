@@ -20,11 +20,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.deferred import DeferredBody, DeferredMask, DeferredResult
+from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
 from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
-from palimpsest.foreign.reading.forgetting import Covering
 from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.reading.transcript import Answer, BadLine, Made, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
@@ -42,19 +42,19 @@ class SweAgentFormat:
         """Where mini-swe-agent keeps its last run; SWE-agent writes below the folder that it was started in."""
         return (Path(environment.get("MSWEA_GLOBAL_CONFIG_DIR") or home / _MINI_PLACE),)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each trajectory."""
         for file in files_below(path, lambda name: name.endswith((".traj", ".traj.json"))):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 if _looks(file):
-                    yield Source(self.name, str(file), _session(file), changed(file))
+                    yield TranscriptSource(self.name, str(file), _session(file), changed(file))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a run in order."""
         path = Path(source.path)
         document = document_in(path)
@@ -63,7 +63,7 @@ class SweAgentFormat:
             yield from unread(path)
             return
         messages = _messages(document, kind)
-        growing = Growing(mark)
+        growing = GrowingDocument(position)
         start = growing.after(messages)
         times = (milliseconds(table_at(each, "extra").get("timestamp")) for each in messages if is_json(each))
         # Old runs tell no times; when the file was written is the nearest that is known.
@@ -75,7 +75,7 @@ class SweAgentFormat:
             if index >= start:
                 yield from facts
         yield from run.ended(len(messages))
-        yield growing.mark(messages)
+        yield growing.position(messages)
 
 
 def _looks(path: Path) -> bool:
@@ -137,7 +137,7 @@ class _Run:
         self._results: dict[int, str] = {}
         self._covers: dict[int, str] = {}
 
-    def opened(self, source: Source) -> Told:
+    def opened(self, source: TranscriptSource) -> ReadEvent:
         config = table_at(self._info, "config")
         facts = {
             "version": text(self._info, "mini_version") or text(self._info, "swe_agent_version"),
@@ -148,17 +148,17 @@ class _Run:
         meta = {name: value for name, value in facts.items() if value}
         left = ("history", "trajectory", "messages", "info")
         # What happened to the run later must not change how it began.
-        return Told(
+        return ReadEvent(
             SessionOpened(source.session, cwd, "swe-agent", model=self._model, meta=meta),
             self._at,
             "opened",
             line=rest_of(self._document, *left),
         )
 
-    def take(self, index: int, message: object) -> Iterator[Told]:
+    def take(self, index: int, message: object) -> Iterator[ReadEvent]:
         key = f"{index}-{digest_of(msgspec.json.encode(message))}"
         if not is_json(message):
-            yield Told(ForeignNoted("swe-agent", (key,)), self._at, key, line=Raw(msgspec.json.encode(message)))
+            yield ReadEvent(ForeignNoted("swe-agent", (key,)), self._at, key, line=Raw(msgspec.json.encode(message)))
             return
         self._at = milliseconds(table_at(message, "extra").get("timestamp") or message.get("timestamp")) or self._at
         match text(message, "role"):
@@ -175,10 +175,10 @@ class _Run:
             case _:
                 yield self._told(key, ForeignNoted("swe-agent", (key,)), message, whole=True)
 
-    def _told(self, key: str, body: Body | Made, message: Json, *, whole: bool = False) -> Told:
-        return Told(body, self._at, key, line=rest_of(message, *(() if whole else _SAID)))
+    def _told(self, key: str, body: Body | DeferredBody, message: Json, *, whole: bool = False) -> ReadEvent:
+        return ReadEvent(body, self._at, key, line=rest_of(message, *(() if whole else _SAID)))
 
-    def _reply(self, index: int, key: str, message: Json) -> Iterator[Told]:
+    def _reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
         yield from self._hidden(index)
         step = self._steps[self._replied] if self._replied < len(self._steps) else {}
         # The step repeats the message; only what it says beside it is kept.
@@ -192,7 +192,7 @@ class _Run:
         calls = [part for part in parts if isinstance(part, ToolCall)]
         self._open = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
         self._tools |= {call.call_id: call.tool for call in calls}
-        yield Told(call_of(model), milliseconds(response.get("created")) or self._at, f"{key}/call")
+        yield ReadEvent(call_of(model), milliseconds(response.get("created")) or self._at, f"{key}/call")
         choice = next(iter(tables_at(response, "choices")), {})
         body = ModelReplied(
             parts,
@@ -237,7 +237,7 @@ class _Run:
         for command in commands:
             yield ToolCall("", "bash", dump({"command": command}))
 
-    def _answer(self, index: int, key: str, message: Json) -> Told:
+    def _answer(self, index: int, key: str, message: Json) -> ReadEvent:
         content = message.get("content", message.get("output"))
         named = message.get("tool_call_ids")
         listed = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
@@ -255,7 +255,7 @@ class _Run:
         code = extra.get("returncode", message.get("returncode"))
         result = ToolResult(call_id, parts, error=bool(text(extra, "exception_info")))
         body = ToolReturned(result, self._tools.get(call_id, ""), code if type(code) is int else None)
-        return self._told(key, body if unnamed is None else Answer(*unnamed, body), message)
+        return self._told(key, body if unnamed is None else DeferredResult(*unnamed, body), message)
 
     def _notice(self, message: Json, extra: Json) -> bool:
         """Whether the program speaks and not a person: nobody can speak into a run of SWE-agent."""
@@ -265,7 +265,7 @@ class _Run:
             return self._replied > 0
         return text(extra, "interrupt_type") not in {"", "UserInterruption"}
 
-    def _hidden(self, index: int) -> Iterator[Told]:
+    def _hidden(self, index: int) -> Iterator[ReadEvent]:
         """What the program showed in the place of old results, where it kept the messages that it sent."""
         step = self._steps[self._replied] if self._replied < len(self._steps) else {}
         query = tables_at(step, "query")
@@ -275,12 +275,12 @@ class _Run:
             shown = texts_of(query[place].get("content"))
             if shown != self._covers.get(place, _shown_first(self._document, place)):
                 self._covers[place] = shown
-                yield Told(Covering("swe-agent", "old results are shortened", key, shown), self._at, f"{key}/hidden-{index}")
+                yield ReadEvent(DeferredMask("swe-agent", "old results are shortened", key, shown), self._at, f"{key}/hidden-{index}")
 
-    def ended(self, count: int) -> Iterator[Told]:
+    def ended(self, count: int) -> Iterator[ReadEvent]:
         status = text(self._info, "exit_status")
         if status:
-            yield Told(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
+            yield ReadEvent(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
 
 
 def _shown_first(document: Json, place: int) -> str:

@@ -11,7 +11,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Mark
+from palimpsest.foreign.reading.transcript import ReadPosition
 from palimpsest.stores.ephemeral import FixedClock
 
 FORK = "01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8"
@@ -74,9 +74,9 @@ def test_a_fork_that_grows_after_it_was_imported_pays_the_same(tmp_path: Path) -
     whole = [*copied(*PARENT), *OWN]
     path = write(tmp_path, *whole[:8], thread=FORK)
     home = Home()
-    mark: Mark | None = None
+    position: ReadPosition | None = None
     for count in (8, 11, len(whole)):
         path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in whole[:count]))
         (source,) = sources(CODEX, path)
-        mark = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=mark).mark
+        position = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), position=position).position
     assert ledger(home, FORK).usage == Usage(1_200, output=10)

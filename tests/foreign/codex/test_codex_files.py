@@ -27,7 +27,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Opaque, Text
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
@@ -89,7 +89,7 @@ def test_files_that_are_no_rollouts_are_passed_over_or_named(tmp_path: Path) -> 
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / "loop").symlink_to(tmp_path)
     found = list(CODEX.sources(tmp_path))
-    assert [(Path(each.where).name, each.why) for each in found if isinstance(each, BadLine)] == [
+    assert [(Path(each.where).name, each.why) for each in found if isinstance(each, ReadProblem)] == [
         ("rollout-empty.jsonl", "the file is empty"),
         ("rollout-noise.jsonl", "this is not a rollout"),
     ]
@@ -100,7 +100,10 @@ def test_two_files_of_one_thread_are_two_sessions(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), said("a"))
     copy = path.with_name(f"rollout-2026-11-16T06-00-00-{THREAD}.jsonl")
     copy.write_bytes(path.read_bytes())
-    assert [source.session for source in CODEX.sources(tmp_path) if isinstance(source, Source)] == [THREAD, f"2026-11-16T06-00-00-{THREAD}"]
+    assert [source.session for source in CODEX.sources(tmp_path) if isinstance(source, TranscriptSource)] == [
+        THREAD,
+        f"2026-11-16T06-00-00-{THREAD}",
+    ]
 
 
 def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_where_not(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_wh
     packed.write_bytes(b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little") + (size << 3 | 1).to_bytes(3, "little") + data)
     path.unlink()
     (found,) = CODEX.sources(packed)
-    if isinstance(found, BadLine):
+    if isinstance(found, ReadProblem):
         assert found.why == "a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again"
     else:
         home, session = imported(packed)
@@ -129,6 +132,6 @@ def test_a_mark_of_a_file_that_shrank_is_no_obstacle(tmp_path: Path) -> None:
     home = Home()
     (done,) = home.take(CODEX, path)
     write(tmp_path, meta(), said("a"))
-    (source,) = [each for each in CODEX.sources(path) if isinstance(each, Source)]
-    again = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=done.mark)
+    (source,) = [each for each in CODEX.sources(path) if isinstance(each, TranscriptSource)]
+    again = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), position=done.position)
     assert again.counts.events == 0

@@ -41,7 +41,7 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
@@ -239,7 +239,7 @@ def test_threads_and_the_threads_they_opened_name_each_other(tmp_path: Path) -> 
     opened = bodies(other)[0]
     assert isinstance(opened, SessionOpened)
     assert opened.opener == Place(SESSION, 0)
-    assert [source.parent for source in CODEX.sources(other) if isinstance(source, Source)] == [THREAD]
+    assert [source.parent for source in CODEX.sources(other) if isinstance(source, TranscriptSource)] == [THREAD]
 
 
 def test_the_oldest_files_have_bare_items_and_a_first_line_without_a_kind(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session, write_claude
 from palimpsest.foreign.exporting.places import Place, claude_place, codex_place
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 _PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
@@ -20,7 +20,7 @@ _SESSION = "69901b92-81d1-436f-9093-e5364257259e"
 
 def _all_imported(path: Path) -> list[tuple[Log, list[bytes]]]:
     store, blobs = MemorySessions(), MemoryBlobs()
-    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, Source)]
+    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, TranscriptSource)]
     sessions = [import_session(ClaudeFormat(), source, store, blobs, FixedClock(1)).session for source in sources]
     logs = [Log.open(store, session, FixedClock(1)) for session in sessions]
     return [(log, list(write_claude(log, blobs))) for log in logs]

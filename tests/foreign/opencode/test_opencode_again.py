@@ -176,9 +176,9 @@ def test_things_to_do_are_told_when_the_list_changed(tmp_path: Path) -> None:
 def test_a_mark_of_something_else_is_no_mark(tmp_path: Path) -> None:
     talk, home = long_talk(), Home()
     home.take(talk.database(tmp_path))
-    mark = home.marks["ses_test"]
+    mark = home.positions["ses_test"]
     assert mark is not None
-    home.marks["ses_test"] = type(mark)(7, type(mark.state)(b'["what"]'))
+    home.positions["ses_test"] = type(mark)(7, type(mark.state)(b'["what"]'))
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 

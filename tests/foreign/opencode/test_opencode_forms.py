@@ -12,7 +12,7 @@ from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, call, sour
 
 from palimpsest.foreign.opencode import database
 from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 
 GOLDEN_DUMP = GOLDEN / "opencode" / "export.json"
 EXPORTS = corpus("opencode-export/*.json")
@@ -250,8 +250,8 @@ def test_what_cannot_be_read_is_one_line_each_and_the_rest_goes_on(tmp_path: Pat
     broken.parent.mkdir()
     broken.write_bytes(b"SQLite format 3\x00" + b"garbage" * 200)
     found = list(OpencodeFormat().sources(tmp_path))
-    assert [each.session for each in found if isinstance(each, Source)] == ["ses_test"]
-    assert sorted(each.where for each in found if isinstance(each, BadLine)) == [str(broken), str(tmp_path / "cut.json")]
+    assert [each.session for each in found if isinstance(each, TranscriptSource)] == ["ses_test"]
+    assert sorted(each.where for each in found if isinstance(each, ReadProblem)) == [str(broken), str(tmp_path / "cut.json")]
 
 
 def test_a_bad_row_is_named_and_the_other_rows_are_read(tmp_path: Path) -> None:

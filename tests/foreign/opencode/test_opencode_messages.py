@@ -26,7 +26,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.reading.importing import foreign_of
+from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -202,7 +202,7 @@ def test_parts_that_no_model_sees_are_kept_with_the_message(part: Row, tmp_path:
     assert [type(body) for body in log[3:]] == [UserSaid, ForeignNoted]
     assert [body.parts for body in log if isinstance(body, UserSaid)] == [(Text("look"),)]
     for body in log[3:]:
-        found = foreign_of(body)
+        found = provenance_of(body)
         assert found is not None
         kept = json.loads(bytes(found.line))["parts"][-1]
         assert {name: value for name, value in kept.items() if name != "id"} == {name: part[name] for name in kept if name != "id"}
@@ -371,7 +371,7 @@ def test_rows_can_be_written_back_from_body_and_line(tmp_path: Path) -> None:
     talk.assistant("looks", call("bash", "out", metadata={"output": "out", "exit": 0, "more": [1]}, title="bash"))
     log = told(talk.database(tmp_path))
     result = next(body for body in log if isinstance(body, ToolReturned))
-    found = foreign_of(result)
+    found = provenance_of(result)
     assert found is not None
     assert json.loads(bytes(found.line)) == {
         "id": talk.part(1, 1)["id"],

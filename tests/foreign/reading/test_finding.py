@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from tiny_format import Tiny, user, written
 
-from palimpsest.foreign.reading.finding import Found, find_sources
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.finding import FoundSources, find_sources
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 
 
-def names(found: Found) -> list[str]:
+def names(found: FoundSources) -> list[str]:
     return [source.session for source in found.sources]
 
 
-def problems(found: Found, below: Path) -> dict[str, str]:
+def problems(found: FoundSources, below: Path) -> dict[str, str]:
     return {os.path.relpath(bad.where, below): bad.why for bad in found.skipped}
 
 
@@ -80,7 +80,9 @@ def test_what_may_not_be_read_is_one_line_each(tmp_path: Path) -> None:
     written(tmp_path / "good.tiny", user("u", "hello"))
     without = ("--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
     prefix = ("setpriv", *without) if os.geteuid() == 0 else ()
-    support = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) for path in (Path(__file__).parents[2] / "support").iterdir())}
+    tests = Path(__file__).parents[2]
+    folders = (tests.parent / "src", *(tests / "support").iterdir())
+    support = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders)}
     ran = subprocess.run([*prefix, sys.executable, "-c", _FINDING, str(tmp_path)], capture_output=True, text=True, check=True, env=support)
     closed.chmod(0o700)
 
@@ -120,8 +122,8 @@ def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
 class _Other(Tiny):
     """Knows the same files, and stumbles over all others."""
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        yield BadLine(str(path / "a.tiny"), "this is none of mine")
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        yield ReadProblem(str(path / "a.tiny"), "this is none of mine")
         yield from super().sources(path)
         raise ValueError("what is this")
 

@@ -33,13 +33,13 @@ from palimpsest.foreign.reading.importing import (
     Foreign,
     Imported,
     _Recording,
-    foreign_of,
     import_session,
+    inserted_ids,
     key_of,
-    put_by,
+    provenance_of,
     session_id,
 )
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TALK = (
@@ -54,8 +54,8 @@ TALK = (
 )
 
 
-def bring(path: Path, store: SessionStore, mark: Mark | None = None, since: int = -1) -> Imported:
-    return import_session(Tiny(), source_of(path), store, MemoryBlobs(), FixedClock(BEGAN), mark=mark, since=since)
+def bring(path: Path, store: SessionStore, position: ReadPosition | None = None, since: int = -1) -> Imported:
+    return import_session(Tiny(), source_of(path), store, MemoryBlobs(), FixedClock(BEGAN), position=position, since=since)
 
 
 def raw(store: MemorySessions, session: str = "tiny-a") -> bytes:
@@ -78,13 +78,13 @@ def test_a_session_becomes_a_log_with_keys_lines_times_and_counts(tmp_path: Path
 
     imported = bring(path, store)
 
-    assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), Mark(path.stat().st_size), 4)
+    assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), ReadPosition(path.stat().st_size), 4)
     found = events(store)
     assert [key_of(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
     assert found[0].body == SessionOpened("tiny-a", "shop", "tiny", model=MODEL, foreign=Raw(b'{"key":"open"}'))
     assert found[0].at == BEGAN
-    assert foreign_of(found[1].body) == Foreign("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
-    assert foreign_of(TurnEnded()) is None
+    assert provenance_of(found[1].body) == Foreign("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
+    assert provenance_of(TurnEnded()) is None
 
 
 def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Pa
 
     assert shown(store) == ["What is in a.py?", "I look.", "read {}", "(cleared)", "Ten seconds."]
 
-    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), store, before.mark, before.tip)
+    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), store, before.position, before.tip)
 
     assert (before.counts.masks, before.counts.folds, after.counts.masks, after.counts.folds) == (1, 0, 0, 1)
     assert shown(store) == ["a.py was read", "And b.py?"]
@@ -106,7 +106,7 @@ def test_importing_twice_changes_nothing_with_a_mark_or_without(tmp_path: Path) 
     before = raw(store)
 
     assert bring(path, store).counts == Counts()
-    assert bring(path, store, first.mark, first.tip).counts == Counts()
+    assert bring(path, store, first.position, first.tip).counts == Counts()
     assert raw(store) == before
 
 
@@ -119,7 +119,7 @@ def test_in_two_parts_comes_the_same_log_as_at_once(tmp_path_factory: pytest.Tem
     (folder / "a.tiny").unlink()
 
     first = bring(written(folder / "a.tiny", *branches[:cut]), twice)
-    bring(written(folder / "a.tiny", *branches[cut:]), twice, first.mark if marked else None, first.tip)
+    bring(written(folder / "a.tiny", *branches[cut:]), twice, first.position if marked else None, first.tip)
 
     assert raw(twice) == raw(once)
 
@@ -134,7 +134,7 @@ def test_a_line_that_is_still_being_written_is_read_next_time(tmp_path: Path) ->
         file.write(b'xt":"whole"}\n')
 
     assert (first.bad, shown(store)) == ((), ["What is in a.py?"])
-    assert bring(path, store, first.mark, first.tip).counts == Counts(1, 1)
+    assert bring(path, store, first.position, first.tip).counts == Counts(1, 1)
     assert shown(store) == ["What is in a.py?", "whole"]
 
 
@@ -181,8 +181,8 @@ def test_a_reader_that_stumbles_is_a_bad_line_and_what_it_told_stays(tmp_path: P
 
     imported = bring(path, store)
 
-    assert imported.bad == (BadLine(str(path), "reading stopped: RuntimeError: no such shape"),)
-    assert imported.mark is None
+    assert imported.bad == (ReadProblem(str(path), "reading stopped: RuntimeError: no such shape"),)
+    assert imported.position is None
     assert shown(store) == ["one"]
 
 
@@ -194,20 +194,20 @@ def test_a_file_that_is_gone_is_a_bad_line_and_makes_no_log(tmp_path: Path) -> N
 
     imported = import_session(_Lazy(), source, store, MemoryBlobs(), FixedClock())
 
-    assert imported == Imported("tiny-a", Counts(bad_lines=1), (BadLine(str(path), "reading stopped: No such file or directory"),))
+    assert imported == Imported("tiny-a", Counts(bad_lines=1), (ReadProblem(str(path), "reading stopped: No such file or directory"),))
     assert list(store.sessions()) == []
 
 
 class _Lazy(Tiny):
     """Opens its file before it tells anything."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         Path(source.path).read_bytes()
-        yield from super().read(source, blobs, mark)
+        yield from super().read(source, blobs, position)
 
 
 def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
-    imported = import_session(_Broken(), Source("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
+    imported = import_session(_Broken(), TranscriptSource("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
 
     assert [bad.where for bad in imported.bad] == ["u1"]
     assert imported.counts == Counts(2, 1, bad_lines=1)
@@ -216,10 +216,10 @@ def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
 class _Broken(Tiny):
     """Tells half a letter."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield Told(SessionOpened(""), BEGAN, "open")
-        yield Told(UserSaid((Text("\ud800"),)), BEGAN, "u1")
-        yield Told(UserSaid((Text("fine"),)), BEGAN, "u2")
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield ReadEvent(SessionOpened(""), BEGAN, "open")
+        yield ReadEvent(UserSaid((Text("\ud800"),)), BEGAN, "u1")
+        yield ReadEvent(UserSaid((Text("fine"),)), BEGAN, "u2")
 
 
 def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_branch(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_bra
 
     for text in ("two", "three"):
         written(path, user(text, text))
-        bring(path, store, first.mark, first.tip)
+        bring(path, store, first.position, first.tip)
 
     assert shown(store) == ["one", "ours"]
     with Log.open(store, "tiny-a", FixedClock()) as log:
@@ -249,7 +249,7 @@ def test_a_mark_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Pat
     whole = raw(store)
     store.replace("tiny-a", b"".join(whole.splitlines(keepends=True)[:4]))
 
-    bring(path, store, first.mark, first.tip)
+    bring(path, store, first.position, first.tip)
 
     assert raw(store) == whole
 
@@ -305,8 +305,8 @@ def test_a_damaged_log_is_refused_and_let_go(tmp_path: Path) -> None:
 class _Full(Tiny):
     """The disk fills up while it tells."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield from super().read(source, blobs, mark)
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield from super().read(source, blobs, position)
         raise StoreError("the disk is full", where="blobs")
 
 
@@ -333,22 +333,22 @@ class _Recounted(Tiny):
 
     bodies: tuple[Body, ...] = ()
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield Told(SessionOpened(""), BEGAN, "open")
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield ReadEvent(SessionOpened(""), BEGAN, "open")
         for number, body in enumerate(self.bodies):
-            yield Told(body, BEGAN, f"k{number}")
+            yield ReadEvent(body, BEGAN, f"k{number}")
 
 
 def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
     store = MemorySessions()
     bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
-    import_session(_Recounted(bodies=bodies), Source("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
+    import_session(_Recounted(bodies=bodies), TranscriptSource("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
 
-    desk = _Recording(store, "tiny-a", FixedClock())
-    desk.close()
+    context = _Recording(store, "tiny-a", FixedClock())
+    context.close()
     found = {key_of(event.body): event for event in events(store)}
     brought = {key: tuple(item.id for item in items_of(event.seq, event.body)) for key, event in found.items()}
-    edits = {key: put_by(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
-    assert {key: desk.ids(key) for key in found} == brought | edits
+    edits = {key: inserted_ids(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
+    assert {key: context.item_ids(key) for key in found} == brought | edits
     assert {"user_said", "model_replied", "tool_returned", "context_stated"} <= {str(type(each).__struct_config__.tag) for each in bodies}
-    assert desk.ids("never told") == ()
+    assert context.item_ids("never told") == ()

@@ -29,7 +29,7 @@ from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.parts import wire_of
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
@@ -59,12 +59,12 @@ class Trip(Struct, frozen=True):
     differences: tuple[str, ...]
 
 
-def sessions_below(path: Path) -> list[Source]:
+def sessions_below(path: Path) -> list[TranscriptSource]:
     """The sessions at a path, without those of sub-agents: no program goes on from them."""
     return [source for source in find_sources(FORMATS, [path]).sources if not source.parent]
 
 
-def trips(source: Source) -> Iterator[Trip]:
+def trips(source: TranscriptSource) -> Iterator[Trip]:
     """Every way of a session: to each program, as it is and folded without a model, if there is anything to fold."""
     home = Home()
     done = import_session(format_named(source.format), source, home.store, home.blobs, FixedClock(_AT))

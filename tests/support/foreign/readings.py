@@ -9,7 +9,7 @@ from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.foreign.reading.importing import Imported, import_session
-from palimpsest.foreign.reading.transcript import BadLine, Format, Source
+from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.models.cards import card
@@ -31,7 +31,7 @@ class Home:
         found = []
         for source in sources(form, path):
             old = self.done.get(source.session)
-            done = import_session(form, source, self.store, self.blobs, FixedClock(1), mark=old.mark if old else None)
+            done = import_session(form, source, self.store, self.blobs, FixedClock(1), position=old.position if old else None)
             self.done[source.session] = done
             found.append(done)
         return found
@@ -55,11 +55,11 @@ class Home:
         return [event.body for event in self.events(session)]
 
 
-def sources(form: Format, path: Path) -> list[Source]:
+def sources(form: Format, path: Path) -> list[TranscriptSource]:
     """The sessions of a path; the test fails if one cannot be looked at."""
     found = list(form.sources(path))
-    assert [each for each in found if isinstance(each, BadLine)] == []
-    return [each for each in found if isinstance(each, Source)]
+    assert [each for each in found if isinstance(each, ReadProblem)] == []
+    return [each for each in found if isinstance(each, TranscriptSource)]
 
 
 def said(bodies: list[Body]) -> list[str]:

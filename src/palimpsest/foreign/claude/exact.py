@@ -12,7 +12,7 @@ from palimpsest.core.items import Content, Item
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import HOLE, fill_blocks
 from palimpsest.foreign.file_ids import halves_of
-from palimpsest.foreign.reading.importing import foreign_of
+from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
 # What follows the id of a line in the key of a fact: a further run of the line, or something that goes with it.
@@ -37,7 +37,7 @@ class Kept:
 
     def take(self, event: Event) -> bool:
         """Take in an event; whether it was imported, so that its lines are known."""
-        found = foreign_of(event.body)
+        found = provenance_of(event.body)
         if found is None:
             return False
         self.events.add(event.seq)

@@ -30,8 +30,9 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import HOLE, raw_of, take_blocks
 from palimpsest.foreign.claude.graph import Entry, Held
 from palimpsest.foreign.claude.words import attached_words, key_of_run, part_of, queued_prompt, said, segments
+from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import Desk, Made, Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
@@ -48,9 +49,9 @@ def kept(*held: Held) -> Raw:
     return raw_of([[each.number, each.line] for each in held])
 
 
-def noted(held: Held) -> Told:
+def noted(held: Held) -> ReadEvent:
     """A line that means nothing to a model."""
-    return Told(ForeignNoted(FORMAT, (held.uuid,) if held.uuid else ()), held.at, held.key, line=kept(held))
+    return ReadEvent(ForeignNoted(FORMAT, (held.uuid,) if held.uuid else ()), held.at, held.key, line=kept(held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Facts:
             case _:
                 pass
 
-    def reply(self, entry: Entry) -> Iterator[Told]:
+    def reply(self, entry: Entry) -> Iterator[ReadEvent]:
         """One reply of the model, from all its lines; a call comes before it, and a failure where the program wrote the reply itself."""
         first, last = entry.lines[0], entry.lines[-1]
         message = table_at(last.line, "message")
@@ -109,20 +110,20 @@ class Facts:
             model = ""
             if last.line.get("isApiErrorMessage") is True or text(last.line, "error"):
                 words = " ".join(text(block, "text") for block in tables_at(message, "content"))
-                yield Told(
+                yield ReadEvent(
                     Failed("call", text(last.line, "error") or "api_error", words, by="claude-code"), first.at, f"{first.key}~failed"
                 )
         elif entry.fresh:
             usage = _usage(entry.lines)
             at, shape = self.requests.get(text(first.line, "requestRef"), (first.at, ""))
             started = CallStarted(model, "anthropic", tools=self.tools.get(shape, ""))
-            yield Told(started, at, f"{first.key}~call")
+            yield ReadEvent(started, at, f"{first.key}~call")
         contents = [take_blocks(table_at(held.line, "message"), "assistant", model, self._blobs) for held in entry.lines]
         stop = next((found for held in reversed(entry.lines) if (found := text(table_at(held.line, "message"), "stop_reason"))), "")
         body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"))
-        yield Told(_replied(body, contents, entry.lines), last.at, entry.key, line=kept(*entry.lines))
+        yield ReadEvent(_replied(body, contents, entry.lines), last.at, entry.key, line=kept(*entry.lines))
 
-    def user(self, held: Held) -> Iterator[Told]:
+    def user(self, held: Held) -> Iterator[ReadEvent]:
         """The words and results of a user line, in runs of one speaker."""
         contents = take_blocks(table_at(held.line, "message"), "user", "", self._blobs)
         structured = held.line.get("toolUseResult")
@@ -134,33 +135,33 @@ class Facts:
             if isinstance(first, ToolResult):
                 yield from self._returned(held, key, first, structured, line if not place else NULL)
             else:
-                yield Told(said(who, run, steering=results), held.at, key, line=line if not place else NULL)
+                yield ReadEvent(said(who, run, steering=results), held.at, key, line=line if not place else NULL)
                 yield from self._ended(held, run)
         if not contents:
             yield noted(held)
 
-    def _returned(self, held: Held, key: str, result: ToolResult, structured: object, line: Raw) -> Iterator[Told]:
+    def _returned(self, held: Held, key: str, result: ToolResult, structured: object, line: Raw) -> Iterator[ReadEvent]:
         call = self.calls.get(result.call_id, Call(""))
         details = structured if is_json(structured) else {}
         agent = text(details, "agentId")
         if agent and self.children.get(agent) == held.key:
-            yield Told(ChildOpened(self.child(agent), result.call_id, call.role), held.at, f"{key}~child")
+            yield ReadEvent(ChildOpened(self.child(agent), result.call_id, call.role), held.at, f"{key}~child")
         paths = tuple(dict.fromkeys(path for path in (*_paths(details), call.path) if path))
         took = number(details, "totalDurationMs") or number(details, "durationMs")
         whole = self._whole(result, details)
         body = ToolReturned(whole, call.tool, _exit(call.tool, result, structured), paths, took)
-        yield Told(body, held.at, key, line=line)
+        yield ReadEvent(body, held.at, key, line=line)
         if agent and text(details, "status") == "completed":
-            yield Told(ChildEnded(self.child(agent), "completed"), held.at, f"{key}~ended")
+            yield ReadEvent(ChildEnded(self.child(agent), "completed"), held.at, f"{key}~ended")
         if "newTodos" in details:
-            yield Told(TaskChanged("todos", "replaced", raw_of(details["newTodos"])), held.at, f"{key}~todos")
+            yield ReadEvent(TaskChanged("todos", "replaced", raw_of(details["newTodos"])), held.at, f"{key}~todos")
 
-    def _ended(self, held: Held, run: Sequence[Content]) -> Iterator[Told]:
+    def _ended(self, held: Held, run: Sequence[Content]) -> Iterator[ReadEvent]:
         words = "\n".join(text_of(content) for content in run)
         task = _TASK.search(words)
         if task is not None and task[1] in self.children:
             status = _STATUS.search(words)
-            yield Told(ChildEnded(self.child(task[1]), status[1] if status else "completed"), held.at, f"{held.key}~ended")
+            yield ReadEvent(ChildEnded(self.child(task[1]), status[1] if status else "completed"), held.at, f"{held.key}~ended")
 
     def _whole(self, result: ToolResult, details: Json) -> ToolResult:
         """The result with its whole output, where the program saved that to a file."""
@@ -183,14 +184,14 @@ class Facts:
         except OSError:
             return None
 
-    def attachment(self, held: Held) -> Iterator[Told]:
+    def attachment(self, held: Held) -> Iterator[ReadEvent]:
         """What the program put into the conversation, as it showed it."""
         attachment = table_at(held.line, "attachment")
         prompt = queued_prompt(attachment)
         if prompt is not None:
             message: Json = msgspec.json.decode(raw_of({"content": prompt}))
             parts = tuple(part for each in take_blocks(message, "user", "", self._blobs) if (part := part_of(each)) is not None)
-            yield Told(UserSaid(parts, steering=True), held.at, held.key, line=kept(held))
+            yield ReadEvent(UserSaid(parts, steering=True), held.at, held.key, line=kept(held))
             return
         source = text(attachment, "type") or "attachment"
         words = _rendered(held.line) or attached_words(attachment)
@@ -198,27 +199,27 @@ class Facts:
             yield noted(held)
         elif source == "relevant_memories":
             notes = tuple(text(memory, "path") for memory in tables_at(attachment, "memories"))
-            yield Told(Recalled("", notes, parts=tuple(Text(each) for each in words)), held.at, held.key, line=kept(held))
+            yield ReadEvent(Recalled("", notes, parts=tuple(Text(each) for each in words)), held.at, held.key, line=kept(held))
         else:
-            yield Told(ContextStated(tuple(Statement(source, each) for each in words)), held.at, held.key, line=kept(held))
+            yield ReadEvent(ContextStated(tuple(Statement(source, each) for each in words)), held.at, held.key, line=kept(held))
 
-    def local_command(self, held: Held) -> Iterator[Told]:
+    def local_command(self, held: Held) -> Iterator[ReadEvent]:
         """A command of the program and what it printed, which the model is told with the next prompt."""
         content = held.line.get("content")
         if not isinstance(content, str) or held.line.get("isDisplayOnly") is True:
             yield noted(held)
             return
         held.line["content"] = HOLE
-        yield Told(ContextStated((Statement("local_command", content),)), held.at, held.key, line=kept(held))
+        yield ReadEvent(ContextStated((Statement("local_command", content),)), held.at, held.key, line=kept(held))
 
 
-def _replied(body: ModelReplied, contents: list[list[Content]], lines: Sequence[Held]) -> Body | Made:
+def _replied(body: ModelReplied, contents: list[list[Content]], lines: Sequence[Held]) -> Body | DeferredBody:
     """The whole reply, or what is missing of it where an earlier import met the file in the middle of it."""
     if len(lines) == 1:
         return msgspec.structs.replace(body, parts=tuple(contents[0]))
 
-    def made(desk: Desk) -> Body:
-        known = max((place + 1 for place, held in enumerate(lines[:-1]) if desk.ids(held.key)), default=0)
+    def made(context: ImportContext) -> Body:
+        known = max((place + 1 for place, held in enumerate(lines[:-1]) if context.item_ids(held.key)), default=0)
         parts = tuple(part for each in contents[known:] for part in each)
         return msgspec.structs.replace(body, parts=parts, usage=Usage() if known else body.usage)
 

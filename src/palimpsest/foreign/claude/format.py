@@ -9,9 +9,9 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.graph import Held
 from palimpsest.foreign.claude.reading import Reading
 from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, object_on, reason, whole_lines
-from palimpsest.foreign.reading.importing import opener_in
+from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
 # The opening of a session says which model it began with; it is looked for in this many lines.
@@ -37,18 +37,18 @@ class ClaudeFormat:
             return tuple(Path(each.strip()) / "projects" for each in configured.split(",") if each.strip())
         return (home / ".claude" / "projects", home / ".config" / "claude" / "projects")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file or below a folder, those of sub-agents included."""
         for found in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(found, BadLine):
+            if isinstance(found, ReadProblem):
                 yield found
                 continue
             try:
                 yield from self._in_file(found)
             except OSError as error:
-                yield BadLine(str(found), reason(error))
+                yield ReadProblem(str(found), reason(error))
 
-    def _in_file(self, path: Path) -> Iterator[Source]:
+    def _in_file(self, path: Path) -> Iterator[TranscriptSource]:
         head = head_of(path)
         if not _is_claude(head):
             return
@@ -56,32 +56,32 @@ class ClaudeFormat:
         if path.name.startswith("agent-"):
             parent = path.parent.parent.name if path.parent.name == "subagents" else _first_text(head, "sessionId")
             agent = path.stem.removeprefix("agent-")
-            yield Source(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
+            yield TranscriptSource(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
             return
-        yield Source(self.name, str(path), path.stem, stamp)
+        yield TranscriptSource(self.name, str(path), path.stem, stamp)
         for root in _side_roots(path) if _old(head) else ():
-            yield Source(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
+            yield TranscriptSource(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The facts of a session; lines before the mark are looked at again only for what later ones refer to."""
         path = Path(source.path)
         side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
-        told_before = mark.offset if mark is not None else 0
+        told_before = position.offset if position is not None else 0
         try:
             yield from self._read(source, path, blobs, told_before, side)
         except OSError as error:
-            yield BadLine(source.path, reason(error))
+            yield ReadProblem(source.path, reason(error))
 
-    def _read(self, source: Source, path: Path, blobs: Blobs, told_before: int, side: str) -> Iterator[Told | BadLine | Mark]:
+    def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, told_before: int, side: str) -> Iterator[ReadOutput]:
         reading = Reading(source.session, path, blobs, told_before, side)
         held: list[Held] = []
-        bad: list[BadLine] = []
+        bad: list[ReadProblem] = []
         opened = False
         offset, at = 0, 0
         for line in whole_lines(path):
             offset = line.stop
             value = object_on(line, path)
-            if isinstance(value, BadLine):
+            if isinstance(value, ReadProblem):
                 if line.stop > told_before and not side:
                     bad.append(value)
                 continue
@@ -102,7 +102,7 @@ class ClaudeFormat:
             yield from reading.take(each)
         yield from bad
         yield from reading.flush()
-        yield Mark(offset)
+        yield ReadPosition(offset)
 
 
 def _is_claude(head: bytes) -> bool:
@@ -138,7 +138,7 @@ def _side_roots(path: Path) -> Iterator[str]:
                 yield text(value, "uuid")
 
 
-def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
+def _opening(source: TranscriptSource, path: Path, held: list[Held]) -> Iterator[ReadEvent]:
     lines = [each.line for each in held]
     side = source.session.removeprefix(f"{source.parent}.") if source.parent else ""
     at = next((each.at for each in held if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
@@ -147,12 +147,12 @@ def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
     if source.parent:
         meta |= _agent_meta(path, side)
     model = next((found for line in lines if (found := text(table_at(line, "message"), "model")) and found != "<synthetic>"), "")
-    opener = opener_in("claude", source.parent)
+    opener = parent_place("claude", source.parent)
     opened = SessionOpened(source.session, cwd=_first(lines, "cwd"), origin="claude-code", model=model, opener=opener, meta=meta)
-    yield Told(opened, at, source.session)
+    yield ReadEvent(opened, at, source.session)
     title = "" if source.parent else _index_title(path)
     if title:
-        yield Told(Titled(title, by="claude-code"), at, f"index:{title}")
+        yield ReadEvent(Titled(title, by="claude-code"), at, f"index:{title}")
 
 
 def _first(lines: list[Json], key: str) -> str:

@@ -15,7 +15,7 @@ from palimpsest.foreign.claude.facts import FORMAT, Facts, kept, noted
 from palimpsest.foreign.claude.graph import Entry, Held, Trail
 from palimpsest.foreign.claude.queue import Inbox
 from palimpsest.foreign.claude.words import copied_from, results_on, speaker
-from palimpsest.foreign.reading.transcript import Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
 
@@ -54,7 +54,7 @@ class Reading:
         self._tags: tuple[str, ...] = ()
         self._named = False
 
-    def take(self, held: Held) -> Iterator[Told]:
+    def take(self, held: Held) -> Iterator[ReadEvent]:
         """One more line; what is complete now is told."""
         line, kind = held.line, text(held.line, "type")
         if not self._mine(held):
@@ -88,7 +88,7 @@ class Reading:
         if len(self._queue) >= _HELD:
             yield from self.flush()
 
-    def flush(self) -> Iterator[Told]:
+    def flush(self) -> Iterator[ReadEvent]:
         """Tell everything that is held."""
         queue, self._queue, self._open = self._queue, [], None
         for entry in queue:
@@ -102,11 +102,11 @@ class Reading:
                 self._meaning(entry.lines[0])
             entry.lines = []
 
-    def _after(self, entry: Entry, facts: Iterator[Told]) -> Iterator[Told]:
+    def _after(self, entry: Entry, facts: Iterator[ReadEvent]) -> Iterator[ReadEvent]:
         for place, told in enumerate(facts):
             yield structs.replace(told, after=entry.after.end) if not place and entry.after is not None else told
 
-    def _told(self, entry: Entry) -> Iterator[Told]:
+    def _told(self, entry: Entry) -> Iterator[ReadEvent]:
         held = entry.lines[0]
         match entry.sort:
             case "reply":
@@ -122,7 +122,7 @@ class Reading:
             case "fold":
                 yield folded(entry, take_blocks(table_at(held.line, "message"), "user", "", self._blobs), self._trail)
             case "steering":
-                yield Told(UserSaid((Text(entry.words),), steering=True), held.at, held.key, line=kept(held))
+                yield ReadEvent(UserSaid((Text(entry.words),), steering=True), held.at, held.key, line=kept(held))
             case "note":
                 yield from self._noted(held)
 
@@ -150,7 +150,7 @@ class Reading:
             self._siders.add(held.uuid)
         return mine
 
-    def _aside(self, held: Held) -> Iterator[Told]:
+    def _aside(self, held: Held) -> Iterator[ReadEvent]:
         """A line of a sub-agent within the file of its parent: it is kept here too, for the way back; its root opens the sub-agent."""
         if not text(held.line, "parentUuid") and held.uuid:
             prompt = table_at(held.line, "message").get("content")
@@ -158,7 +158,7 @@ class Reading:
             yield from self.flush()
             if held.stop > self._told_before:
                 body = ChildOpened(self._facts.child(held.uuid), call[0] if call else "", call[1].role if call else "")
-                yield Told(body, held.at, f"{held.key}~child")
+                yield ReadEvent(body, held.at, f"{held.key}~child")
         self._queue.append(Entry("note", [replace(held, uuid="")]))
 
     def _pass(self, held: Held) -> None:
@@ -166,7 +166,7 @@ class Reading:
         self._trail.passed(held.uuid, text(held.line, "parentUuid"))
         self._queue.append(Entry("note", [held]))
 
-    def _go(self, held: Held, *, weighty: bool) -> Iterator[Told]:
+    def _go(self, held: Held, *, weighty: bool) -> Iterator[ReadEvent]:
         """Go back where a line begins a branch: everything before is told first."""
         target = self._trail.branch(held.line, weighty=weighty)
         self._branch = target
@@ -181,7 +181,7 @@ class Reading:
         if self._boundary:
             self._early.append((held.key, entry))
 
-    def _assistant(self, held: Held) -> Iterator[Told]:
+    def _assistant(self, held: Held) -> Iterator[ReadEvent]:
         message = table_at(held.line, "message")
         name = text(message, "id") or held.key
         content = message.get("content")
@@ -200,7 +200,7 @@ class Reading:
         self._step(held, entry, weighty=True)
         self._open = entry
 
-    def _user(self, held: Held) -> Iterator[Told]:
+    def _user(self, held: Held) -> Iterator[ReadEvent]:
         if held.line.get("isCompactSummary") is True:
             entry = Entry("fold", [held], boundary=self._boundary, early=self._early, added=self._folded)
             self._boundary, self._early, self._folded = {}, [], False
@@ -220,7 +220,7 @@ class Reading:
         yield from self._go(held, weighty=not result)
         self._step(held, Entry("result" if result else "text", [held]), weighty=not result and not speaker(held.line))
 
-    def _attachment(self, held: Held) -> Iterator[Told]:
+    def _attachment(self, held: Held) -> Iterator[ReadEvent]:
         """A request shows attachments before the words that they came with, although the file has them after."""
         if self._inbox.attached(table_at(held.line, "attachment")):
             self._pass(held)
@@ -236,7 +236,7 @@ class Reading:
                 fold.late.append(entry)
         self._step(held, entry, weighty=False, before=over[0] if over else None)
 
-    def _noted(self, held: Held) -> Iterator[Told]:
+    def _noted(self, held: Held) -> Iterator[ReadEvent]:
         line = held.line
         if line.get("isSidechain") is True and not (self._agent_file or self._side):
             yield noted(held)
@@ -244,7 +244,7 @@ class Reading:
             yield noted(held)
             yield masked(held, self._results, self._trail, self._facts)
         else:
-            yield Told(self._meaning(held), held.at, held.key, line=kept(held))
+            yield ReadEvent(self._meaning(held), held.at, held.key, line=kept(held))
 
     def _meaning(self, held: Held) -> Body:
         """What a line beside the conversation means to us, if anything."""

@@ -19,7 +19,8 @@ from palimpsest.core.items import Content, Document, Image, Opaque, Piece, Text,
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.history import MadeEdit
 from palimpsest.foreign.codex.lines import kept_lines
-from palimpsest.foreign.reading.transcript import Desk, Told
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, number
 
 _EXIT = re.compile(r"(?:^Exit code: |^Process exited with code |^exit code: )(-?\d+)", re.MULTILINE)
@@ -40,10 +41,10 @@ class Fact:
         self.lines: list[tuple[int, bytes]] = []
         self.after = ""
 
-    def told(self, blobs: Blobs) -> Iterator[Told]:
+    def told(self, blobs: Blobs) -> Iterator[ReadEvent]:
         """The fact, whole."""
         if self.body is not None:
-            yield Told(self.body, self.at, self.key, self.after, kept_lines(self.lines, self.contents, blobs))
+            yield ReadEvent(self.body, self.at, self.key, self.after, kept_lines(self.lines, self.contents, blobs))
 
 
 class Reply(Fact):
@@ -76,13 +77,13 @@ class Reply(Fact):
         """The words of the reply."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
-    def told(self, blobs: Blobs) -> Iterator[Told]:
+    def told(self, blobs: Blobs) -> Iterator[ReadEvent]:
         """The call, the reply, and what came back for it."""
         parts = tuple(self.parts)
         stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         replied = ModelReplied(parts, usage=self.usage or Usage(), stop=stop, model=self.model, message=self.message, purpose=self.purpose)
-        yield Told(CallStarted(self.model, "responses", purpose=self.purpose), self.asked, f"{self.key}c")
-        yield Told(replied, self.at, self.key, "", kept_lines(self.lines, parts, blobs))
+        yield ReadEvent(CallStarted(self.model, "responses", purpose=self.purpose), self.asked, f"{self.key}c")
+        yield ReadEvent(replied, self.at, self.key, "", kept_lines(self.lines, parts, blobs))
         for fact in self.following:
             yield from fact.told(blobs)
 
@@ -96,16 +97,16 @@ class Folded(Fact):
         self.frame = frame
         self.tokens = 0
 
-    def told(self, blobs: Blobs) -> Iterator[Told]:
+    def told(self, blobs: Blobs) -> Iterator[ReadEvent]:
         """The fold, made when its items have ids."""
         edit, frame, tokens = self.edit, self.frame, self.tokens
 
-        def body(desk: Desk) -> Body:
+        def body(context: ImportContext) -> Body:
             return ViewEdited(
-                (edit(desk),), by=frame.by, why=frame.why, moment=frame.moment, tokens_before=frame.tokens_before, tokens_after=tokens
+                (edit(context),), by=frame.by, why=frame.why, moment=frame.moment, tokens_before=frame.tokens_before, tokens_after=tokens
             )
 
-        yield Told(body, self.at, self.key, "", kept_lines(self.lines, self.contents, blobs))
+        yield ReadEvent(body, self.at, self.key, "", kept_lines(self.lines, self.contents, blobs))
 
 
 class Aside(Fact):
@@ -117,7 +118,7 @@ class Aside(Fact):
         self.usage = usage
         self.purpose = "turn"
 
-    def told(self, blobs: Blobs) -> Iterator[Told]:
+    def told(self, blobs: Blobs) -> Iterator[ReadEvent]:
         """The call, and what it cost."""
         # A reply without items is no part of the conversation, whatever it was asked for.
         purpose = "other" if self.purpose == TURN else self.purpose

@@ -17,7 +17,7 @@ from palimpsest.foreign.codex.rollout import Rollout
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
 from palimpsest.foreign.reading.files import changed, decoded, files_below, reason
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
 
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]
@@ -45,42 +45,42 @@ class CodexFormat:
         root = Path(environment.get("CODEX_HOME") or home / ".codex")
         return (root / "sessions", root / "archived_sessions")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The rollouts of a folder; a second file of the same thread is a session of its own."""
         known: set[str] = set()
         for found in files_below(path, is_rollout_name):
-            source = found if isinstance(found, BadLine) else _source(found)
-            if isinstance(source, Source):
+            source = found if isinstance(found, ReadProblem) else _source(found)
+            if isinstance(source, TranscriptSource):
                 if source.session in known:
                     stem = Path(source.path).name.partition(".jsonl")[0].removeprefix("rollout-")
-                    source = Source(NAME, source.path, stem, source.changed, source.parent)
+                    source = TranscriptSource(NAME, source.path, stem, source.changed, source.parent)
                 known.add(source.session)
             if source is not None:
                 yield source
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The facts of a rollout; after a mark the lines before it are read once more, and told no more."""
-        yield from _Reading(source, blobs, mark).told()
+        yield from _Reading(source, blobs, position).told()
 
 
-def _source(path: Path) -> Source | BadLine | None:
+def _source(path: Path) -> TranscriptSource | ReadProblem | None:
     try:
         start = begun(path)
         if start is not None:
             live = _LIVE if _is_fresh(path) else ""
-            return Source(NAME, str(path), start.thread, changed(path) + live, start.parent)
+            return TranscriptSource(NAME, str(path), start.thread, changed(path) + live, start.parent)
         if not path.name.startswith("rollout-"):
             return None
         if _is_fresh(path):
             # Its first line is still to come.
             return None
-        return BadLine(str(path), "this is not a rollout" if path.stat().st_size else "the file is empty")
+        return ReadProblem(str(path), "this is not a rollout" if path.stat().st_size else "the file is empty")
     except OSError as error:
-        return BadLine(str(path), reason(error))
+        return ReadProblem(str(path), reason(error))
     except BadInput as error:
-        return BadLine(str(path), str(error))
+        return ReadProblem(str(path), str(error))
     except Exception as error:  # noqa: BLE001 - each unpacker has its own error for a damaged file
-        return BadLine(str(path), f"it cannot be unpacked: {error}")
+        return ReadProblem(str(path), f"it cannot be unpacked: {error}")
 
 
 def _is_fresh(path: Path) -> bool:
@@ -91,17 +91,17 @@ def _is_fresh(path: Path) -> bool:
 class _Reading:
     """One read of one rollout."""
 
-    def __init__(self, source: Source, blobs: Blobs, mark: Mark | None) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> None:
         self._path = Path(source.path)
         self._thread = source.session
         self._fresh = source.changed.endswith(_LIVE)
         self._rollout = Rollout(blobs)
-        self._reached = mark.offset if mark is not None else 0
-        self._cuts = _cuts_of(mark)
-        self._bad: list[BadLine] = []
+        self._reached = position.offset if position is not None else 0
+        self._cuts = _cuts_of(position)
+        self._bad: list[ReadProblem] = []
         self._copies: Copies | None = None
 
-    def told(self) -> Iterator[Told | BadLine | Mark]:
+    def told(self) -> Iterator[ReadOutput]:
         rollout, stop, first = self._rollout, 0, True
         for number_, stop, data in lines_of(self._path):
             self._take(number_, data, first=first)
@@ -114,7 +114,7 @@ class _Reading:
             self._bad = []
         if stop < self._reached:
             # The file is shorter than it was: another one stands in its place, and what is known of it is passed over by its keys.
-            yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
+            yield from _Reading(TranscriptSource(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
             return
         growing = rollout.waits and (self._fresh or 0 <= time.time() * 1000 - rollout.telling.at < _YOUNG)
         if not growing:
@@ -124,7 +124,7 @@ class _Reading:
             yield from told
         if rollout.telling.opening is None:
             yield from self._title()
-        yield Mark(stop, Raw(msgspec.json.encode(_State(self._cuts))))
+        yield ReadPosition(stop, Raw(msgspec.json.encode(_State(self._cuts))))
 
     def _take(self, number_: int, data: bytes, *, first: bool) -> None:
         line = data.removeprefix(b"\xef\xbb\xbf").strip() if first else data.strip()
@@ -132,7 +132,7 @@ class _Reading:
             return
         line, table = _parsed(line)
         if table is None:
-            self._bad.append(BadLine(f"{self._path}:{number_ + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
+            self._bad.append(ReadProblem(f"{self._path}:{number_ + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
             return
         if self._copies is not None:
             self._rollout.copied = self._copies.takes(table)
@@ -151,7 +151,7 @@ class _Reading:
             for path, end in reversed(self._bases(meta)):
                 self._read_lines(path, end)
         except (OSError, BadInput) as error:
-            self._bad.append(BadLine(f"{self._path}:1", f"the rollout it goes on from cannot be read: {error}"))
+            self._bad.append(ReadProblem(f"{self._path}:1", f"the rollout it goes on from cannot be read: {error}"))
         self._rollout.telling.close()
         self._rollout.telling.base = ""
 
@@ -162,7 +162,7 @@ class _Reading:
             thread = text(history, "thread_id")
             path = rollout_of(thread, self._path)
             if path is None or path == self._path:
-                self._bad.append(BadLine(f"{self._path}:1", f"the rollout of {thread}, which this one goes on from, is not beside it"))
+                self._bad.append(ReadProblem(f"{self._path}:1", f"the rollout of {thread}, which this one goes on from, is not beside it"))
                 break
             found.append((path, number(history, "end_ordinal_exclusive") or number(meta, "forked_from_ordinal_exclusive")))
             start = begun(path)
@@ -182,11 +182,11 @@ class _Reading:
                 self._rollout.take(number_, line, table)
         self._rollout.telling.close()
 
-    def _title(self) -> Iterator[Told]:
+    def _title(self) -> Iterator[ReadEvent]:
         named = name_of(self._thread, self._path)
         if named is not None:
             at = milliseconds(named.updated_at) or self._rollout.telling.at
-            yield Told(Titled(named.thread_name, by=NAME), at, f"name:{named.updated_at}:{named.thread_name}")
+            yield ReadEvent(Titled(named.thread_name, by=NAME), at, f"name:{named.updated_at}:{named.thread_name}")
 
 
 def _parsed(line: bytes) -> tuple[bytes, Json | None]:
@@ -199,10 +199,10 @@ def _parsed(line: bytes) -> tuple[bytes, Json | None]:
     return line, value if is_json(value) else None
 
 
-def _cuts_of(mark: Mark | None) -> tuple[int, ...]:
-    if mark is None:
+def _cuts_of(position: ReadPosition | None) -> tuple[int, ...]:
+    if position is None:
         return ()
     try:
-        return msgspec.json.decode(bytes(mark.state), type=_State).cuts
+        return msgspec.json.decode(bytes(position.state), type=_State).cuts
     except msgspec.DecodeError:
         return ()

@@ -6,12 +6,12 @@ from typing import NamedTuple, TypeAlias
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.tokens.bound import middle_cut
-from palimpsest.foreign.reading.transcript import Desk
+from palimpsest.foreign.reading.deferred import ImportContext
 
 # What a fold of the oldest files keeps of the user's messages, newest first.
 KEPT_TOKENS = 20_000
 
-MadeEdit: TypeAlias = Callable[[Desk], Edit]
+MadeEdit: TypeAlias = Callable[[ImportContext], Edit]
 
 
 class Shown(NamedTuple):
@@ -95,7 +95,7 @@ class History:
             after.append(Shown(key, put, Piece(each.kind, each.content, each.source), each.kind in {"user", "steering"}))
         self.shown = after
         self._folded.update(each.key for each in after)
-        return lambda desk: _edit(folding, desk)
+        return lambda context: _edit(folding, context)
 
     def cut(self, turns: int, *, context_too: bool) -> int:
         """Where the newest turns begin; everything from the first one on if there are not so many."""
@@ -118,7 +118,7 @@ class History:
         """Take everything from a place on out of the view."""
         gone = Folding((), tuple(self.shown[place:]))
         del self.shown[place:]
-        return lambda desk: _edit(gone, desk)
+        return lambda context: _edit(gone, context)
 
 
 class _Unused:
@@ -174,18 +174,18 @@ def _likeness(content: Content) -> object:
             return ("picture", content.blob, content.url)
 
 
-def _edit(folding: Folding, desk: Desk) -> Edit:
+def _edit(folding: Folding, context: ImportContext) -> Edit:
     """The fold; a reply that is no part of the conversation, as that which made a summary, may have left no items to fold or to keep."""
-    into = tuple(_kept(each, desk) if isinstance(each, Shown) else each for each in folding.into)
-    over = [item_id for each in folding.over if (item_id := _id(each, desk))]
+    into = tuple(_kept(each, context) if isinstance(each, Shown) else each for each in folding.into)
+    over = [item_id for each in folding.over if (item_id := _id(each, context))]
     return Fold(over[0], over[-1], into) if over else Insert(into)
 
 
-def _kept(shown: Shown, desk: Desk) -> Keep | Put:
-    item_id = _id(shown, desk)
+def _kept(shown: Shown, context: ImportContext) -> Keep | Put:
+    item_id = _id(shown, context)
     return Keep(item_id) if item_id else Put(shown.piece.kind, shown.piece.content, shown.piece.source)
 
 
-def _id(shown: Shown, desk: Desk) -> str:
-    ids = desk.ids(shown.key)
+def _id(shown: Shown, context: ImportContext) -> str:
+    ids = context.item_ids(shown.key)
     return ids[shown.number] if shown.number < len(ids) else ""

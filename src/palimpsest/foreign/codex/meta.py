@@ -10,8 +10,8 @@ from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.items import ITEM_TYPES
 from palimpsest.foreign.codex.lines import kept_lines
-from palimpsest.foreign.reading.importing import opener_in
-from palimpsest.foreign.reading.transcript import Told
+from palimpsest.foreign.reading.importing import parent_place
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 
 NAME = "codex"
@@ -54,15 +54,15 @@ class Opening:
         """The key of the fact that the others follow."""
         return "head" if self._instructions else "open"
 
-    def told(self, model: str, blobs: Blobs) -> Iterator[Told]:
+    def told(self, model: str, blobs: Blobs) -> Iterator[ReadEvent]:
         """That the session was opened, and its base instructions."""
         opened = structs.replace(self._opened, model=self._opened.model or model)
         if not self._instructions:
-            yield Told(opened, self._at, "open", "", kept_lines(self._lines, (), blobs))
+            yield ReadEvent(opened, self._at, "open", "", kept_lines(self._lines, (), blobs))
             return
-        yield Told(opened, self._at, "open")
+        yield ReadEvent(opened, self._at, "open")
         head = (Statement("base_instructions", self._instructions, "system"),)
-        yield Told(ContextStated(head=head), self._at, "head", "", kept_lines(self._lines, (Text(self._instructions),), blobs))
+        yield ReadEvent(ContextStated(head=head), self._at, "head", "", kept_lines(self._lines, (Text(self._instructions),), blobs))
 
 
 def opened_by(meta: Json) -> SessionOpened:
@@ -83,7 +83,7 @@ def opened_by(meta: Json) -> SessionOpened:
     }
     model = text(table_at(table_at(meta, "base_instructions"), "provenance"), "model")
     told = {name: value for name, value in kept.items() if value}
-    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=opener_in(NAME, parent_of(meta)), meta=told)
+    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=parent_place(NAME, parent_of(meta)), meta=told)
 
 
 def parent_of(meta: Json) -> str:

@@ -5,7 +5,7 @@ from palimpsest.core.items import Content
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.facts import Aside, Fact, Reply
 from palimpsest.foreign.codex.meta import NAME, Opening
-from palimpsest.foreign.reading.transcript import Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 
 
 class Telling:
@@ -27,9 +27,9 @@ class Telling:
         self.opening: Opening | None = None
         # Whether the conversation has begun: a session is opened by then, whether a model was named or not.
         self._spoken = False
-        self._out: list[Told] = []
+        self._out: list[ReadEvent] = []
 
-    def pop(self, *, everything: bool = False) -> list[Told]:
+    def pop(self, *, everything: bool = False) -> list[ReadEvent]:
         """What can be told now, once; or everything, whether later lines could add to it or not."""
         if everything:
             self.close()

@@ -14,7 +14,7 @@ from palimpsest.foreign.codex.fresh import Fresh, Variant, stamp, thread_of
 from palimpsest.foreign.codex.lines import contents_of, lines_back
 from palimpsest.foreign.codex.meta import NAME, envelope
 from palimpsest.foreign.file_ids import FileIds, halves_of
-from palimpsest.foreign.reading.importing import foreign_of
+from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.wire.encoding.repair import scrubbed
 from palimpsest.wire.json_reading import table_at
 
@@ -58,7 +58,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     halves: list[Item] = []
     in_turn, said, paid = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
-        found = foreign_of(event.body)
+        found = provenance_of(event.body)
         if found is None:
             since.append(event)
             continue

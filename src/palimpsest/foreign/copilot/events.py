@@ -30,10 +30,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.reading.deferred import ImportContext
 from palimpsest.foreign.reading.files import Line, digest_of, object_on, still_there, whole_lines
-from palimpsest.foreign.reading.importing import opener_in, session_id
+from palimpsest.foreign.reading.importing import parent_place, session_id
 from palimpsest.foreign.reading.parts import blob_part, call_of, milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")
@@ -78,7 +79,7 @@ def owner_of(event: Json) -> str:
 class EventReader:
     """One pass over the lines of a session."""
 
-    def __init__(self, source: Source, blobs: Blobs) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
         self._source = source
         self._path = Path(source.path)
         self._owner = source.session.removeprefix(f"{source.parent}/") if source.parent else ""
@@ -89,16 +90,16 @@ class EventReader:
         self._held: list[Json] = []
         self._held_line = Line(0, 0, 0, b"")
 
-    def run(self, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+    def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         """The facts after a mark, and where the next run goes on."""
-        offset = self._resume(mark)
+        offset = self._resume(position)
         last = Line(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             event = object_on(line, self._path)
-            if isinstance(event, BadLine):
+            if isinstance(event, ReadProblem):
                 yield event
             elif not is_event(event):
-                yield BadLine(f"{self._path}:{line.number}", "this is not an event of Copilot")
+                yield ReadProblem(f"{self._path}:{line.number}", "this is not an event of Copilot")
             elif owner_of(event) == self._owner:
                 if not text(event, "id"):
                     event = {**event, "id": f"line-{line.number}"}
@@ -113,39 +114,39 @@ class EventReader:
         if self._held:
             # What is still being written is read again when there is more of it.
             state = structs.replace(self._state, number=self._held_line.number - 1, start=self._held_line.start, digest="")
-            yield Mark(self._held_line.start, Raw(msgspec.json.encode(state)))
+            yield ReadPosition(self._held_line.start, Raw(msgspec.json.encode(state)))
             return
         if last.number:
             self._state.number, self._state.start, self._state.digest = last.number, last.start, digest_of(last.data)
-        yield Mark(last.stop, Raw(msgspec.json.encode(self._state)))
+        yield ReadPosition(last.stop, Raw(msgspec.json.encode(self._state)))
 
-    def _resume(self, mark: Mark | None) -> int:
+    def _resume(self, position: ReadPosition | None) -> int:
         """Go on after the last line told, if it is still there."""
-        if mark is None:
+        if position is None:
             return 0
         try:
-            state = msgspec.json.decode(bytes(mark.state), type=_State)
+            state = msgspec.json.decode(bytes(position.state), type=_State)
         except msgspec.DecodeError:
             return 0
-        if not still_there(self._path, state.start, mark.offset, state.digest):
+        if not still_there(self._path, state.start, position.offset, state.digest):
             return 0
         self._state, self._opened = state, True
-        return mark.offset
+        return position.offset
 
-    def _open(self, event: Json) -> Iterator[Told]:
+    def _open(self, event: Json) -> Iterator[ReadEvent]:
         if self._opened:
             return
         self._opened = True
         data = table_at(event, "data")
         where = table_at(data, "context")
         facts = {"version": text(data, "copilotVersion"), "branch": text(where, "branch"), "commit": text(where, "headCommit")}
-        yield Told(
+        yield ReadEvent(
             SessionOpened(
                 self._source.session,
                 text(where, "cwd"),
                 "copilot",
                 model=text(data, "selectedModel") or text(data, "model"),
-                opener=opener_in("copilot", self._source.parent),
+                opener=parent_place("copilot", self._source.parent),
                 meta={name: value for name, value in facts.items() if value},
             ),
             milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]),
@@ -158,7 +159,7 @@ class EventReader:
         same = text(data, "apiCallId") == text(held, "apiCallId") != ""
         return event["type"] == "assistant.message" and same and not tables_at(held, "toolRequests")
 
-    def _take(self, event: Json, line: Line) -> Iterator[Told]:
+    def _take(self, event: Json, line: Line) -> Iterator[ReadEvent]:
         data, state = table_at(event, "data"), self._state
         match event["type"]:
             case "assistant.message":
@@ -182,7 +183,7 @@ class EventReader:
             case _:
                 yield self._other(event, data)
 
-    def _user(self, event: Json, data: Json) -> Iterator[Told]:
+    def _user(self, event: Json, data: Json) -> Iterator[ReadEvent]:
         typed, seen, source = text(data, "content"), text(data, "transformedContent"), text(data, "source")
         shown, key = seen or typed, text(event, "id")
         self._state.newest = key
@@ -203,7 +204,7 @@ class EventReader:
         else:
             yield _told(event, UserSaid((Text(typed, ref=key), *pictures), steering=steering), "content", "transformedContent")
 
-    def _reply(self) -> Iterator[Told]:
+    def _reply(self) -> Iterator[ReadEvent]:
         events, self._held = self._held, []
         last, state = events[-1], self._state
         parts: list[Content] = []
@@ -216,7 +217,7 @@ class EventReader:
         state.waiting = any(isinstance(part, ToolCall) for part in parts)
         state.newest = text(last, "id")
         at = milliseconds(last["timestamp"])
-        yield Told(call_of(state.model), state.started or at, f"{last['id']}/call", text(events[0], "parentId"))
+        yield ReadEvent(call_of(state.model), state.started or at, f"{last['id']}/call", text(events[0], "parentId"))
         said = ("content", "toolRequests", "reasoningText", "reasoningOpaque", "outputTokens", "model")
         body = ModelReplied(
             tuple(parts),
@@ -227,7 +228,7 @@ class EventReader:
         )
         earlier = [_beside(event, *said) for event in events[:-1]]
         beside = {**_beside(last, *said), "earlier": earlier} if earlier else _beside(last, *said)
-        yield Told(body, at, text(last, "id"), line=Raw(msgspec.json.encode(beside)))
+        yield ReadEvent(body, at, text(last, "id"), line=Raw(msgspec.json.encode(beside)))
 
     def _contents(self, data: Json) -> Iterator[Content]:
         thought, sealed = text(data, "reasoningText"), text(data, "reasoningOpaque")
@@ -246,7 +247,7 @@ class EventReader:
             self._state.calls[call_id] = _Open(tool, form, path)
             yield ToolCall(call_id, tool, args if isinstance(args, str) else dump(args or {}), form, ref)
 
-    def _result(self, event: Json, data: Json) -> Told:
+    def _result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
         call = self._state.calls.pop(call_id, _Open(text(data, "toolName")))
         result, error = table_at(data, "result"), table_at(data, "error")
@@ -264,7 +265,9 @@ class EventReader:
         beside = _beside(event, "toolCallId", "result", "error")
         left = {name: value for name, value in result.items() if name != "content" and value != content}
         data_left = {**table_at(beside, "data"), **({"result": left} if left else {})}
-        return Told(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**beside, "data": data_left}))
+        return ReadEvent(
+            body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**beside, "data": data_left})
+        )
 
     def _media(self, tables: Iterable[Json]) -> Iterator[Part]:
         for each in tables:
@@ -272,19 +275,19 @@ class EventReader:
             if data and (part := blob_part(text(each, "mimeType"), data, self._blobs)) is not None:
                 yield part
 
-    def _folded(self, event: Json, data: Json) -> Told:
+    def _folded(self, event: Json, data: Json) -> ReadEvent:
         summary, until = text(data, "summaryContent"), self._state.folding
         self._state.folding = ""
         if data.get("success") is False or not summary:
             fault = text(data, "error") or "no summary is in the file"
             return _told(event, Failed("compaction", "compaction", fault, "copilot"))
 
-        def fold(desk: Desk) -> Body:
-            ids = desk.view.ids
+        def fold(context: ImportContext) -> Body:
+            ids = context.view.ids
             if not ids:
                 # What finds nothing to edit is noted, so that it is not tried again on a later view.
                 return ForeignNoted("copilot")
-            known = [name for name in desk.ids(until) if name in ids] if until else []
+            known = [name for name in context.item_ids(until) if name in ids] if until else []
             put = Put("summary", Text(summary))
             return ViewEdited(
                 (Fold(ids[0], known[-1] if known else ids[-1], (put,)),),
@@ -295,13 +298,13 @@ class EventReader:
             )
 
         beside = _raw(_beside(event, "summaryContent"))
-        return Told(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), beside)
+        return ReadEvent(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), beside)
 
     def _child(self, event: Json, data: Json) -> str:
         """The session of a sub-agent."""
         return session_id("copilot", f"{self._source.session}/{text(event, 'agentId') or text(data, 'toolCallId')}")
 
-    def _other(self, event: Json, data: Json) -> Told:
+    def _other(self, event: Json, data: Json) -> ReadEvent:
         state, key = self._state, text(event, "id")
         match event["type"]:
             case "assistant.turn_start":
@@ -338,14 +341,14 @@ def _unfinished(event: Json) -> bool:
     return "outputTokens" not in data and not text(data, "content") and not tables_at(data, "toolRequests")
 
 
-def _told(event: Json, body: Body, *said: str) -> Told:
+def _told(event: Json, body: Body, *said: str) -> ReadEvent:
     """The fact that an event is, or the last of several."""
-    return Told(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_beside(event, *said)))
+    return ReadEvent(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_beside(event, *said)))
 
 
-def _part_told(event: Json, name: str, body: Body) -> Told:
+def _part_told(event: Json, name: str, body: Body) -> ReadEvent:
     """A fact that stands in an event before its last one."""
-    return Told(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
+    return ReadEvent(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
 
 
 def _raw(value: Json) -> Raw:

@@ -9,9 +9,10 @@ from msgspec import Raw
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Image, Part, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.reading.deferred import DeferredBody, DeferredResult
 from palimpsest.foreign.reading.files import digest_of
 from palimpsest.foreign.reading.parts import blob_part, call_of
-from palimpsest.foreign.reading.transcript import Answer, Made, Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 
 # The first words that the program says to its model, in its newer and its older versions.
@@ -84,17 +85,17 @@ class Contents:
         # Calls of older versions have no ids: a response answers the first open call of its tool.
         self._open: list[_Open] = []
 
-    def take(self, index: int, content: object) -> Iterator[Told]:
+    def take(self, index: int, content: object) -> Iterator[ReadEvent]:
         """The facts of one content."""
         key = f"{index}-{digest_of(msgspec.json.encode(content))}"
         if not is_json(content):
-            yield Told(ForeignNoted("gemini", (key,)), self._at, key, line=Raw(msgspec.json.encode(content)))
+            yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=Raw(msgspec.json.encode(content)))
         elif text(content, "role") == "model":
-            yield Told(call_of("gemini"), self._at, f"{key}/call")
+            yield ReadEvent(call_of("gemini"), self._at, f"{key}/call")
             parts = tuple(self._parts(content))
             self._open += [_Open(part.call_id, part.tool, key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall)]
             stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
-            yield Told(ModelReplied(parts, stop=stop), self._at, key)
+            yield ReadEvent(ModelReplied(parts, stop=stop), self._at, key)
         else:
             yield from self._given(content, key)
 
@@ -112,9 +113,9 @@ class Contents:
             if call:
                 yield ToolCall(text(call, "id"), text(call, "name"), dump(table_at(call, "args")))
 
-    def _given(self, content: Json, key: str) -> Iterator[Told]:
+    def _given(self, content: Json, key: str) -> Iterator[ReadEvent]:
         parts = content.get("parts")
-        bodies: list[Body | Made] = []
+        bodies: list[Body | DeferredBody] = []
         for part in parts_in(parts):
             response = table_at(part, "functionResponse")
             if response:
@@ -126,9 +127,9 @@ class Contents:
             bodies.append(UserSaid((*((Text(words),) if words.strip() else ()), *pictures)))
         bodies = bodies or [ForeignNoted("gemini", (key,))]
         for place, body in enumerate(bodies, 1 - len(bodies)):
-            yield Told(body, self._at, f"{key}/{-place}" if place else key)
+            yield ReadEvent(body, self._at, f"{key}/{-place}" if place else key)
 
-    def _returned(self, response: Json) -> ToolReturned | Answer:
+    def _returned(self, response: Json) -> ToolReturned | DeferredResult:
         """A result by the id of its call; where that has none, of the oldest open call of that tool."""
         name, answer = text(response, "name"), table_at(response, "response")
         given = text(response, "id")
@@ -138,4 +139,4 @@ class Contents:
         said = response_text(answer)
         error = "error" in answer and "output" not in answer
         body = ToolReturned(ToolResult(given or f"lost-{name}", (Text(said),) if said else (), error=error), name)
-        return body if given or found is None else Answer(found.key, found.number, body)
+        return body if given or found is None else DeferredResult(found.key, found.number, body)

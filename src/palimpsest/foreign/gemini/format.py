@@ -8,11 +8,11 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.gemini.contents import Contents, contents_in
 from palimpsest.foreign.gemini.records import Records
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
 from palimpsest.foreign.reading.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
-from palimpsest.foreign.reading.importing import opener_in
+from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, text
 
 Shape = Literal["document", "lines", "checkpoint"]
@@ -27,10 +27,10 @@ class GeminiFormat:
         """Where the Gemini CLI keeps its sessions."""
         return (Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each recording or checkpoint."""
         for file in files_below(path, lambda name: name.endswith((".json", ".jsonl"))):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
@@ -38,11 +38,11 @@ class GeminiFormat:
                 if found is not None:
                     # A sub-agent's recording lies in a folder that is named after the session which opened it.
                     child = file.parent.parent.name == "chats"
-                    yield Source(self.name, str(file), _session(file, *found), changed(file), file.parent.name if child else "")
+                    yield TranscriptSource(self.name, str(file), _session(file, *found), changed(file), file.parent.name if child else "")
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session in order."""
         path = Path(source.path)
         found = _shape(path)
@@ -51,27 +51,27 @@ class GeminiFormat:
             return
         shape, header = found
         if shape == "checkpoint":
-            yield from _checkpoint(source, path, blobs, mark)
+            yield from _checkpoint(source, path, blobs, position)
             return
         records: list[object] = []
         if shape == "lines":
             for line in whole_lines(path):
                 record = object_on(line, path)
-                if isinstance(record, BadLine):
+                if isinstance(record, ReadProblem):
                     yield record
                 else:
                     records.append(record)
         else:
             messages = header.get("messages")
             records = list(messages) if isinstance(messages, list) else []
-        telling = Records(blobs, mark)
+        telling = Records(blobs, position)
         if not telling.begun:
             yield _opened(source, path, header)
         yield from telling.tell(records)
         title = text(header, "summary")
         if shape == "document" and title:
             yield telling.titled(title)
-        yield telling.mark(records)
+        yield telling.position(records)
 
 
 def _shape(path: Path) -> tuple[Shape, Json] | None:
@@ -108,36 +108,36 @@ def _folder(path: Path, header: Json) -> str:
     return first if isinstance(first, str) else ""
 
 
-def _opened(source: Source, path: Path, header: Json) -> Told:
+def _opened(source: TranscriptSource, path: Path, header: Json) -> ReadEvent:
     opened = SessionOpened(
         source.session,
         _folder(path, header),
         "gemini",
-        opener=opener_in("gemini", source.parent),
+        opener=parent_place("gemini", source.parent),
         meta={"project": text(header, "projectHash")} if text(header, "projectHash") else {},
     )
     # What changes while a session goes on must not change how it began.
-    return Told(
+    return ReadEvent(
         opened, milliseconds(header.get("startTime")), "opened", line=rest_of(header, "messages", "lastUpdated", "summary", "directories")
     )
 
 
-def _checkpoint(source: Source, path: Path, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+def _checkpoint(source: TranscriptSource, path: Path, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
     document = document_in(path)
     contents = contents_in(document)
     if contents is None:
         yield from unread(path)
         return
-    growing = Growing(mark)
+    growing = GrowingDocument(position)
     start = growing.after(contents)
     # A checkpoint tells no times; when it was written is the nearest that is known.
     at = int(path.stat().st_mtime) * 1000
     telling = Contents(blobs, at)
     if not start:
         left = rest_of(document, "history", "clientHistory") if is_json(document) else rest_of({})
-        yield Told(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=left)
+        yield ReadEvent(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=left)
     for index, content in enumerate(contents):
         facts = list(telling.take(index, content))
         if index >= start:
             yield from facts
-    yield growing.mark(contents)
+    yield growing.position(contents)

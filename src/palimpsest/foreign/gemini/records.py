@@ -21,18 +21,18 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.gemini.contents import is_setup, media_in, parts_in, response_text, words_in
-from palimpsest.foreign.reading.documents import Growing
-from palimpsest.foreign.reading.files import Reached, digest_of, rest_of
-from palimpsest.foreign.reading.forgetting import Covering, Forgetting
+from palimpsest.foreign.reading.deferred import DeferredFold, DeferredMask
+from palimpsest.foreign.reading.documents import GrowingDocument
+from palimpsest.foreign.reading.files import ReadExtent, digest_of, rest_of
 from palimpsest.foreign.reading.parts import call_of, milliseconds
-from palimpsest.foreign.reading.transcript import Mark, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 _SPEAKERS = {"user", "gemini", "model", "info", "error", "warning"}
 _SAID = ("id", "content", "thoughts", "tokens", "model", "toolCalls")
 
 
-class _State(Reached, frozen=True):
+class _State(ReadExtent, frozen=True):
     """How far the records were told; the last message may have grown since, so the calls that it had are named."""
 
     last: str = ""
@@ -42,13 +42,13 @@ class _State(Reached, frozen=True):
 class Records:
     """One pass over the records of a session."""
 
-    def __init__(self, blobs: Blobs, mark: Mark | None) -> None:
+    def __init__(self, blobs: Blobs, position: ReadPosition | None) -> None:
         self._blobs = blobs
-        self._growing = Growing(mark)
+        self._growing = GrowingDocument(position)
         self._old = _State()
-        self.begun = mark is not None
-        if mark is not None:
-            self._old = msgspec.json.decode(bytes(mark.state), type=_State)
+        self.begun = position is not None
+        if position is not None:
+            self._old = msgspec.json.decode(bytes(position.state), type=_State)
         self._at = 0
         # Messages on the way to the newest one, each with the key of its last fact.
         self._path: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Records:
         self._after = ""
         self._last = ""
 
-    def tell(self, records: list[object]) -> Iterator[Told]:
+    def tell(self, records: list[object]) -> Iterator[ReadEvent]:
         """The facts of all records that were not told before."""
         start = self._growing.after(records)
         records = [_named(record, place) for place, record in enumerate(records)]
@@ -75,16 +75,16 @@ class Records:
                 yield from facts
             place = stop
 
-    def mark(self, records: list[object]) -> Mark:
+    def position(self, records: list[object]) -> ReadPosition:
         """Where the next reading goes on: with the last record, for it may grow."""
-        mark = self._growing.mark(records[:-1])
-        reached = msgspec.json.decode(bytes(mark.state), type=Reached)
+        position = self._growing.position(records[:-1])
+        reached = msgspec.json.decode(bytes(position.state), type=ReadExtent)
         state = _State(reached.told, reached.digest, self._last, tuple(self._calls.get(self._last, ())))
-        return structs.replace(mark, state=Raw(msgspec.json.encode(state)))
+        return structs.replace(position, state=Raw(msgspec.json.encode(state)))
 
-    def titled(self, title: str) -> Told:
+    def titled(self, title: str) -> ReadEvent:
         """What the program calls the session."""
-        return Told(Titled(title, by="gemini"), self._at, f"title-{digest_of(title.encode())}")
+        return ReadEvent(Titled(title, by="gemini"), self._at, f"title-{digest_of(title.encode())}")
 
     def _together(self, records: list[object], place: int, start: int) -> int:
         """Where the versions of one message end: it is written again whenever it grows, with notes of the time between."""
@@ -103,9 +103,9 @@ class Records:
             stop += 1
         return last
 
-    def _facts(self, record: object, place: int) -> Iterator[Told]:
+    def _facts(self, record: object, place: int) -> Iterator[ReadEvent]:
         if not is_json(record):
-            yield Told(ForeignNoted("gemini"), self._at, f"place-{place}", line=Raw(msgspec.json.encode(record)))
+            yield ReadEvent(ForeignNoted("gemini"), self._at, f"place-{place}", line=Raw(msgspec.json.encode(record)))
             return
         self._at = milliseconds(record.get("timestamp")) or self._at
         changes = table_at(record, "$set")
@@ -121,12 +121,12 @@ class Records:
         else:
             yield self._noted(record, place)
 
-    def _noted(self, record: object, place: int) -> Told:
-        return Told(ForeignNoted("gemini"), self._at, f"place-{place}", line=Raw(msgspec.json.encode(record)))
+    def _noted(self, record: object, place: int) -> ReadEvent:
+        return ReadEvent(ForeignNoted("gemini"), self._at, f"place-{place}", line=Raw(msgspec.json.encode(record)))
 
-    def _fact(self, body: Body, key: str, line: Raw) -> Told:
+    def _fact(self, body: Body, key: str, line: Raw) -> ReadEvent:
         after, self._after = self._after, ""
-        return Told(body, self._at, key, after, line)
+        return ReadEvent(body, self._at, key, after, line)
 
     def _rewind(self, target: str) -> None:
         """Go back to just before a message; to the beginning if it is not there."""
@@ -135,7 +135,7 @@ class Records:
         self._path = {name: self._path[name] for name in kept}
         self._after = self._path[kept[-1]] if kept else "opened"
 
-    def _message(self, record: Json) -> Iterator[Told]:
+    def _message(self, record: Json) -> Iterator[ReadEvent]:
         key = text(record, "id")
         self._last = key
         if text(record, "type") == "gemini":
@@ -156,7 +156,7 @@ class Records:
             case _:
                 yield self._fact(ForeignNoted("gemini", (key,)), key, rest_of(record))
 
-    def _reply(self, record: Json, key: str) -> Iterator[Told]:
+    def _reply(self, record: Json, key: str) -> Iterator[ReadEvent]:
         calls = tables_at(record, "toolCalls")
         known = self._calls.get(key)
         if known is None:
@@ -182,7 +182,7 @@ class Records:
             if call.get("result") is not None:
                 yield from self._returned(call, key)
 
-    def _returned(self, call: Json, message: str) -> Iterator[Told]:
+    def _returned(self, call: Json, message: str) -> Iterator[ReadEvent]:
         call_id = text(call, "id")
         key = f"{call_id}/result"
         self._path[message] = key
@@ -197,7 +197,7 @@ class Records:
         self._at = milliseconds(call.get("timestamp")) or self._at
         yield self._fact(ToolReturned(result, text(call, "name"), paths=(path,) if path else ()), key, Raw(b"null"))
 
-    def _rewritten(self, messages: list[Json], record: Json, place: int) -> Iterator[Told]:
+    def _rewritten(self, messages: list[Json], record: Json, place: int) -> Iterator[ReadEvent]:
         """The program put another history in the place of its own: what is gone is folded, what is shorter is covered."""
         names = [text(message, "id") for message in messages]
         gone = [name for name in self._path if name not in names]
@@ -212,14 +212,14 @@ class Records:
             if (words := words_in(message.get("content"))).strip()
         )
         if gone or instead:
-            yield Told(Forgetting("gemini", "compression", (*gone, *results), instead), self._at, key, line=rest_of(record))
+            yield ReadEvent(DeferredFold("gemini", "compression", (*gone, *results), instead), self._at, key, line=rest_of(record))
         else:
             yield self._fact(ForeignNoted("gemini", (key,)), key, rest_of(record))
         for call in (call for message in messages for call in tables_at(message, "toolCalls")):
             result, said = f"{text(call, 'id')}/result", _result_text(call)
             if self._results.get(result, said) != said:
                 self._results[result] = said
-                yield Told(Covering("gemini", "masking of tool output", result, said), self._at, f"{result}/{place}")
+                yield ReadEvent(DeferredMask("gemini", "masking of tool output", result, said), self._at, f"{result}/{place}")
         # Messages before what the program rewrote are no place to go back to any more.
         self._path = {name: kept.get(name, key) for name in names}
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from palimpsest.foreign.opencode.rows import Part, Session, messages_of, part_of, try_parse
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json
 
 Looked = TypeVar("Looked")
@@ -44,17 +44,17 @@ def is_database(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
-def sources_in(path: Path) -> Iterator[Source | BadLine]:
+def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of a database, oldest first; nothing if it is of another program."""
     try:
         found = look(path, _sessions)
     except sqlite3.Error as error:
-        yield BadLine(str(path), f"the database cannot be read: {error}")
+        yield ReadProblem(str(path), f"the database cannot be read: {error}")
         return
-    yield from (Source("opencode", str(path), key, changed, parent) for key, changed, parent in found)
+    yield from (TranscriptSource("opencode", str(path), key, changed, parent) for key, changed, parent in found)
 
 
-def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
+def read_session(path: Path, session: str) -> tuple[Session | None, list[ReadProblem]]:
     """A session as it stands now, all of it at one moment; `sqlite3.Error` if the database cannot be read."""
     return look(path, lambda connection: _session(connection, session, str(path)))
 
@@ -119,22 +119,22 @@ def _said(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
 
 
-def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
+def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[Session | None, list[ReadProblem]]:
+    bad: list[ReadProblem] = []
     rows = _rows(connection, "SELECT * FROM session WHERE id = ?", session)
     if not rows:
         return None, bad
     parts: dict[str, list[Part]] = {}
     for key, message, data in connection.execute("SELECT id, message_id, data FROM part WHERE session_id = ?", (session,)):
         found = try_parse(data, f"{where}:part/{_said(key)}")
-        if isinstance(found, BadLine):
+        if isinstance(found, ReadProblem):
             bad.append(found)
         else:
             parts.setdefault(_said(message), []).append(part_of(_said(key), found))
     messages: list[tuple[str, Json]] = []
     for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,)):
         found = try_parse(data, f"{where}:message/{_said(key)}")
-        if isinstance(found, BadLine):
+        if isinstance(found, ReadProblem):
             bad.append(found)
         else:
             messages.append((_said(key), found))

@@ -41,8 +41,9 @@ from palimpsest.foreign.opencode.parts import (
     wire_of,
 )
 from palimpsest.foreign.opencode.rows import Message, Part
+from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import Desk, Made, Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, dump, number, table_at, text
 
 FORMAT = "opencode"
@@ -62,7 +63,7 @@ class Course:
     system: tuple[str, ...] = ()
     busy_until: int = 0
 
-    def facts(self, message: Message, suffix: str) -> list[Told]:
+    def facts(self, message: Message, suffix: str) -> list[ReadEvent]:
         """What a message tells; `suffix` marks a second telling."""
         self.suffixes[message.id] = suffix
         if message.role == "assistant":
@@ -83,11 +84,11 @@ class Course:
         return any(each.role == "assistant" and text(each.data, "parentID") == message.id for each in self.messages)
 
 
-def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+def _of_user(course: Course, message: Message, suffix: str) -> Iterator[ReadEvent]:
     at, key = message.created, message.id
     agent = text(message.data, "agent")
     if agent and agent != course.agent:
-        yield Told(ModeChanged(agent, course.agent), at, f"{key}#mode{suffix}")
+        yield ReadEvent(ModeChanged(agent, course.agent), at, f"{key}#mode{suffix}")
         course.agent = agent
     yield from _head(course, message, suffix)
     before, own, after = _sorted(message, course.blobs)
@@ -96,24 +97,24 @@ def _of_user(course: Course, message: Message, suffix: str) -> Iterator[Told]:
         before = (Statement("opencode/compaction", MARKER), *before)
     if not own:
         body: Body = ContextStated(before + after) if before or after else ForeignNoted(FORMAT, (key,))
-        yield Told(body, at, key + suffix, line=line)
+        yield ReadEvent(body, at, key + suffix, line=line)
     else:
         if before:
-            yield Told(ContextStated(before), at, f"{key}#before{suffix}")
-        yield Told(UserSaid(own, steering=at < course.busy_until), at, key + suffix, line=line)
+            yield ReadEvent(ContextStated(before), at, f"{key}#before{suffix}")
+        yield ReadEvent(UserSaid(own, steering=at < course.busy_until), at, key + suffix, line=line)
         if after:
-            yield Told(ContextStated(after), at, f"{key}#context{suffix}")
+            yield ReadEvent(ContextStated(after), at, f"{key}#context{suffix}")
     if any(part.type == "subtask" for part in message.parts) and not course.answered(message):
         yield from _subtasks(message, suffix)
 
 
-def _head(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+def _head(course: Course, message: Message, suffix: str) -> Iterator[ReadEvent]:
     system = system_of(message)
     if system and system != course.system:
         course.system = system
         names = ("opencode/system", *(f"opencode/system/{place}" for place in range(1, len(system))))
         head = tuple(Statement(name, said, "system") for name, said in zip(names, system, strict=True))
-        yield Told(ContextStated(head=head), message.created, f"{message.id}#system{suffix}")
+        yield ReadEvent(ContextStated(head=head), message.created, f"{message.id}#system{suffix}")
 
 
 def _sorted(message: Message, blobs: Blobs) -> tuple[tuple[Statement, ...], tuple[Shown, ...], tuple[Statement, ...]]:
@@ -145,19 +146,19 @@ def _user_line(part: Part) -> Json:
     return line_of(part, "url") if part.type == "file" and text(part.data, "url").startswith("data:") else line_of(part)
 
 
-def _subtasks(message: Message, suffix: str) -> Iterator[Told]:
+def _subtasks(message: Message, suffix: str) -> Iterator[ReadEvent]:
     """Work that was handed over and of which no message tells any more."""
     for part in message.parts:
         if part.type != "subtask":
             continue
         names = {"description": "description", "prompt": "prompt", "agent": "subagent_type", "command": "command"}
         args = dump({names[name]: part.data[name] for name in names if name in part.data})
-        yield Told(ModelReplied((ToolCall(part.id, "task", args),)), message.created, part.id + suffix)
+        yield ReadEvent(ModelReplied((ToolCall(part.id, "task", args),)), message.created, part.id + suffix)
         result = ToolResult(part.id, (Text(INTERRUPTED),), error=True)
-        yield Told(ToolReturned(result, "task"), message.created, f"{part.id}#result{suffix}")
+        yield ReadEvent(ToolReturned(result, "task"), message.created, f"{part.id}#result{suffix}")
 
 
-def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
+def _of_model(course: Course, message: Message, suffix: str) -> Iterator[ReadEvent]:
     course.busy_until = max(course.busy_until, message.completed)
     if folds(message):
         yield from fold_facts(course.messages, course.suffixes, message, suffix)
@@ -174,8 +175,8 @@ def _of_model(course: Course, message: Message, suffix: str) -> Iterator[Told]:
     if not message.error:
         return
     if _purpose(message) == TURN and not _stays(message) and any(said_by_model(part, "") is not None for part in message.parts):
-        yield Told(_dropped(brought), message.completed or message.created, f"{message.id}#dropped{suffix}")
-    yield Told(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
+        yield ReadEvent(_dropped(brought), message.completed or message.created, f"{message.id}#dropped{suffix}")
+    yield ReadEvent(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
 
 
 def _steps(parts: Sequence[Part]) -> list[list[Part]]:
@@ -188,17 +189,17 @@ def _steps(parts: Sequence[Part]) -> list[list[Part]]:
     return steps
 
 
-def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *, start: int, suffix: str) -> Iterator[Told]:
+def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *, start: int, suffix: str) -> Iterator[ReadEvent]:
     model, key = model_of(message), f"{message.id}#{place}" if place else message.id
     stop = _ended(message, parts)
     for part in parts:
         if part.type == "retry":
             error = table_at(part.data, "error")
             failed = Failed("call", text(error, "name") or "error", text(table_at(error, "data"), "message"))
-            yield Told(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw(line_of(part)))
+            yield ReadEvent(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw(line_of(part)))
     yield from _snapshots([part for part in parts if part.type == "step-start"], start, suffix)
     purpose = _purpose(message)
-    yield Told(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{place or ''}{suffix}")
+    yield ReadEvent(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{place or ''}{suffix}")
     said: list[Content] = []
     for part in parts:
         content = said_by_model(part, model)
@@ -209,7 +210,7 @@ def _step(course: Course, message: Message, parts: Sequence[Part], place: int, *
     ends = [text(part.data, "reason") for part in parts if part.type == "step-finish"]
     stopped = (ends[-1] if ends else "") or text(message.data, "finish")
     reply = ModelReplied(tuple(said), None, usage_of(message, parts), stopped, model, message.id, _error(message), purpose)
-    yield Told(reply, stop, key + suffix, line=raw(line))
+    yield ReadEvent(reply, stop, key + suffix, line=raw(line))
     for part in parts:
         if part.type == "tool":
             yield from _result(course, part, stop, suffix)
@@ -226,29 +227,29 @@ def _ended(message: Message, parts: Sequence[Part]) -> int:
     return max((end for span in spans if (end := number(span, "end"))), default=message.completed or message.created)
 
 
-def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[Told]:
+def _result(course: Course, part: Part, after: int, suffix: str) -> Iterator[ReadEvent]:
     body = returned(part, course.blobs, course.folder)
     child = text(table_at(part.state, "metadata"), "sessionId") if text(part.data, "tool") == "task" else ""
     time = table_at(part.state, "time")
     start, stop = number(time, "start") or after, number(time, "end") or after
     if child:
         role = text(table_at(part.state, "input"), "subagent_type")
-        yield Told(ChildOpened(session_id(FORMAT, child), body.result.call_id, role), start, f"{part.id}#opened{suffix}")
-    yield Told(body, stop, part.id + suffix, line=raw(result_line(part)))
+        yield ReadEvent(ChildOpened(session_id(FORMAT, child), body.result.call_id, role), start, f"{part.id}#opened{suffix}")
+    yield ReadEvent(body, stop, part.id + suffix, line=raw(result_line(part)))
     if child and part.status in {"completed", "error"}:
-        yield Told(ChildEnded(session_id(FORMAT, child), part.status), stop, f"{part.id}#ended{suffix}")
+        yield ReadEvent(ChildEnded(session_id(FORMAT, child), part.status), stop, f"{part.id}#ended{suffix}")
 
 
 def _snapshot(part: Part) -> str:
     return (text(part.data, "snapshot") or text(part.data, "hash")) if part.type in _SNAPSHOTS else ""
 
 
-def _snapshots(parts: Sequence[Part], at: int, suffix: str) -> Iterator[Told]:
+def _snapshots(parts: Sequence[Part], at: int, suffix: str) -> Iterator[ReadEvent]:
     for part in parts:
         if found := _snapshot(part):
             files = part.data.get("files")
             paths = tuple(path for path in files if isinstance(path, str)) if isinstance(files, list) else ()
-            yield Told(FilesSnapshotted(found, paths), at, part.id + suffix, line=raw(line_of(part, "snapshot", "hash", "files")))
+            yield ReadEvent(FilesSnapshotted(found, paths), at, part.id + suffix, line=raw(line_of(part, "snapshot", "hash", "files")))
 
 
 def _error(message: Message) -> str:
@@ -274,9 +275,9 @@ def _purpose(message: Message) -> str:
     return "compaction" if failed and message.data.get("summary") is True else TURN
 
 
-def _dropped(keys: Sequence[str]) -> Made:
-    def made(desk: Desk) -> ViewEdited:
-        ids = tuple(item for key in keys for item in desk.ids(key))
+def _dropped(keys: Sequence[str]) -> DeferredBody:
+    def made(context: ImportContext) -> ViewEdited:
+        ids = tuple(item for key in keys for item in context.item_ids(key))
         return ViewEdited((Mask(ids),), FORMAT, "a reply that failed is not sent again")
 
     return made

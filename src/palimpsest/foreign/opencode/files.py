@@ -19,7 +19,7 @@ from palimpsest.foreign.opencode.rows import (
     try_parse,
     without_columns,
 )
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 _HEAD = 16 * 1024
@@ -35,26 +35,28 @@ def may_be_export(path: Path) -> bool:
     return _BEGINS.search(_plain(head)) is not None
 
 
-def sources_in(path: Path) -> Iterator[Source | BadLine]:
+def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of an export or a dump; nothing if it is neither."""
     try:
         value = _value(path.read_bytes())
     except (ValueError, RecursionError) as error:
         with path.open("rb") as file:
             if _SESSION.search(_plain(file.read(_HEAD))):
-                yield BadLine(str(path), f"this export cannot be read: {error}")
+                yield ReadProblem(str(path), f"this export cannot be read: {error}")
         return
     facts = path.stat()
     changed = f"{facts.st_size}-{facts.st_mtime_ns}"
     if _is_export(value):
         info = table_at(value, "info")
-        yield Source("opencode", str(path), text(info, "id"), changed, text(info, "parentID"))
+        yield TranscriptSource("opencode", str(path), text(info, "id"), changed, text(info, "parentID"))
     elif _is_dump(value):
         rows = sorted(tables_at(value, "session"), key=lambda row: (number(row, "time_created"), text(row, "id")))
-        yield from (Source("opencode", str(path), text(row, "id"), changed, text(row, "parent_id")) for row in rows if text(row, "id"))
+        yield from (
+            TranscriptSource("opencode", str(path), text(row, "id"), changed, text(row, "parent_id")) for row in rows if text(row, "id")
+        )
 
 
-def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
+def read_session(path: Path, session: str) -> tuple[Session | None, list[ReadProblem]]:
     """A session of an export or a dump; `ValueError` if the file is broken."""
     value = _value(path.read_bytes())
     return _of_export(value, str(path)) if _is_export(value) else _of_dump(value, session, str(path))
@@ -81,14 +83,14 @@ def _is_dump(value: Json) -> bool:
     return all(isinstance(value.get(name), list) for name in ("session", "message", "part"))
 
 
-def _of_export(value: Json, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
+def _of_export(value: Json, where: str) -> tuple[Session | None, list[ReadProblem]]:
+    bad: list[ReadProblem] = []
     messages: list[Message] = []
     rows = value["messages"]
     for place, row in enumerate(rows if isinstance(rows, list) else ()):
         info = table_at(row, "info") if is_json(row) else {}
         if not is_json(row) or not info:
-            bad.append(BadLine(f"{where}:messages/{place}", "this is not a message"))
+            bad.append(ReadProblem(f"{where}:messages/{place}", "this is not a message"))
             continue
         key = text(info, "id") or f"message-{place}"
         parts = _parts(row.get("parts"), key, f"{where}:messages/{place}", bad)
@@ -97,18 +99,18 @@ def _of_export(value: Json, where: str) -> tuple[Session | None, list[BadLine]]:
     return Session(text(info, "id"), info, in_order(messages), tuple(tables_at(value, "todo"))), bad
 
 
-def _parts(rows: object, message: str, where: str, bad: list[BadLine]) -> list[Part]:
+def _parts(rows: object, message: str, where: str, bad: list[ReadProblem]) -> list[Part]:
     parts: list[Part] = []
     for place, row in enumerate(rows if isinstance(rows, list) else ()):
         if is_json(row):
             parts.append(part_of(text(row, "id") or f"{message}-{place}", without_columns(row)))
         else:
-            bad.append(BadLine(f"{where}/parts/{place}", "this is not a part"))
+            bad.append(ReadProblem(f"{where}/parts/{place}", "this is not a part"))
     return parts
 
 
-def _of_dump(value: Json, session: str, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
+def _of_dump(value: Json, session: str, where: str) -> tuple[Session | None, list[ReadProblem]]:
+    bad: list[ReadProblem] = []
     row = next((row for row in tables_at(value, "session") if text(row, "id") == session), None)
     if row is None:
         return None, bad
@@ -127,11 +129,11 @@ def _of_dump(value: Json, session: str, where: str) -> tuple[Session | None, lis
     return Session(session, info_of(row), messages_of(messages, parts), tuple(todo)), bad
 
 
-def _data(row: Json, table: str, where: str, bad: list[BadLine]) -> Json | None:
+def _data(row: Json, table: str, where: str, bad: list[ReadProblem]) -> Json | None:
     """The data of a row, which a dump may hold as an object or as the text that the database has."""
     data = row.get("data")
     found = data if is_json(data) else try_parse(data, f"{where}:{table}/{text(row, 'id')}")
-    if isinstance(found, BadLine):
+    if isinstance(found, ReadProblem):
         bad.append(found)
         return None
     return found
@@ -143,14 +145,14 @@ def tree_of(path: Path) -> Path | None:
     return folder.parent if path.suffix == ".json" and folder.name == "session" and path.stem.startswith("ses_") else None
 
 
-def sessions_in_tree(storage: Path) -> Iterator[Source | BadLine]:
+def sessions_in_tree(storage: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of a storage folder, oldest first."""
-    found: list[tuple[int, Source]] = []
+    found: list[tuple[int, TranscriptSource]] = []
     for path in sorted(storage.glob("session/*/*.json")):
         if tree_of(path) is None:
             continue
         info = _file(path)
-        if isinstance(info, BadLine):
+        if isinstance(info, ReadProblem):
             yield info
             continue
         key = text(info, "id") or path.stem
@@ -158,17 +160,17 @@ def sessions_in_tree(storage: Path) -> Iterator[Source | BadLine]:
         try:
             touched = _touched(storage, path, key)
         except OSError as error:
-            yield BadLine(str(path), f"its messages cannot be read: {error.strerror or error}")
+            yield ReadProblem(str(path), f"its messages cannot be read: {error.strerror or error}")
             continue
-        found.append((created, Source("opencode", str(path), key, touched, text(info, "parentID"))))
+        found.append((created, TranscriptSource("opencode", str(path), key, touched, text(info, "parentID"))))
     yield from (source for _, source in sorted(found, key=lambda each: (each[0], each[1].session)))
 
 
-def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[BadLine]]:
+def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[ReadProblem]]:
     """A session of a storage folder; a file that is being written is read the next time."""
-    bad: list[BadLine] = []
+    bad: list[ReadProblem] = []
     info = _file(path)
-    if isinstance(info, BadLine):
+    if isinstance(info, ReadProblem):
         return None, [info]
     session = text(info, "id") or path.stem
     messages: list[Message] = []
@@ -189,8 +191,8 @@ def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[BadLine]]
     return Session(session, info, in_order(messages), rows, diff, str(storage.parent)), bad
 
 
-def _kept(row: Json | BadLine, bad: list[BadLine]) -> Json | None:
-    if isinstance(row, BadLine):
+def _kept(row: Json | ReadProblem, bad: list[ReadProblem]) -> Json | None:
+    if isinstance(row, ReadProblem):
         bad.append(row)
         return None
     return row
@@ -204,20 +206,20 @@ def _files_of(storage: Path, kind: str, owner: str, session: str = "") -> list[P
     return []
 
 
-def _file(path: Path) -> Json | BadLine:
+def _file(path: Path) -> Json | ReadProblem:
     try:
         return try_parse(path.read_bytes(), str(path))
     except OSError as error:
-        return BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+        return ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
 
-def _list(path: Path, bad: list[BadLine]) -> list[object]:
+def _list(path: Path, bad: list[ReadProblem]) -> list[object]:
     try:
         value = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:
-        bad.append(BadLine(str(path), f"it cannot be read: {error}"))
+        bad.append(ReadProblem(str(path), f"it cannot be read: {error}"))
         return []
     return value if isinstance(value, list) else []
 

@@ -10,7 +10,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode import database, files
 from palimpsest.foreign.opencode.rows import Session
 from palimpsest.foreign.opencode.telling import tell
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 # Folders of other people's packages, with files by the thousand and no session.
 _NEVER = frozenset({"node_modules", ".git"})
@@ -27,7 +27,7 @@ class OpencodeFormat:
         folders = [environment.get("XDG_DATA_HOME", ""), str(home / ".local" / "share")]
         return tuple(dict.fromkeys(Path(folder) / "opencode" for folder in folders if folder))
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder."""
         try:
             if path.is_dir():
@@ -35,23 +35,23 @@ class OpencodeFormat:
             elif path.is_file():
                 yield from _in_file(path)
         except OSError as error:
-            yield BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+            yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The facts of a session; after a mark only what is new or has changed since."""
         try:
             session, bad = _session(Path(source.path), source.session)
         except (OSError, ValueError, RecursionError, sqlite3.Error) as error:
-            yield BadLine(source.path, f"the session {source.session} cannot be read: {error}")
+            yield ReadProblem(source.path, f"the session {source.session} cannot be read: {error}")
             return
         yield from bad
         if session is None:
-            yield BadLine(source.path, f"there is no session {source.session} any more")
+            yield ReadProblem(source.path, f"there is no session {source.session} any more")
             return
-        yield from tell(session, blobs, mark)
+        yield from tell(session, blobs, position)
 
 
-def _session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
+def _session(path: Path, session: str) -> tuple[Session | None, list[ReadProblem]]:
     storage = files.tree_of(path)
     if storage is not None:
         return files.read_tree(path, storage)
@@ -60,16 +60,16 @@ def _session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
     return files.read_session(path, session)
 
 
-def _in_file(path: Path) -> Iterator[Source | BadLine]:
+def _in_file(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     if database.is_database(path):
         yield from database.sources_in(path)
     elif files.may_be_export(path):
         yield from files.sources_in(path)
     elif (storage := files.tree_of(path)) is not None:
-        yield from (each for each in files.sessions_in_tree(storage) if isinstance(each, BadLine) or each.path == str(path))
+        yield from (each for each in files.sessions_in_tree(storage) if isinstance(each, ReadProblem) or each.path == str(path))
 
 
-def _below(path: Path) -> Iterator[Source | BadLine]:
+def _below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     refused: list[OSError] = []
     for name, folders, names in os.walk(path, onerror=refused.append):
         folder = Path(name)
@@ -84,22 +84,22 @@ def _below(path: Path) -> Iterator[Source | BadLine]:
         for each in sorted(names):
             if each.endswith(_FILES):
                 yield from _tried(folder / each)
-    yield from (BadLine(str(error.filename), f"it cannot be read: {error.strerror or error}") for error in refused)
+    yield from (ReadProblem(str(error.filename), f"it cannot be read: {error.strerror or error}") for error in refused)
 
 
-def _tried(path: Path) -> Iterator[Source | BadLine]:
+def _tried(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     try:
         if path.is_file():
             yield from _in_file(path)
     except OSError as error:
-        yield BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+        yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
 
-def _once(found: Iterator[Source | BadLine]) -> Iterator[Source | BadLine]:
+def _once(found: Iterator[TranscriptSource | ReadProblem]) -> Iterator[TranscriptSource | ReadProblem]:
     """The program leaves the files behind when it moves to the database: what was there first counts."""
     seen: set[str] = set()
     for each in found:
-        if isinstance(each, BadLine):
+        if isinstance(each, ReadProblem):
             yield each
         elif each.session not in seen:
             seen.add(each.session)

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine
+from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
 
 # Twelve hexadecimal digits of an id are its time, 4,096 steps a millisecond; they begin again from zero every 2^36 milliseconds.
@@ -107,12 +107,12 @@ def parse(data: bytes) -> Json:
     return value
 
 
-def try_parse(data: object, where: str) -> Json | BadLine:
+def try_parse(data: object, where: str) -> Json | ReadProblem:
     """A JSON object, or why there is none."""
     try:
         return parse(data if isinstance(data, bytes) else str(data).encode())
     except (ValueError, RecursionError) as error:
-        return BadLine(where, f"this row cannot be read: {error}")
+        return ReadProblem(where, f"this row cannot be read: {error}")
 
 
 def in_order(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -14,8 +14,9 @@ from palimpsest.foreign.opencode.facts import FORMAT, Course
 from palimpsest.foreign.opencode.folds import cleared, went_back
 from palimpsest.foreign.opencode.parts import model_of, raw
 from palimpsest.foreign.opencode.rows import Message, Part, Session, digest, tool_parts
-from palimpsest.foreign.reading.importing import opener_in
-from palimpsest.foreign.reading.transcript import Desk, Made, Mark, Told
+from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
+from palimpsest.foreign.reading.importing import parent_place
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition
 from palimpsest.wire.json_reading import number, table_at, text
 
 
@@ -55,31 +56,31 @@ class _Note:
     name: str
     value: str
     place: int
-    told: Told
+    told: ReadEvent
 
 
-def tell(session: Session, blobs: Blobs, mark: Mark | None) -> Iterator[Told | Mark]:
+def tell(session: Session, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadEvent | ReadPosition]:
     """The facts of a session, first that it was opened, and last the mark."""
     yield _opened(session)
-    telling = _Telling(session, blobs, _state(mark))
+    telling = _Telling(session, blobs, _state(position))
     yield from telling.facts()
-    yield Mark(len(session.messages), raw(telling.state()))
+    yield ReadPosition(len(session.messages), raw(telling.state()))
 
 
-def _state(mark: Mark | None) -> State | None:
+def _state(position: ReadPosition | None) -> State | None:
     try:
-        return None if mark is None else msgspec.json.decode(bytes(mark.state), type=State)
+        return None if position is None else msgspec.json.decode(bytes(position.state), type=State)
     except msgspec.DecodeError:
         return None
 
 
-def _opened(session: Session) -> Told:
+def _opened(session: Session) -> ReadEvent:
     info = session.info
     model = text(table_at(info, "model"), "id") or next((name for each in session.messages if (name := model_of(each))), "")
     names = {"version": "version", "agent": "agent", "projectID": "project", "slug": "slug"}
     meta = {word: text(info, name) for name, word in names.items() if text(info, name)}
-    body = SessionOpened(session.id, text(info, "directory"), FORMAT, model=model, opener=opener_in(FORMAT, session.parent), meta=meta)
-    return Told(body, number(table_at(info, "time"), "created"), session.id, line=raw(info))
+    body = SessionOpened(session.id, text(info, "directory"), FORMAT, model=model, opener=parent_place(FORMAT, session.parent), meta=meta)
+    return ReadEvent(body, number(table_at(info, "time"), "created"), session.id, line=raw(info))
 
 
 @dataclass
@@ -106,7 +107,7 @@ class _Telling:
         """What the next reading must know."""
         return State(tuple(self.blocks), self.asides, self.gone, self.last, self.reverted, self.reverts)
 
-    def facts(self) -> Iterator[Told]:
+    def facts(self) -> Iterator[ReadEvent]:
         """All that was not told yet, in order."""
         old = self.known.blocks if self.known is not None else ()
         messages = self.session.messages
@@ -133,7 +134,7 @@ class _Telling:
             same += 1
         return same
 
-    def _rest(self, course: Course, same: int, *, branched: bool) -> Iterator[Told]:
+    def _rest(self, course: Course, same: int, *, branched: bool) -> Iterator[ReadEvent]:
         notes: defaultdict[int, list[_Note]] = defaultdict(list)
         for note in self._notes(same, course):
             if self._due(note, same, branched=branched):
@@ -147,7 +148,7 @@ class _Telling:
             self.blocks.append(block)
         yield from self._asides(notes[len(self.session.messages)])
 
-    def _unmarked(self, message: Message, told: Told, *, first: bool) -> Told:
+    def _unmarked(self, message: Message, told: ReadEvent, *, first: bool) -> ReadEvent:
         """Without a mark a log may still hold a part of the session: a whole message replaces what was told of it when it was open."""
         if message.open:
             return msgspec.structs.replace(told, body=_unless_whole(message.id, told.body))
@@ -165,12 +166,12 @@ class _Telling:
         told = self.asides.get(note.name)
         return told is None or told.value != note.value or (branched and told.place > same)
 
-    def _asides(self, notes: list[_Note]) -> Iterator[Told]:
+    def _asides(self, notes: list[_Note]) -> Iterator[ReadEvent]:
         for note in notes:
             times = self.asides[note.name].times + 1 if note.name in self.asides else 0
             self.asides[note.name] = Aside(note.value, times, len(self.blocks))
             self.last = f"{note.name}~{times}" if times else note.name
-            yield Told(note.told.body, note.told.at, self.last, line=note.told.line)
+            yield ReadEvent(note.told.body, note.told.at, self.last, line=note.told.line)
 
     def _notes(self, same: int, course: Course) -> list[_Note]:
         """Everything beside the messages, each at the place that its time gives it, but never before what was told already."""
@@ -181,19 +182,21 @@ class _Telling:
         session, info = self.session, self.session.info
         created, updated = (number(table_at(info, "time"), name) for name in ("created", "updated"))
         if title := text(info, "title"):
-            yield _Note(f"{session.id}#title", digest(title), 0, Told(Titled(title, by=FORMAT), created))
+            yield _Note(f"{session.id}#title", digest(title), 0, ReadEvent(Titled(title, by=FORMAT), created))
         row = digest(info)
         if self.known is None:
             # The opening of the session carries its row.
             self.asides[f"{session.id}#row"] = Aside(row)
-        yield _Note(f"{session.id}#row", row, 0, Told(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(info)))
+        yield _Note(f"{session.id}#row", row, 0, ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(info)))
         if session.todo:
             at = max((number(each, "time_updated") for each in session.todo), default=0)
             list_of = [{name: each.get(name) for name in ("content", "status", "priority") if name in each} for each in session.todo]
             body = TaskChanged("todo", "list", raw(list_of))
-            yield _Note(f"{session.id}#todo", digest(list_of), len(session.messages), Told(body, at or updated, line=raw(session.todo)))
+            yield _Note(
+                f"{session.id}#todo", digest(list_of), len(session.messages), ReadEvent(body, at or updated, line=raw(session.todo))
+            )
         if session.diff is not None:
-            note = Told(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(session.diff))
+            note = ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(session.diff))
             yield _Note(f"{session.id}#diff", digest(session.diff), len(session.messages), note)
 
     def _of_rows(self, same: int) -> Iterator[_Note]:
@@ -202,7 +205,9 @@ class _Telling:
             row, block = digest(message.data), self.blocks[place]
             if row != block.row:
                 self.blocks[place] = msgspec.structs.replace(block, row=row)
-                told = Told(ForeignNoted(FORMAT, (message.id,)), message.completed or message.created, line=raw({"info": message.data}))
+                told = ReadEvent(
+                    ForeignNoted(FORMAT, (message.id,)), message.completed or message.created, line=raw({"info": message.data})
+                )
                 yield _Note(f"{message.id}#row", row, same, told)
 
     def _of_results(self, course: Course) -> Iterator[_Note]:
@@ -211,13 +216,13 @@ class _Telling:
             at = number(table_at(part.state, "time"), "compacted")
             if at and part.status == "completed":
                 place = max(self._place(at), places[message.id] + 1)
-                yield _Note(f"{part.id}#cleared", str(at), place, Told(_clear(course, message, part), at))
+                yield _Note(f"{part.id}#cleared", str(at), place, ReadEvent(_clear(course, message, part), at))
 
     def _place(self, at: int) -> int:
         """How many messages began before a time."""
         return bisect_right(self.session.messages, at, key=lambda message: message.created)
 
-    def _revert(self, course: Course, *, moved: bool) -> Iterator[Told]:
+    def _revert(self, course: Course, *, moved: bool) -> Iterator[ReadEvent]:
         """Where the program went back to lies the tip; when it took that back, the tip is at the end again."""
         revert = table_at(self.session.info, "revert")
         wanted = f"{text(revert, 'messageID')} {text(revert, 'partID')}".strip()
@@ -232,7 +237,7 @@ class _Telling:
             return
         self.reverts += 1
         key = f"{self.session.id}#revert{self.reverts} {wanted}".rstrip()
-        noted = Told(ForeignNoted(FORMAT, (self.session.id,)), at, key, self.last, raw(revert or None))
+        noted = ReadEvent(ForeignNoted(FORMAT, (self.session.id,)), at, key, self.last, raw(revert or None))
         if not wanted:
             self.last = key
             yield noted
@@ -240,7 +245,7 @@ class _Telling:
         message = self.session.messages[ids.index(text(revert, "messageID"))]
         after, hidden = self._boundary(course, message, text(revert, "partID"))
         body = went_back(message, hidden, course.suffixes[message.id]) if hidden else noted.body
-        yield Told(body, at, key, after, noted.line)
+        yield ReadEvent(body, at, key, after, noted.line)
 
     def _boundary(self, course: Course, message: Message, part_id: str) -> tuple[str, list[Part]]:
         """The last fact that still counts, and the parts of its message that do not."""
@@ -265,21 +270,21 @@ def _suffix(message: Message, times: int) -> str:
     return (message.essence if message.open else "") + (f"~{times}" if times else "")
 
 
-def _after(told: Told, key: str) -> Told:
+def _after(told: ReadEvent, key: str) -> ReadEvent:
     return msgspec.structs.replace(told, after=key)
 
 
-def _unless_whole(key: str, body: Body | Made) -> Made:
-    def made(desk: Desk) -> Body | None:
-        if desk.ids(key):
+def _unless_whole(key: str, body: Body | DeferredBody) -> DeferredBody:
+    def made(context: ImportContext) -> Body | None:
+        if context.item_ids(key):
             return None
-        return body if isinstance(body, Value) else body(desk)
+        return body if isinstance(body, Value) else body(context)
 
     return made
 
 
-def _clear(course: Course, message: Message, part: Part) -> Made:
-    def made(desk: Desk) -> Body | None:
-        return cleared(part.id + course.suffixes[message.id])(desk)
+def _clear(course: Course, message: Message, part: Part) -> DeferredBody:
+    def made(context: ImportContext) -> Body | None:
+        return cleared(part.id + course.suffixes[message.id])(context)
 
     return made

@@ -7,14 +7,14 @@ from palimpsest.core.edits import Put
 from palimpsest.core.items import Part, Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import linked_part, parts_of
-from palimpsest.foreign.reading.transcript import Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, is_json, text
 
 
 class Telling(Protocol):
     """Turns events into facts."""
 
-    def tell(self, events: list[object], start: int) -> Iterator[Told]:
+    def tell(self, events: list[object], start: int) -> Iterator[ReadEvent]:
         """The facts of the events from `start` on; those before it were told already."""
         ...
 

@@ -9,10 +9,10 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import Telling
 from palimpsest.foreign.openhands.sdk import SdkEvents
 from palimpsest.foreign.openhands.server import ServerEvents
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
 from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, reason, rest_of
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _EVENT_FILE = re.compile(r"(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json")
@@ -30,11 +30,11 @@ class OpenhandsFormat:
         folder = home / ".openhands"
         return (folder / "sessions", Path(given) if given else folder / "conversations")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each folder of events, and for each document that lists them."""
         seen: set[Path] = set()
         for file in files_below(path, lambda name: name.endswith(".json")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
@@ -42,20 +42,20 @@ class OpenhandsFormat:
                     if file.parent not in seen and _is_event(decoded(head_of(file, 1 << 26))):
                         seen.add(file.parent)
                         stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
-                        yield Source(self.name, str(file.parent), file.parent.parent.name, stamp)
+                        yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
                 elif begins(file, b'"source"', b'"timestamp"') and _listed(document_in(file)) is not None:
-                    yield Source(self.name, str(file), file.stem, changed(file))
+                    yield TranscriptSource(self.name, str(file), file.stem, changed(file))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a conversation in order."""
         path = Path(source.path)
         events: list[object] = []
         state: Json = {}
         if path.is_dir():
             for found in _from_folder(path):
-                if isinstance(found, BadLine):
+                if isinstance(found, ReadProblem):
                     yield found
                 else:
                     events.append(found)
@@ -68,14 +68,14 @@ class OpenhandsFormat:
                 yield from unread(path)
                 return
             events = listed
-        growing = Growing(mark)
+        growing = GrowingDocument(position)
         start = growing.after(events)
         known = [event for event in events if is_json(event)]
         telling: Telling = SdkEvents(state, blobs) if any("kind" in event for event in known) else ServerEvents(blobs)
         if not start:
             yield _opened(source, known, state)
         yield from telling.tell(events, start)
-        yield growing.mark(events)
+        yield growing.position(events)
 
 
 def _is_event(value: object) -> bool:
@@ -95,7 +95,7 @@ def _listed(document: object) -> list[object] | None:
     return list(document)
 
 
-def _from_folder(folder: Path) -> Iterator[object | BadLine]:
+def _from_folder(folder: Path) -> Iterator[object | ReadProblem]:
     """The events of a folder by their numbers; one that is still being written ends them."""
     numbered = [(int(found[1]), file) for file in folder.iterdir() if (found := _EVENT_FILE.fullmatch(file.name))]
     files = [file for _, file in sorted(numbered)]
@@ -103,15 +103,15 @@ def _from_folder(folder: Path) -> Iterator[object | BadLine]:
         try:
             value = decoded(head_of(file, 1 << 30))
         except OSError as error:
-            yield BadLine(str(file), reason(error))
+            yield ReadProblem(str(file), reason(error))
             continue
         if value is not None:
             yield value
         elif file is not files[-1]:
-            yield BadLine(str(file), "this is not a whole JSON document")
+            yield ReadProblem(str(file), "this is not a whole JSON document")
 
 
-def _opened(source: Source, events: list[Json], state: Json) -> Told:
+def _opened(source: TranscriptSource, events: list[Json], state: Json) -> ReadEvent:
     agent = table_at(state, "agent")
     first = events[0] if events else {}
     replies = (table_at(table_at(event, "tool_call_metadata"), "model_response") for event in events)
@@ -120,4 +120,4 @@ def _opened(source: Source, events: list[Json], state: Json) -> Told:
     version = text(table_at(first, "args"), "openhands_version")
     meta = {name: value for name, value in (("version", version), ("agent", text(agent, "kind"))) if value}
     opened = SessionOpened(source.session, where, "openhands", model=model, meta=meta)
-    return Told(opened, milliseconds(first.get("timestamp")), "opened", line=rest_of({"id": state.get("id")} if state else {}))
+    return ReadEvent(opened, milliseconds(first.get("timestamp")), "opened", line=rest_of({"id": state.get("id")} if state else {}))

@@ -20,10 +20,10 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import shown_parts, source_of, summary_of, words
+from palimpsest.foreign.reading.deferred import DeferredFold
 from palimpsest.foreign.reading.files import rest_of
-from palimpsest.foreign.reading.forgetting import Forgetting
 from palimpsest.foreign.reading.parts import call_of, milliseconds, provider_of, texts_of
-from palimpsest.foreign.reading.transcript import Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 
@@ -36,7 +36,7 @@ class SdkEvents:
         self._usage = _usage_of(state)
         self._replies: dict[str, str] = {}
 
-    def tell(self, events: list[object], start: int) -> Iterator[Told]:
+    def tell(self, events: list[object], start: int) -> Iterator[ReadEvent]:
         """The facts of the events from `start` on; those before it were told already."""
         place = 0
         while place < len(events):
@@ -58,10 +58,10 @@ class SdkEvents:
             stop += 1
         return events[place:stop]
 
-    def _facts(self, group: list[object], place: int) -> Iterator[Told]:
+    def _facts(self, group: list[object], place: int) -> Iterator[ReadEvent]:
         event = group[-1]
         if not is_json(event) or not text(event, "id"):
-            yield Told(ForeignNoted("openhands"), 0, f"place-{place}", line=Raw(msgspec.json.encode(event)))
+            yield ReadEvent(ForeignNoted("openhands"), 0, f"place-{place}", line=Raw(msgspec.json.encode(event)))
             return
         key, at = text(event, "id"), milliseconds(event.get("timestamp"))
         match text(event, "kind"), source_of(event):
@@ -80,16 +80,16 @@ class SdkEvents:
                     Statement("openhands.system", prompt, "system"),
                     *((Statement("openhands.context", more, "system"),) if more else ()),
                 )
-                yield Told(ContextStated(head=head), at, key, line=rest_of(event, "system_prompt", "dynamic_context"))
+                yield ReadEvent(ContextStated(head=head), at, key, line=rest_of(event, "system_prompt", "dynamic_context"))
             case "Condensation", _:
                 given = event.get("forgotten_event_ids")
                 gone = [str(each) for each in given] if isinstance(given, list) else []
-                forgetting = Forgetting("openhands", "condensation", (self._replies.get(each, each) for each in gone), summary_of(event))
-                yield Told(forgetting, at, key, line=rest_of(event, "summary"))
+                forgetting = DeferredFold("openhands", "condensation", (self._replies.get(each, each) for each in gone), summary_of(event))
+                yield ReadEvent(forgetting, at, key, line=rest_of(event, "summary"))
             case _:
                 yield from self._answer(event, at, key)
 
-    def _message(self, event: Json, who: str, at: int, key: str) -> Iterator[Told]:
+    def _message(self, event: Json, who: str, at: int, key: str) -> Iterator[ReadEvent]:
         parts = shown_parts(table_at(event, "llm_message").get("content"), self._blobs)
         added = texts_of(event.get("extended_content"))
         said = ContextStated((Statement("openhands.context", added, ref=key),)) if added.strip() else None
@@ -100,11 +100,11 @@ class SdkEvents:
             told = "\n".join(part.text for part in parts if isinstance(part, Text))
             body = ContextStated((Statement(f"openhands.{who}", told, ref=key),)) if told.strip() else ForeignNoted("openhands", (key,))
         if said is not None:
-            yield Told(body, at, f"{key}/said")
+            yield ReadEvent(body, at, f"{key}/said")
             body = said
-        yield Told(body, at, key, line=rest_of(event, "llm_message", "extended_content"))
+        yield ReadEvent(body, at, key, line=rest_of(event, "llm_message", "extended_content"))
 
-    def _actions(self, events: list[Json], at: int, key: str) -> Iterator[Told]:
+    def _actions(self, events: list[Json], at: int, key: str) -> Iterator[ReadEvent]:
         first = events[0]
         parts: list[Content] = [*self._thoughts(first), *_assistant(first.get("thought"))]
         for event in events:
@@ -120,14 +120,14 @@ class SdkEvents:
         earlier = [{name: value for name, value in event.items() if name not in _SAID} for event in events[:-1]]
         yield from self._reply({**last, "earlier": earlier} if earlier else last, tuple(parts), at, key, *_SAID)
 
-    def _reply(self, event: Json, parts: tuple[Content, ...], at: int, key: str, *said: str) -> Iterator[Told]:
+    def _reply(self, event: Json, parts: tuple[Content, ...], at: int, key: str, *said: str) -> Iterator[ReadEvent]:
         response = text(event, "llm_response_id")
-        yield Told(call_of(self._model), at, f"{key}/call")
+        yield ReadEvent(call_of(self._model), at, f"{key}/call")
         calls = any(isinstance(part, ToolCall) for part in parts)
         # Every reply counts once, however many events it became.
         usage = self._usage.pop(response, Usage())
         body = ModelReplied(parts, usage=usage, stop="tool_use" if calls else "end_turn", model=self._model, message=response)
-        yield Told(body, at, key, line=rest_of(event, "id", *said))
+        yield ReadEvent(body, at, key, line=rest_of(event, "id", *said))
 
     def _thoughts(self, holder: Json) -> Iterator[Thinking]:
         blocks = tables_at(holder, "thinking_blocks")
@@ -139,7 +139,7 @@ class SdkEvents:
         if not blocks and text(holder, "reasoning_content"):
             yield Thinking(text(holder, "reasoning_content"))
 
-    def _answer(self, event: Json, at: int, key: str) -> Iterator[Told]:
+    def _answer(self, event: Json, at: int, key: str) -> Iterator[ReadEvent]:
         call_id, tool = text(event, "tool_call_id"), text(event, "tool_name")
         match text(event, "kind"):
             case "ObservationEvent" if call_id:
@@ -152,20 +152,22 @@ class SdkEvents:
                 result = ToolResult(call_id, parts, error=seen.get("is_error") is True)
                 body: Body = ToolReturned(result, tool, code if type(code) is int else None, (path,) if path else ())
                 left = {**event, "observation": {name: value for name, value in seen.items() if name != "content"}}
-                yield Told(body, at, key, line=rest_of(left, "extended_content"))
+                yield ReadEvent(body, at, key, line=rest_of(left, "extended_content"))
             case "UserRejectObservation" if call_id:
                 why, by = text(event, "rejection_reason"), text(event, "rejection_source") or "user"
-                yield Told(ToolRefused(call_id, tool, by, why), at, f"{key}/refused")
-                yield Told(ToolReturned(ToolResult(call_id, (Text(why),) if why else (), error=True), tool), at, key, line=rest_of(event))
+                yield ReadEvent(ToolRefused(call_id, tool, by, why), at, f"{key}/refused")
+                yield ReadEvent(
+                    ToolReturned(ToolResult(call_id, (Text(why),) if why else (), error=True), tool), at, key, line=rest_of(event)
+                )
             case "AgentErrorEvent" if call_id:
                 fault = text(event, "error")
                 result = ToolResult(call_id, (Text(fault),) if fault else (), error=True)
-                yield Told(ToolReturned(result, tool), at, key, line=rest_of(event, "error"))
+                yield ReadEvent(ToolReturned(result, tool), at, key, line=rest_of(event, "error"))
             case "ConversationErrorEvent" | "AgentErrorEvent":
                 fault = text(event, "detail") or text(event, "error")
-                yield Told(Failed("turn", text(event, "code") or "error", fault, "openhands"), at, key, line=rest_of(event))
+                yield ReadEvent(Failed("turn", text(event, "code") or "error", fault, "openhands"), at, key, line=rest_of(event))
             case _:
-                yield Told(ForeignNoted("openhands", (key,)), at, key, line=rest_of(event))
+                yield ReadEvent(ForeignNoted("openhands", (key,)), at, key, line=rest_of(event))
 
 
 _SAID = ("thought", "reasoning_content", "thinking_blocks", "tool_call", "tool_call_id", "tool_name")

@@ -20,10 +20,10 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import pictures, summary_of, words
+from palimpsest.foreign.reading.deferred import DeferredBody, DeferredFold, DeferredResult
 from palimpsest.foreign.reading.files import rest_of
-from palimpsest.foreign.reading.forgetting import Forgetting
 from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, texts_of
-from palimpsest.foreign.reading.transcript import Answer, Made, Told
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 # Actions by which the program speaks of itself; no model asked for them.
@@ -42,16 +42,16 @@ class ServerEvents:
         self._replies: dict[str, str] = {}
         self._responses: dict[str, str] = {}
 
-    def tell(self, events: list[object], start: int) -> Iterator[Told]:
+    def tell(self, events: list[object], start: int) -> Iterator[ReadEvent]:
         """The facts of the events from `start` on; those before it were told already."""
         for index, event in enumerate(events):
             facts = list(self._facts(event, index))
             if index >= start:
                 yield from facts
 
-    def _facts(self, event: object, index: int) -> Iterator[Told]:
+    def _facts(self, event: object, index: int) -> Iterator[ReadEvent]:
         if not is_json(event):
-            yield Told(ForeignNoted("openhands"), 0, f"place-{index}", line=Raw(msgspec.json.encode(event)))
+            yield ReadEvent(ForeignNoted("openhands"), 0, f"place-{index}", line=Raw(msgspec.json.encode(event)))
             return
         number = event.get("id")
         key = str(number) if type(number) is int else f"place-{index}"
@@ -59,7 +59,9 @@ class ServerEvents:
         self._keys.append(key)
         if text(event, "observation"):
             body = self._observation(event, key)
-            yield Told(body or ForeignNoted("openhands", (key,)), at, key, line=rest_of(_lighter(event), *(("content",) if body else ())))
+            yield ReadEvent(
+                body or ForeignNoted("openhands", (key,)), at, key, line=rest_of(_lighter(event), *(("content",) if body else ()))
+            )
             return
         args = table_at(event, "args")
         match text(event, "action"), text(event, "source"):
@@ -71,13 +73,13 @@ class ServerEvents:
                 parts: tuple[Part, ...] = (*parts_of(text(args, "content"), self._blobs), *pictures(args.get("image_urls"), self._blobs))
                 yield _told(event, UserSaid(parts) if parts else ForeignNoted("openhands", (key,)), at, key, "content")
             case "condensation", _:
-                yield Told(self._forgetting(args), at, key, line=rest_of(event))
+                yield ReadEvent(self._forgetting(args), at, key, line=rest_of(event))
             case name, "agent" if name and name not in _INWARD:
                 yield from self._action(event, args, at, key)
             case _:
                 yield _told(event, ForeignNoted("openhands", (key,)), at, key)
 
-    def _action(self, event: Json, args: Json, at: int, key: str) -> Iterator[Told]:
+    def _action(self, event: Json, args: Json, at: int, key: str) -> Iterator[ReadEvent]:
         metadata = table_at(event, "tool_call_metadata")
         response = table_at(metadata, "model_response")
         name = text(event, "action")
@@ -95,13 +97,13 @@ class ServerEvents:
         self._replies[key] = key
         if asked and known:
             self._responses[known] = key
-        yield Told(call_of(self._model), milliseconds(response.get("created")) or at, f"{key}/call")
+        yield ReadEvent(call_of(self._model), milliseconds(response.get("created")) or at, f"{key}/call")
         choice = next(iter(tables_at(response, "choices")), {})
         body = ModelReplied(
             parts, usage=chat_usage(table_at(response, "usage")), stop=text(choice, "finish_reason"), model=self._model, message=known
         )
         if name == "finish":
-            yield Told(body, at, f"{key}/reply")
+            yield ReadEvent(body, at, f"{key}/reply")
             yield _told(event, TurnEnded(), at, key)
         else:
             yield _told(event, body, at, key, "thought")
@@ -128,7 +130,7 @@ class ServerEvents:
         if not requests and name not in {"message", "finish"}:
             yield ToolCall("", name, dump({field: value for field, value in args.items() if field != "thought"}))
 
-    def _observation(self, event: Json, key: str) -> Body | Made | None:
+    def _observation(self, event: Json, key: str) -> Body | DeferredBody | None:
         extras = table_at(event, "extras")
         content = text(event, "content")
         kind = text(event, "observation")
@@ -151,9 +153,9 @@ class ServerEvents:
             code if type(code) is int else None,
             (path,) if path else (),
         )
-        return body if isinstance(call, str) else Answer(self._replies[cause], call, body)
+        return body if isinstance(call, str) else DeferredResult(self._replies[cause], call, body)
 
-    def _forgetting(self, args: Json) -> Forgetting:
+    def _forgetting(self, args: Json) -> DeferredFold:
         given, first, last = (args.get(f"forgotten_event{name}") for name in ("_ids", "s_start_id", "s_end_id"))
         if isinstance(given, list):
             gone = [str(each) for each in given]
@@ -161,7 +163,7 @@ class ServerEvents:
             gone = [key for key in self._keys if key.isdigit() and first <= int(key) <= last]
         else:
             gone = []
-        return Forgetting("openhands", "condensation", [self._replies.get(key, key) for key in gone], summary_of(args))
+        return DeferredFold("openhands", "condensation", [self._replies.get(key, key) for key in gone], summary_of(args))
 
 
 def _lighter(event: Json) -> Json:
@@ -177,7 +179,7 @@ def _recalled(extras: Json) -> str:
     return "\n\n".join(each for each in given if each.strip())
 
 
-def _told(event: Json, body: Body, at: int, key: str, *said: str) -> Told:
+def _told(event: Json, body: Body, at: int, key: str, *said: str) -> ReadEvent:
     args = {name: value for name, value in table_at(event, "args").items() if name not in said}
     left = {**event, "args": args} if "args" in event else event
-    return Told(body, at, key, line=rest_of(left))
+    return ReadEvent(body, at, key, line=rest_of(left))

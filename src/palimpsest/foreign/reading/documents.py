@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from palimpsest.foreign.reading.files import Reached, decoded, head_of, state_of
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Told
+from palimpsest.foreign.reading.files import ReadExtent, decoded, head_of, state_of
+from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem
 
 # Documents are read whole, so a limit keeps a file that is none from filling the memory.
 LARGEST = 1024 * 1024 * 1024
@@ -31,11 +31,11 @@ def begins(path: Path, *signs: bytes) -> bool:
     return all(sign in head or sign in tail for sign in signs)
 
 
-class Growing:
+class GrowingDocument:
     """Messages of a document that may have been told before."""
 
-    def __init__(self, mark: Mark | None) -> None:
-        self._old = Reached() if mark is None else state_of(mark.state)
+    def __init__(self, position: ReadPosition | None) -> None:
+        self._old = ReadExtent() if position is None else state_of(position.state)
 
     def after(self, messages: list[object]) -> int:
         """How many messages at the beginning were told before and are still the same; all are told again if one is not."""
@@ -44,9 +44,9 @@ class Growing:
             return 0
         return old.told if _digest(messages[: old.told]) == old.digest else 0
 
-    def mark(self, messages: list[object]) -> Mark:
+    def position(self, messages: list[object]) -> ReadPosition:
         """Where the next reading goes on."""
-        return Mark(len(messages), Raw(msgspec.json.encode(Reached(len(messages), _digest(messages)))))
+        return ReadPosition(len(messages), Raw(msgspec.json.encode(ReadExtent(len(messages), _digest(messages)))))
 
 
 def _digest(messages: Iterable[object]) -> str:
@@ -57,6 +57,6 @@ def _digest(messages: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
-def unread(path: Path) -> Iterator[Told | BadLine | Mark]:
+def unread(path: Path) -> Iterator[ReadOutput]:
     """What is told of a document that is none any more."""
-    yield BadLine(str(path), "this is not a whole JSON document, or not one of this format")
+    yield ReadProblem(str(path), "this is not a whole JSON document, or not one of this format")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine
+from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.wire.json_reading import Json, is_json, shorten
 
 # A line that says what a file is comes first and is short; nobody needs more of a file to know it.
@@ -28,14 +28,14 @@ class Line(NamedTuple):
     data: bytes
 
 
-class Reached(Value, frozen=True):
+class ReadExtent(Value, frozen=True):
     """How far a file was told: lines or messages, and a digest that tells whether they are still the same."""
 
     told: int = 0
     digest: str = ""
 
 
-def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | BadLine]:
+def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | ReadProblem]:
     """A file itself, or every file below a folder whose name fits, in order; links to folders are not followed.
 
     Pipes and devices are passed over: opening one may wait forever.
@@ -48,7 +48,7 @@ def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | BadL
     for folder, folders, names in os.walk(path, onerror=refused.append):
         folders.sort()
         yield from (path for name in sorted(names) if fits(name) and not _is_special(path := Path(folder, name)))
-    yield from (BadLine(str(error.filename), reason(error)) for error in refused)
+    yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
 
 
 def _is_special(path: Path) -> bool:
@@ -122,12 +122,12 @@ def decoded(data: bytes) -> object:
         return None
 
 
-def object_on(line: Line, path: Path) -> Json | BadLine:
+def object_on(line: Line, path: Path) -> Json | ReadProblem:
     """The JSON object on a line, or what is wrong with it."""
     value = decoded(line.data)
     if is_json(value):
         return value
-    return BadLine(f"{path}:{line.number}", f"this is not a JSON object: {shorten(line.data[:400], 60)!r}")
+    return ReadProblem(f"{path}:{line.number}", f"this is not a JSON object: {shorten(line.data[:400], 60)!r}")
 
 
 def rest_of(table: Json, *said: str) -> Raw:
@@ -140,9 +140,9 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 
 
-def state_of(mark_state: Raw) -> Reached:
+def state_of(mark_state: Raw) -> ReadExtent:
     """How far a mark reaches; nowhere if it is not one of these."""
     try:
-        return msgspec.json.decode(bytes(mark_state), type=Reached)
+        return msgspec.json.decode(bytes(mark_state), type=ReadExtent)
     except msgspec.DecodeError:
-        return Reached()
+        return ReadExtent()

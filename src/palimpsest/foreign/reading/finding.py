@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine, Format, Source
+from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 
 # Files of these names are transcripts as a rule, so one that is no JSON is worth a line; data of somebody else is not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
@@ -17,14 +17,14 @@ _HEAD = 64 * 1024
 _SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
-class Found(Value, frozen=True):
+class FoundSources(Value, frozen=True):
     """Sessions in the order of their paths, and what was passed over."""
 
-    sources: tuple[Source, ...] = ()
-    skipped: tuple[BadLine, ...] = ()
+    sources: tuple[TranscriptSource, ...] = ()
+    skipped: tuple[ReadProblem, ...] = ()
 
 
-def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> Found:
+def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> FoundSources:
     """All sessions of these formats in files and below folders; the same file is taken once, by the first format that knows it."""
     search = _Search(formats)
     for path in paths:
@@ -37,7 +37,7 @@ class _Search:
 
     def __init__(self, formats: Sequence[Format]) -> None:
         self._formats = formats
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[tuple[str, str], TranscriptSource] = {}
         self._claimed: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._folders: set[str] = set()
@@ -65,7 +65,7 @@ class _Search:
     def _ask(self, path: str) -> None:
         for form in self._formats:
             for found in _guarded(form, Path(path)):
-                if isinstance(found, BadLine):
+                if isinstance(found, ReadProblem):
                     self._problems.setdefault(found.where, found.why)
                     continue
                 real = os.path.realpath(found.path)
@@ -103,28 +103,28 @@ class _Search:
         elif entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path):
             self._unknown.append(entry.path)
 
-    def result(self) -> Found:
+    def result(self) -> FoundSources:
         """Everything in the order of paths; a file that one format knows is no problem because another does not."""
         for path in self._unknown:
             if not self._knows(path):
                 self._problems.setdefault(path, "no session of a program that is known")
         problems = sorted((where, why) for where, why in self._problems.items() if os.path.realpath(where) not in self._claimed)
         sources = sorted(self._sources.values(), key=lambda source: (source.path, source.session))
-        return Found(tuple(sources), tuple(BadLine(where, why) for where, why in problems))
+        return FoundSources(tuple(sources), tuple(ReadProblem(where, why) for where, why in problems))
 
     def _knows(self, path: str) -> bool:
         real = os.path.realpath(path)
         return real in self._claimed or any(str(folder) in self._claimed for folder in Path(real).parents)
 
 
-def _guarded(form: Format, path: Path) -> Iterator[Source | BadLine]:
+def _guarded(form: Format, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """What a format finds; one that stumbles is one line, and the others go on."""
     try:
         yield from form.sources(path)
     except OSError as error:
-        yield BadLine(str(error.filename or path), _refused(error))
+        yield ReadProblem(str(error.filename or path), _refused(error))
     except Exception as error:  # noqa: BLE001 - what nobody foresaw in one file must not keep the others out
-        yield BadLine(str(path), f"{form.name} stumbled over it: {type(error).__name__}: {error}")
+        yield ReadProblem(str(path), f"{form.name} stumbled over it: {type(error).__name__}: {error}")
 
 
 def _obstacle(path: str) -> str:

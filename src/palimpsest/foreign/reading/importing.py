@@ -27,9 +27,9 @@ from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.view import View
-from palimpsest.foreign.reading.gathering import Gathering
-from palimpsest.foreign.reading.transcript import BadLine, Format, Mark, Source, Told
-from palimpsest.foreign.reading.weighing import Weighing
+from palimpsest.foreign.reading.buffering import BufferedStore
+from palimpsest.foreign.reading.estimates import CallEstimator
+from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
@@ -67,8 +67,8 @@ class Imported(Value, frozen=True):
 
     session: str
     counts: Counts
-    bad: tuple[BadLine, ...] = ()
-    mark: Mark | None = None
+    bad: tuple[ReadProblem, ...] = ()
+    position: ReadPosition | None = None
     tip: int = -1
 
 
@@ -81,7 +81,7 @@ def session_id(format_name: str, session: str) -> str:
     return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def opener_in(format_name: str, parent: str) -> Place | None:
+def parent_place(format_name: str, parent: str) -> Place | None:
     """Who opened a session: the imported parent, if the other program names one, and no event of it.
 
     The first line of a child is written once, and is the same in whatever order files are read and however far the parent's has
@@ -91,37 +91,44 @@ def opener_in(format_name: str, parent: str) -> Place | None:
 
 
 def import_session(
-    form: Format, source: Source, store: SessionStore, blobs: Blobs, clock: Clock, *, mark: Mark | None = None, since: int = -1
+    form: Format,
+    source: TranscriptSource,
+    store: SessionStore,
+    blobs: Blobs,
+    clock: Clock,
+    *,
+    position: ReadPosition | None = None,
+    since: int = -1,
 ) -> Imported:
     """Read what is new in a session into its log, making the log if there is none; facts that are there already are passed over.
 
     The mark is that of an earlier import which left the log at the event `since`; without that event everything is read again.
     """
-    recording = _Recording(Gathering(store), session_id(form.name, source.session), clock)
+    recording = _Recording(BufferedStore(store), session_id(form.name, source.session), clock)
     try:
-        for told in _told(form, source, blobs, mark if recording.exists and recording.tip >= since else None):
+        for told in _told(form, source, blobs, position if recording.exists and recording.tip >= since else None):
             match told:
-                case Told():
+                case ReadEvent():
                     recording.take(told)
-                case BadLine():
+                case ReadProblem():
                     recording.bad.append(told)
-                case Mark():
-                    recording.mark = told
+                case ReadPosition():
+                    recording.position = told
         return recording.result()
     finally:
         recording.close()
 
 
-def _told(form: Format, source: Source, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+def _told(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
     """What a reader tells; where it cannot go on, that is told too, and what came before it stays."""
     try:
-        yield from form.read(source, blobs, mark)
+        yield from form.read(source, blobs, position)
     except StoreError:
         raise
     except OSError as error:
-        yield BadLine(source.path, f"reading stopped: {error.strerror or error}")
+        yield ReadProblem(source.path, f"reading stopped: {error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - a file of a shape that nobody foresaw must not keep the others out
-        yield BadLine(source.path, f"reading stopped: {type(error).__name__}: {error}")
+        yield ReadProblem(source.path, f"reading stopped: {type(error).__name__}: {error}")
 
 
 class _Recording:
@@ -139,10 +146,10 @@ class _Recording:
         self._last = self._own = -1
         # Where the fact that is being taken begins a branch: gone back to only if there is something to record.
         self._branch: int | None = None
-        self._weighing = Weighing()
+        self._weighing = CallEstimator()
         self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
-        self.bad: list[BadLine] = []
-        self.mark: Mark | None = None
+        self.bad: list[ReadProblem] = []
+        self.position: ReadPosition | None = None
         self._log: Log | None = None
         self.exists = False
         try:
@@ -159,7 +166,7 @@ class _Recording:
     def _recall(self, log: Log) -> None:
         """What was imported before: where each fact went, and where another program would go on."""
         for event in log.reader.run(log.reader.first, log.tip):
-            found = foreign_of(event.body)
+            found = provenance_of(event.body)
             if found is not None:
                 self._last = event.seq
                 self._remember(event, found.key)
@@ -177,14 +184,14 @@ class _Recording:
         log = self._written()
         return log.view if self._branch is None else log.state_at(self._branch).view
 
-    def ids(self, key: str) -> tuple[str, ...]:
+    def item_ids(self, key: str) -> tuple[str, ...]:
         seq = self._seqs.get(key, -1)
         brought = self._brought.get(seq, 0)
         if isinstance(brought, ViewEdited):
-            brought = self._brought[seq] = put_by(seq, brought)
+            brought = self._brought[seq] = inserted_ids(seq, brought)
         return tuple(f"{seq}.{number}" for number in range(brought)) if isinstance(brought, int) else brought
 
-    def take(self, told: Told) -> None:
+    def take(self, told: ReadEvent) -> None:
         if told.key and told.key in self._seqs:
             return
         if self._log is None:
@@ -197,9 +204,9 @@ class _Recording:
                 self._go_back(self._log, told)
                 self._record(self._log, body, told)
         except (BadEdit, BadInput, UnicodeEncodeError) as error:
-            self.bad.append(BadLine(told.key, f"it could not be taken over: {error}"))
+            self.bad.append(ReadProblem(told.key, f"it could not be taken over: {error}"))
 
-    def _open(self, told: Told) -> None:
+    def _open(self, told: ReadEvent) -> None:
         if not isinstance(told.body, SessionOpened):
             raise BadInput("the reader did not begin with the opening of the session", where=self._session)
         body = _marked(structs.replace(told.body, session=self._session), told)
@@ -208,19 +215,19 @@ class _Recording:
         self._last = self._log.tip
         self._counts["events"] += 1
 
-    def _branch_of(self, log: Log, told: Told) -> int | None:
+    def _branch_of(self, log: Log, told: ReadEvent) -> int | None:
         """Facts that follow an earlier one begin a branch there; so do those that follow what was recorded here since."""
         to = self._seqs.get(told.after) if told.after and told.after != self._key else None
         if to is None and self._own >= 0:
             to = self._last
         return to if to != log.tip else None
 
-    def _go_back(self, log: Log, told: Told) -> None:
+    def _go_back(self, log: Log, told: ReadEvent) -> None:
         if self._branch is not None:
             self._weighing.took(log.append(Rewound(self._branch, foreign=_UNNAMED), at=told.at))
             self._branch = None
 
-    def _record(self, log: Log, body: Body, told: Told) -> None:
+    def _record(self, log: Log, body: Body, told: ReadEvent) -> None:
         match body:
             case CallStarted():
                 body = self._weighing.started(body, log)
@@ -269,7 +276,7 @@ class _Recording:
                 # Whoever went on here goes on there; what the other program did since is a branch beside it.
                 self._log.append(Rewound(self._own))
             self._log.sync()
-        return Imported(self._session, Counts(**{**self._counts, "bad_lines": len(self.bad)}), tuple(self.bad), self.mark, self.tip)
+        return Imported(self._session, Counts(**{**self._counts, "bad_lines": len(self.bad)}), tuple(self.bad), self.position, self.tip)
 
     def close(self) -> None:
         if self._log is not None:
@@ -287,17 +294,17 @@ class _At:
         return next(self._times, None) or self._later.now()
 
 
-def _marked(body: AnyBody, told: Told) -> AnyBody:
+def _marked(body: AnyBody, told: ReadEvent) -> AnyBody:
     return structs.replace(body, foreign=Raw(_encode(Foreign(told.key, told.line))))
 
 
-def put_by(seq: int, body: ViewEdited) -> tuple[str, ...]:
+def inserted_ids(seq: int, body: ViewEdited) -> tuple[str, ...]:
     """The items that the edits of an event put in place, in order."""
     pieces = ((index, number, piece) for index, edit in enumerate(body.edits) for number, piece in enumerate(into_of(edit)))
     return tuple(f"{seq}.{index}.{number}" for index, number, piece in pieces if isinstance(piece, Put))
 
 
-def foreign_of(body: Body) -> Foreign | None:
+def provenance_of(body: Body) -> Foreign | None:
     """What an imported body carries beside itself, if it was imported."""
     raw = body.foreign
     return None if bytes(raw) == b"null" else _decode(raw)
@@ -305,5 +312,5 @@ def foreign_of(body: Body) -> Foreign | None:
 
 def key_of(body: Body) -> str:
     """The other program's id of a fact."""
-    found = foreign_of(body)
+    found = provenance_of(body)
     return "" if found is None else found.key

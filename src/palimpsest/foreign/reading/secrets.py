@@ -11,7 +11,8 @@ from palimpsest.core.events import Body
 from palimpsest.core.ports import Blobs, LogFile
 from palimpsest.core.redaction import find_secrets, redact
 from palimpsest.foreign.reading.cleaning import clean_value
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Format, Mark, Source, Told
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 _ENOUGH = 64 * 1024
 
@@ -31,7 +32,7 @@ def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def pieces_of(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
+def line_batches(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
     """The lines of a log from one byte to another, some at a time: little enough to stay close to the processor."""
     for _, run in lines.chunks(start, stop):
         begin = 0
@@ -42,7 +43,7 @@ def pieces_of(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True)
-class Redacting:
+class RedactingFormat:
     """A format whose facts come with their secrets replaced: in bodies, in what stands beside them, and in blobs of text."""
 
     form: Format
@@ -56,29 +57,29 @@ class Redacting:
         """Where the program keeps its sessions by default."""
         return self.form.places(home, environment)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder."""
         return self.form.sources(path)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The facts of a session in order, without secrets."""
-        for told in self.form.read(source, _RedactingBlobs(blobs), mark):
+        for told in self.form.read(source, _RedactingBlobs(blobs), position):
             match told:
-                case Told():
+                case ReadEvent():
                     yield _redacted_told(told)
-                case BadLine():
-                    yield BadLine(told.where, redact(told.why))
-                case Mark():
+                case ReadProblem():
+                    yield ReadProblem(told.where, redact(told.why))
+                case ReadPosition():
                     yield structs.replace(told, state=clean_value(told.state, redact))
 
 
-def _redacted_told(told: Told) -> Told:
+def _redacted_told(told: ReadEvent) -> ReadEvent:
     made = told.body
     if isinstance(made, Struct):
         return structs.replace(told, body=clean_value(made, redact), line=clean_value(told.line, redact))
 
-    def made_without(desk: Desk) -> Body | None:
-        body = made(desk)
+    def made_without(context: ImportContext) -> Body | None:
+        body = made(context)
         return None if body is None else clean_value(body, redact)
 
     return structs.replace(told, body=made_without, line=clean_value(told.line, redact))

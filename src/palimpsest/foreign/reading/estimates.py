@@ -24,7 +24,7 @@ _CHANGES = frozenset({ViewEdited, EditUndone, Rewound})
 _BRINGS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
 
 
-class Weighing:
+class CallEstimator:
     """Weighs the view at each call, unscaled: item by item as they come, and whole after an edit.
 
     A transcript seldom has the tools and the system prompt that went along. The first call with reported usage shows how much is

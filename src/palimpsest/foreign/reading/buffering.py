@@ -8,7 +8,7 @@ from palimpsest.core.ports import LogFile, SessionStore
 _ENOUGH = 256 * 1024
 
 
-class Gathering:
+class BufferedStore:
     """Another store behind it. A crash loses what was not written yet, which the next import reads again."""
 
     def __init__(self, store: SessionStore) -> None:
