@@ -98,7 +98,7 @@ def test_two_starts_in_one_second_are_two_sessions_and_bad_bytes_are_told(tmp_pa
     first, second = home.take(FORM, path)
     assert said(home.bodies(first.session)) == ["one"]
     assert said(home.bodies(second.session)) == ["two \ufffd"]
-    assert [len(done.bad) for done in (first, second)] == [0, 1]
+    assert [len(done.problems) for done in (first, second)] == [0, 1]
 
 
 def test_a_file_without_a_start_is_not_of_this_format(tmp_path: Path) -> None:

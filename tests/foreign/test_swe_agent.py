@@ -30,7 +30,7 @@ def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
     (done,) = home.take(FORM, path)
     bodies, run = home.bodies(done.session), document(path)
     people = [each["content"] for each in run["history"] if each["role"] == "user" and not each.get("is_demo")]
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(bodies) == people[:1]
     assert len(called(bodies)) == len(run["trajectory"]) == 12
     assert called(bodies) == returned(bodies)
@@ -152,4 +152,4 @@ def test_a_damaged_run_is_told_in_one_line_and_never_raises(data: bytes, tmp_pat
     path = tmp_path / "x.traj"
     path.write_bytes(data)
     for done in Home().take(FORM, path):
-        assert len(done.bad) <= 1
+        assert len(done.problems) <= 1

@@ -156,7 +156,7 @@ class AiderFormat:
             blocks = blocks[:-1]
         whole: list[object] = [[block.kind, block.text] for block in blocks]
         growing = GrowingDocument(position)
-        start = growing.after(whole)
+        start = growing.read_before(whole)
         telling = _Telling(section, blocks)
         if not start:
             yield telling.opened(source, path)

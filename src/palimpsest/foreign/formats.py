@@ -1,4 +1,4 @@
-"""All formats that can be read, in the order in which they are asked whether a file is theirs."""
+"""All transcript formats, in the order in which they are asked whether a file is theirs."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_named(name: str) -> Format:
-    """The format that commands call so."""
+    """The format of that name; raises `BadInput` if there is none."""
     found = next((form for form in FORMATS if form.name == name), None)
     if found is None:
         raise BadInput(f"no format is called {name!r}; known are {', '.join(form.name for form in FORMATS)}", where="format")

@@ -26,7 +26,7 @@ from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolR
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import DeferredMask, ImportContext
 from palimpsest.foreign.reading.files import (
-    Line,
+    FileLine,
     changed,
     digest_of,
     files_below,
@@ -117,7 +117,7 @@ class _Reader:
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         offset = self._resume(position)
-        last = Line(0, offset, offset, b"")
+        last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             last = line
             entry = object_on(line, self._path)
@@ -154,7 +154,7 @@ class _Reader:
         opened = SessionOpened(self._source.session, text(entry, "cwd"), "pi", model=self._state.model, meta=meta)
         yield ReadEvent(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
 
-    def _entry(self, entry: Json, line: Line) -> Iterator[ReadEvent]:
+    def _entry(self, entry: Json, line: FileLine) -> Iterator[ReadEvent]:
         if not self._state.last:
             return
         key = text(entry, "id") or f"line-{line.number}"

@@ -21,7 +21,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import DeferredBody, DeferredMask, DeferredResult
-from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
 from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -60,11 +60,11 @@ class SweAgentFormat:
         document = document_in(path)
         kind = _kind(document)
         if not is_json(document) or kind is None:
-            yield from unread(path)
+            yield from not_a_document(path)
             return
         messages = _messages(document, kind)
         growing = GrowingDocument(position)
-        start = growing.after(messages)
+        start = growing.read_before(messages)
         times = (milliseconds(table_at(each, "extra").get("timestamp")) for each in messages if is_json(each))
         # Old runs tell no times; when the file was written is the nearest that is known.
         run = _Run(document, kind, blobs, next((at for at in times if at), int(path.stat().st_mtime) * 1000))
@@ -79,7 +79,7 @@ class SweAgentFormat:
 
 
 def _looks(path: Path) -> bool:
-    if begins(path, b'"history"', b'"trajectory"') or begins(path, b'"messages"', b'"trajectory_format"'):
+    if starts_like_json(path, b'"history"', b'"trajectory"') or starts_like_json(path, b'"messages"', b'"trajectory_format"'):
         return True
     return path.name.endswith((".traj", ".traj.json")) and _kind(document_in(path)) is not None
 

@@ -37,7 +37,7 @@ def read_back(log: Log, folder: Path, blobs: MemoryBlobs | None = None) -> tuple
     assert paired(lines)
     home = Home()
     (done,) = home.take(CLAUDE, written(folder / "back", *lines, name=claude_session(log)))
-    assert done.bad == ()
+    assert done.problems == ()
     with Log.open(home.store, done.session, FixedClock()) as back:
         return home, back.view
 

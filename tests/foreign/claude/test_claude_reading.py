@@ -304,7 +304,7 @@ def test_bad_lines_are_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     path.write_bytes(good[0] + b'{"half": \n' + b"\xff\xfe\n" + b"[]\n" + b"null\n\n" + good[1] + b'{"type":"user","mess')
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    assert [bad.where for bad in done.bad] == [f"{path}:{number}" for number in (2, 3, 4, 5)]
+    assert [bad.where for bad in done.problems] == [f"{path}:{number}" for number in (2, 3, 4, 5)]
     assert said(home.bodies(done.session)) == ["first", "second"]
 
 
@@ -329,7 +329,7 @@ def test_lines_of_an_unexpected_shape_are_kept_and_break_nothing(tmp_path: Path,
     path = written(tmp_path, prompt("u1", None, "first"), odd, prompt("u2", "u1", "second"))
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(home.bodies(done.session))[0] == "first"
     assert said(home.bodies(done.session))[-1] == "second"
     assert faults(home, done.session) == []

@@ -60,7 +60,7 @@ def test_a_session_that_is_imported_twice_does_not_change(path: Path) -> None:
 def test_an_unreadable_line_is_counted_and_named_and_the_rest_goes_on() -> None:
     (path,) = corpus("claude-code/M-Thisness-M-Claude__c76e5be5*.jsonl")
     (done,) = Home().take(CLAUDE, path)
-    assert [bad.where for bad in done.bad] == [f"{path}:859"]
+    assert [bad.where for bad in done.problems] == [f"{path}:859"]
     assert (done.counts.user_messages, done.counts.calls, done.counts.results) == (23, 296, 295)
 
 

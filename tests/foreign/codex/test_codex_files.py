@@ -40,7 +40,7 @@ def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp
     path.write_bytes(b"".join([first, second, *bad, *rest, b'{"timestamp":"2026-1']))
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert [each.where.rpartition(":")[2] for each in done.bad] == ["3", "4", "5", "7", "8"]
+    assert [each.where.rpartition(":")[2] for each in done.problems] == ["3", "4", "5", "7", "8"]
     opened, *told = home.bodies(SESSION)
     assert isinstance(opened, SessionOpened)
     assert (opened.cwd, opened.meta["id"], said_in(told)) == ("/repo", THREAD, ["a", "b"])

@@ -130,7 +130,7 @@ def test_lines_that_grow_lose_and_repeat_nothing(tmp_path: Path) -> None:
         path.write_bytes(data[:cut])
         grown = Home()
         (done,) = grown.take(FORM, path)
-        assert done.bad == ()
+        assert done.problems == ()
         path.write_bytes(data)
         (done,) = grown.take(FORM, path)
         again = grown.bodies(done.session)
@@ -177,6 +177,6 @@ def test_damaged_recordings_never_raise(data: bytes, tmp_path: Path) -> None:
     path.write_bytes(data)
     home = Home()
     for done in home.take(FORM, path):
-        assert len(done.bad) <= 2
-        assert not any("reading stopped" in line.why for line in done.bad)
+        assert len(done.problems) <= 2
+        assert not any("reading stopped" in line.why for line in done.problems)
         assert faults(home, done.session) == []

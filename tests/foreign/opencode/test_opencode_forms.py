@@ -267,7 +267,7 @@ def test_a_bad_row_is_named_and_the_other_rows_are_read(tmp_path: Path) -> None:
     connection.close()
     home = Home()
     done = home.take(path)
-    assert [line.where for line in done.bad] == [f"{path}:part/{key}" for key in bad]
+    assert [line.where for line in done.problems] == [f"{path}:part/{key}" for key in bad]
     assert words(home.log().view) == [("user", "three")]
 
 

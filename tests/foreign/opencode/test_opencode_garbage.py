@@ -65,7 +65,7 @@ def test_any_value_in_any_place_can_be_read_and_sent(tmp_path: Path, changes: li
             continue
         home = Home()
         done = home.take(path)
-        assert [bad for bad in done.bad if "stopped" in bad.why or "taken over" in bad.why] == []
+        assert [bad for bad in done.problems if "stopped" in bad.why or "taken over" in bad.why] == []
         view = Log.open(home.store, done.session, FixedClock()).view
         if view.items:
             request = encode(view, card("openai-compatible/x"), fetch=home.blobs.get)

@@ -43,7 +43,7 @@ def bodies(log: Log) -> list[Body]:
 def told(path: Path, session: str = "") -> list[Body]:
     home = Home()
     done = home.take(path, session)
-    assert done.bad == ()
+    assert done.problems == ()
     return bodies(Log.open(home.store, done.session, FixedClock()))
 
 

@@ -99,7 +99,7 @@ def test_a_folder_that_grows_gives_the_same_log_and_any_file_of_it_names_it(tmp_
             shutil.copy(file, folder / "events")
         (folder / "events" / EVENTS[count].name).write_text('{"kind": "Half', encoding="utf-8")
         (done,) = grown.take(FORM, folder)
-        assert done.bad == ()
+        assert done.problems == ()
         for file in EVENTS:
             shutil.copy(file, folder / "events")
         grown.take(FORM, folder)
@@ -134,5 +134,5 @@ def test_damaged_events_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     (folder / "3.json").write_text('[1, {"action": 5}]', encoding="utf-8")
     home = Home()
     (done,) = home.take(FORM, tmp_path)
-    assert [Path(line.where).name for line in done.bad] == ["2.json"]
+    assert [Path(line.where).name for line in done.problems] == ["2.json"]
     assert said(home.bodies(done.session)) == ["Please run the tests.", "Try again."]

@@ -30,12 +30,12 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.foreign.reading.importing import (
     Counts,
-    Foreign,
     Imported,
-    _Recording,
+    Provenance,
+    _LogImport,
+    foreign_key,
     import_session,
     inserted_ids,
-    key_of,
     provenance_of,
     session_id,
 )
@@ -80,10 +80,10 @@ def test_a_session_becomes_a_log_with_keys_lines_times_and_counts(tmp_path: Path
 
     assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), ReadPosition(path.stat().st_size), 4)
     found = events(store)
-    assert [key_of(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
+    assert [foreign_key(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
     assert found[0].body == SessionOpened("tiny-a", "shop", "tiny", model=MODEL, foreign=Raw(b'{"key":"open"}'))
     assert found[0].at == BEGAN
-    assert provenance_of(found[1].body) == Foreign("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
+    assert provenance_of(found[1].body) == Provenance("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
     assert provenance_of(TurnEnded()) is None
 
 
@@ -133,7 +133,7 @@ def test_a_line_that_is_still_being_written_is_read_next_time(tmp_path: Path) ->
     with path.open("ab") as file:
         file.write(b'xt":"whole"}\n')
 
-    assert (first.bad, shown(store)) == ((), ["What is in a.py?"])
+    assert (first.problems, shown(store)) == ((), ["What is in a.py?"])
     assert bring(path, store, first.position, first.tip).counts == Counts(1, 1)
     assert shown(store) == ["What is in a.py?", "whole"]
 
@@ -170,7 +170,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
 
     imported = bring(path, store)
 
-    assert [bad.where for bad in imported.bad] == [f"{path}:0", f"{path}:8"]
+    assert [bad.where for bad in imported.problems] == [f"{path}:0", f"{path}:8"]
     assert imported.counts == Counts(2, 1, bad_lines=2)
     assert shown(store) == ["fine"]
 
@@ -181,7 +181,7 @@ def test_a_reader_that_stumbles_is_a_bad_line_and_what_it_told_stays(tmp_path: P
 
     imported = bring(path, store)
 
-    assert imported.bad == (ReadProblem(str(path), "reading stopped: RuntimeError: no such shape"),)
+    assert imported.problems == (ReadProblem(str(path), "reading stopped: RuntimeError: no such shape"),)
     assert imported.position is None
     assert shown(store) == ["one"]
 
@@ -209,7 +209,7 @@ class _Lazy(Tiny):
 def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
     imported = import_session(_Broken(), TranscriptSource("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
 
-    assert [bad.where for bad in imported.bad] == ["u1"]
+    assert [bad.where for bad in imported.problems] == ["u1"]
     assert imported.counts == Counts(2, 1, bad_lines=1)
 
 
@@ -235,7 +235,7 @@ def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_bra
 
     assert shown(store) == ["one", "ours"]
     with Log.open(store, "tiny-a", FixedClock()) as log:
-        newest = max(event.seq for event in log.reader.run(0, log.tip) if key_of(event.body) == "three")
+        newest = max(event.seq for event in log.reader.run(0, log.tip) if foreign_key(event.body) == "three")
         assert [text_of(item.content) for item in log.state_at(newest).view.items] == ["one", "two", "three"]
     before = raw(store)
     bring(path, store)
@@ -344,9 +344,9 @@ def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
     bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
     import_session(_Recounted(bodies=bodies), TranscriptSource("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
 
-    context = _Recording(store, "tiny-a", FixedClock())
+    context = _LogImport(store, "tiny-a", FixedClock())
     context.close()
-    found = {key_of(event.body): event for event in events(store)}
+    found = {foreign_key(event.body): event for event in events(store)}
     brought = {key: tuple(item.id for item in items_of(event.seq, event.body)) for key, event in found.items()}
     edits = {key: inserted_ids(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
     assert {key: context.item_ids(key) for key in found} == brought | edits

@@ -10,7 +10,7 @@ from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.reading.cleaning import Thing, clean_value
+from palimpsest.foreign.reading.cleaning import AnyValue, clean_value
 from palimpsest.foreign.reading.importing import import_session, provenance_of
 from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets, line_batches
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -27,7 +27,7 @@ TALK: tuple[dict[str, Any], ...] = (
 )
 
 
-def redacted(value: Thing) -> Thing:
+def redacted(value: AnyValue) -> AnyValue:
     return clean_value(value, redact)
 
 

@@ -21,7 +21,7 @@ def imported(path: Path) -> tuple[Home, str]:
     """A home with one session of Codex, of which every line could be read."""
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert done.bad == ()
+    assert done.problems == ()
     return home, done.session
 
 

@@ -24,7 +24,7 @@ from palimpsest.foreign.claude.edits import CLEARED
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session, write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import halves_of
+from palimpsest.foreign.file_ids import paired_items
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
@@ -118,7 +118,7 @@ def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[A
 
 def _repeated(log: Log) -> frozenset[str]:
     """The ids of calls that are recorded under another one than they came with."""
-    halves = halves_of(log.reader.run(log.reader.first, log.tip))
+    halves = paired_items(log.reader.run(log.reader.first, log.tip))
     calls = [item.content for item in halves if isinstance(item.content, ToolCall) and item.content.given]
     return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
 
@@ -155,8 +155,8 @@ def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[A
         os.utime(path, (1, 1))
         other = Home()
         done = other.take(ClaudeFormat() if target == "claude" else CodexFormat(), path)[0]
-    if done.bad:
-        return [f"not read: {each.where}: {each.why}" for each in done.bad]
+    if done.problems:
+        return [f"not read: {each.where}: {each.why}" for each in done.problems]
     with Log.open(other.store, done.session, FixedClock(_AT)) as back:
         return shown(request_of(back.view, model, other))
 

@@ -46,7 +46,7 @@ def take_all(home: Home, paths: Sequence[Path]) -> list[str]:
     bad = [f"{each.where}: {each.why}" for each in found.skipped]
     for source in found.sources:
         done = import_session(format_named(source.format), source, home.store, home.blobs, home.clock)
-        bad += [f"{each.where}: {each.why}" for each in done.bad]
+        bad += [f"{each.where}: {each.why}" for each in done.problems]
     return bad
 
 

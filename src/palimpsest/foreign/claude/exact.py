@@ -11,7 +11,7 @@ from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.items import Content, Item
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import HOLE, fill_blocks
-from palimpsest.foreign.file_ids import halves_of
+from palimpsest.foreign.file_ids import paired_items
 from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
@@ -41,7 +41,7 @@ class Kept:
         if found is None:
             return False
         self.events.add(event.seq)
-        self.halves += halves_of((event,))
+        self.halves += paired_items((event,))
         lines = _numbered(msgspec.json.decode(bytes(found.line)))
         if _LINE.split(found.key)[0] != self._open_key:
             self._close()

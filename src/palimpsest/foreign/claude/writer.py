@@ -30,8 +30,8 @@ from palimpsest.foreign.claude.compacting import Compacting, EditLine
 from palimpsest.foreign.claude.exact import Kept, pending_calls
 from palimpsest.foreign.claude.forms import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude.layout import LineIndex
-from palimpsest.foreign.file_ids import FileIds, halves_of
-from palimpsest.foreign.reading.importing import key_of
+from palimpsest.foreign.file_ids import FileIds, paired_items
+from palimpsest.foreign.reading.importing import foreign_key
 from palimpsest.wire.json_reading import Json, text
 
 VERSION = "2.1.325"
@@ -45,7 +45,7 @@ TAIL = 16 * 1024
 def claude_session(log: Log) -> str:
     """The id that a session has in Claude Code: its own if it came from there and was not forked here, else one made from ours."""
     opened = log.opened
-    own = key_of(opened)
+    own = foreign_key(opened)
     return own if opened.origin == "claude-code" and own and opened.base is None else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
 
 
@@ -67,7 +67,7 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
             came = True
         if not (came and kept.take(event)):
             ours.append(event)
-    ids = FileIds((*kept.halves, *halves_of(ours)), plain_id, frozenset(item.id for item in kept.halves), log.path)
+    ids = FileIds((*kept.halves, *paired_items(ours)), plain_id, frozenset(item.id for item in kept.halves), log.path)
     ours = [ids.renamed_event(event) for event in ours]
     for event in ours:
         if isinstance(event.body, ToolReturned):

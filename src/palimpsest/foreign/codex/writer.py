@@ -13,7 +13,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.fresh import Fresh, Variant, stamp, thread_of
 from palimpsest.foreign.codex.lines import contents_of, lines_back
 from palimpsest.foreign.codex.meta import NAME, envelope
-from palimpsest.foreign.file_ids import FileIds, halves_of
+from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.wire.encoding.repair import scrubbed
 from palimpsest.wire.json_reading import table_at
@@ -42,7 +42,7 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bo
     if log.opened.origin == NAME and log.opened.base is None and not alone:
         yield from _returned(log, blobs, variant, cwd)
         return
-    ids = FileIds(halves_of(log.reader.along(log.path)), _call_id)
+    ids = FileIds(paired_items(log.reader.along(log.path)), _call_id)
     fresh = Fresh(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
     yield fresh.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
@@ -66,7 +66,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
             in_turn, said = True, event.body
         elif isinstance(event.body, ModelReplied):
             paid.append(event.body.usage)
-        halves += halves_of((event,))
+        halves += paired_items((event,))
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
         # Lines that mean nothing to a model repeat the newest words of the user.
         body = said if isinstance(event.body, ForeignNoted) else event.body
@@ -80,7 +80,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
     # A call that is still open has a line that its result must fit; what a fold repeats of the others may have other ids.
     answered = {call.id for call, _ in pairs_of(halves)}
     waiting = frozenset(item.id for item in halves if item.id not in answered)
-    ids = FileIds((*halves, *halves_of(since)), _call_id, waiting, log.path)
+    ids = FileIds((*halves, *paired_items(since)), _call_id, waiting, log.path)
     fresh = Fresh(log, blobs, dialect, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
     for usage in paid:
         fresh.paid(usage)

@@ -31,7 +31,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.files import Line, digest_of, object_on, still_there, whole_lines
+from palimpsest.foreign.reading.files import FileLine, digest_of, object_on, still_there, whole_lines
 from palimpsest.foreign.reading.importing import parent_place, session_id
 from palimpsest.foreign.reading.parts import blob_part, call_of, milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -88,12 +88,12 @@ class EventReader:
         self._opened = False
         # Replies of one request that came in several lines: the last of them counts the tokens.
         self._held: list[Json] = []
-        self._held_line = Line(0, 0, 0, b"")
+        self._held_line = FileLine(0, 0, 0, b"")
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         """The facts after a mark, and where the next run goes on."""
         offset = self._resume(position)
-        last = Line(0, offset, offset, b"")
+        last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             event = object_on(line, self._path)
             if isinstance(event, ReadProblem):
@@ -159,7 +159,7 @@ class EventReader:
         same = text(data, "apiCallId") == text(held, "apiCallId") != ""
         return event["type"] == "assistant.message" and same and not tables_at(held, "toolRequests")
 
-    def _take(self, event: Json, line: Line) -> Iterator[ReadEvent]:
+    def _take(self, event: Json, line: FileLine) -> Iterator[ReadEvent]:
         data, state = table_at(event, "data"), self._state
         match event["type"]:
             case "assistant.message":

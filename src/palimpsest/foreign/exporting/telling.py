@@ -42,7 +42,7 @@ from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.foreign.exporting.showing import counted, headline
 from palimpsest.foreign.exporting.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
-from palimpsest.foreign.reading.cleaning import Clean, Thing, as_is, clean_value
+from palimpsest.foreign.reading.cleaning import AnyValue, Clean, as_is, clean_value
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost
 
@@ -257,5 +257,5 @@ class _Teller:
             case _:
                 return None
 
-    def _cleaned(self, content: Thing) -> Thing:
+    def _cleaned(self, content: AnyValue) -> AnyValue:
         return content if self._clean is as_is else clean_value(content, self._clean)

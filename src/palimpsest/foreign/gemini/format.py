@@ -8,7 +8,7 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.gemini.contents import Contents, contents_in
 from palimpsest.foreign.gemini.records import Records
-from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
@@ -47,7 +47,7 @@ class GeminiFormat:
         path = Path(source.path)
         found = _shape(path)
         if found is None:
-            yield from unread(path)
+            yield from not_a_document(path)
             return
         shape, header = found
         if shape == "checkpoint":
@@ -79,10 +79,10 @@ def _shape(path: Path) -> tuple[Shape, Json] | None:
     header = first_object(head_of(path))
     if _is_header(header) and "messages" not in header:
         return "lines", header
-    if begins(path, b'"sessionId"', b'"projectHash"', b'"messages"'):
+    if starts_like_json(path, b'"sessionId"', b'"projectHash"', b'"messages"'):
         document = document_in(path)
         return ("document", document) if is_json(document) and _is_header(document) and isinstance(document.get("messages"), list) else None
-    if begins(path, b'"parts"', b'"role"'):
+    if starts_like_json(path, b'"parts"', b'"role"'):
         document = document_in(path)
         contents = contents_in(document)
         return ("checkpoint", document if is_json(document) else {}) if contents is not None else None
@@ -126,10 +126,10 @@ def _checkpoint(source: TranscriptSource, path: Path, blobs: Blobs, position: Re
     document = document_in(path)
     contents = contents_in(document)
     if contents is None:
-        yield from unread(path)
+        yield from not_a_document(path)
         return
     growing = GrowingDocument(position)
-    start = growing.after(contents)
+    start = growing.read_before(contents)
     # A checkpoint tells no times; when it was written is the nearest that is known.
     at = int(path.stat().st_mtime) * 1000
     telling = Contents(blobs, at)

@@ -59,7 +59,7 @@ class Records:
 
     def tell(self, records: list[object]) -> Iterator[ReadEvent]:
         """The facts of all records that were not told before."""
-        start = self._growing.after(records)
+        start = self._growing.read_before(records)
         records = [_named(record, place) for place, record in enumerate(records)]
         place = 0
         while place < len(records):
@@ -79,7 +79,7 @@ class Records:
         """Where the next reading goes on: with the last record, for it may grow."""
         position = self._growing.position(records[:-1])
         reached = msgspec.json.decode(bytes(position.state), type=ReadExtent)
-        state = _State(reached.told, reached.digest, self._last, tuple(self._calls.get(self._last, ())))
+        state = _State(reached.count, reached.digest, self._last, tuple(self._calls.get(self._last, ())))
         return structs.replace(position, state=Raw(msgspec.json.encode(state)))
 
     def titled(self, title: str) -> ReadEvent:

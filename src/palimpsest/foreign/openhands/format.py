@@ -9,7 +9,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import Telling
 from palimpsest.foreign.openhands.sdk import SdkEvents
 from palimpsest.foreign.openhands.server import ServerEvents
-from palimpsest.foreign.reading.documents import GrowingDocument, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, reason, rest_of
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -43,7 +43,7 @@ class OpenhandsFormat:
                         seen.add(file.parent)
                         stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
                         yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
-                elif begins(file, b'"source"', b'"timestamp"') and _listed(document_in(file)) is not None:
+                elif starts_like_json(file, b'"source"', b'"timestamp"') and _listed(document_in(file)) is not None:
                     yield TranscriptSource(self.name, str(file), file.stem, changed(file))
             except OSError as error:
                 yield ReadProblem(str(file), reason(error))
@@ -65,11 +65,11 @@ class OpenhandsFormat:
         else:
             listed = _listed(document_in(path))
             if listed is None:
-                yield from unread(path)
+                yield from not_a_document(path)
                 return
             events = listed
         growing = GrowingDocument(position)
-        start = growing.after(events)
+        start = growing.read_before(events)
         known = [event for event in events if is_json(event)]
         telling: Telling = SdkEvents(state, blobs) if any("kind" in event for event in known) else ServerEvents(blobs)
         if not start:

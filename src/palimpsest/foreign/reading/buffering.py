@@ -1,45 +1,45 @@
-"""A store whose logs gather what is appended into few large writes, for imports that bring thousands of lines."""
+"""A session store that buffers appended lines and writes them in large chunks, for imports of thousands of lines."""
 
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.ports import LogFile, SessionStore
 
-_ENOUGH = 256 * 1024
+_BUFFER_BYTES = 256 * 1024
 
 
 class BufferedStore:
-    """Another store behind it. A crash loses what was not written yet, which the next import reads again."""
+    """Wraps another store. A crash loses the buffered lines; the next import reads them again."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     def create(self, session: str, first: bytes = b"") -> LogFile:
-        """A log under a new id with its first line, which is written at once."""
-        return _GatheredLines(self._store.create(session, first))
+        """A log under a new id; its first line is written at once."""
+        return _BufferedLogFile(self._store.create(session, first))
 
     def open(self, session: str, *, write: bool = False) -> LogFile:
         """The log of a session."""
-        return _GatheredLines(self._store.open(session, write=write))
+        return _BufferedLogFile(self._store.open(session, write=write))
 
     def sessions(self) -> Sequence[str]:
         """The ids of all sessions."""
         return self._store.sessions()
 
 
-class _GatheredLines:
-    """The lines of one log and those on their way there; whoever reads or syncs sees all of them."""
+class _BufferedLogFile:
+    """One log file and its buffered lines. Reading and syncing write the buffer first."""
 
-    def __init__(self, lines: LogFile) -> None:
-        self._lines = lines
-        self._held: list[bytes] = []
-        self._size = lines.size
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+        self._buffer: list[bytes] = []
+        self._size = file.size
         self._synced = -1
-        self._failed: PalimpsestError | None = None
+        self._error: PalimpsestError | None = None
 
     @property
     def name(self) -> str:
-        return self._lines.name
+        return self._file.name
 
     @property
     def size(self) -> int:
@@ -47,68 +47,68 @@ class _GatheredLines:
 
     @property
     def torn(self) -> int:
-        return self._lines.torn
+        return self._file.torn
 
     def append(self, line: bytes) -> int:
         start = self._size
-        self._held.append(line)
+        self._buffer.append(line)
         self._size += len(line)
-        if self._size - self._lines.size > _ENOUGH or self._failed is not None:
+        if self._size - self._file.size > _BUFFER_BYTES or self._error is not None:
             self._write()
         return start
 
     def _write(self) -> None:
-        """Write what is held; if that fails, nothing more is taken, for what follows would have a gap before it."""
-        if self._failed is not None:
-            raise self._failed
-        if self._held:
+        """Write the buffer. After a failed write every further one raises the same error, because the log would have a gap."""
+        if self._error is not None:
+            raise self._error
+        if self._buffer:
             try:
-                self._lines.append(b"".join(self._held))
+                self._file.append(b"".join(self._buffer))
             except PalimpsestError:
                 self._write_each()
-            self._held.clear()
+            self._buffer.clear()
 
     def _write_each(self) -> None:
-        """A disk that has no room for all lines may have room for some."""
-        for line in self._held:
+        """Write line by line: a disk that has no room for all lines may have room for some."""
+        for line in self._buffer:
             try:
-                self._lines.append(line)
+                self._file.append(line)
             except PalimpsestError as error:
-                self._failed = error
+                self._error = error
                 raise
 
     def sync(self) -> None:
         self._write()
-        # A log is synced again when it is closed; a disk is slow to say that it has everything.
+        # Closing a log syncs it too; a second sync of the same bytes would only cost time.
         if self._synced != self._size:
-            self._lines.sync()
+            self._file.sync()
             self._synced = self._size
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
         self._write()
-        return self._lines.chunks(start, stop)
+        return self._file.chunks(start, stop)
 
     def read(self, start: int, length: int) -> bytes:
         self._write()
-        return self._lines.read(start, length)
+        return self._file.read(start, length)
 
     def refresh(self) -> None:
-        held = self._size - self._lines.size
-        self._lines.refresh()
-        self._size = self._lines.size + held
+        buffered = self._size - self._file.size
+        self._file.refresh()
+        self._size = self._file.size + buffered
 
     def rewrite(self, data: bytes) -> str:
         self._write()
-        where = self._lines.rewrite(data)
-        self._size = self._lines.size
+        where = self._file.rewrite(data)
+        self._size = self._file.size
         return where
 
     def load_checkpoint(self) -> bytes | None:
-        return self._lines.load_checkpoint()
+        return self._file.load_checkpoint()
 
     def save_checkpoint(self, data: bytes) -> None:
         self._write()
-        self._lines.save_checkpoint(data)
+        self._file.save_checkpoint(data)
 
     def close(self) -> None:
-        self._lines.close()
+        self._file.close()

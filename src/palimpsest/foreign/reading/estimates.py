@@ -1,4 +1,4 @@
-"""What we would have estimated for each call of an imported session, so that its reported usage teaches the estimate."""
+"""Token estimates for the calls of an imported session, so that its reported usage calibrates the estimator."""
 
 from msgspec import structs
 
@@ -20,63 +20,63 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.tokens.sizes import palimpsest_size
 
-_CHANGES = frozenset({ViewEdited, EditUndone, Rewound})
-_BRINGS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
+_EDITS = frozenset({ViewEdited, EditUndone, Rewound})
+_ADDS_ITEMS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
 
 
 class CallEstimator:
-    """Weighs the view at each call, unscaled: item by item as they come, and whole after an edit.
+    """Estimates the prompt tokens of each call, uncalibrated: item by item as they arrive, and the whole view after an edit.
 
-    A transcript seldom has the tools and the system prompt that went along. The first call with reported usage shows how much is
-    missing; it gets no estimate itself, and all later ones count that much on top. So the same log always gets the same estimates.
+    A transcript seldom has the tools and the system prompt of a request. The first call with reported usage shows how many tokens are
+    missing. It gets no estimate itself; all later calls add that number. So the same log always gets the same estimates.
     """
 
     def __init__(self) -> None:
         self._counter = TokenCounter(palimpsest_size)
-        # What the view weighs; nothing when it must be looked at to know.
-        self._size: int | None = None
-        self._unseen: int | None = None
-        self._first = self._call = -1
+        # Uncalibrated tokens of the view; None when the view must be counted again.
+        self._tokens: int | None = None
+        self._missing_tokens: int | None = None
+        self._first_tokens = self._pending_call = -1
         self._model = ""
 
-    def started(self, call: CallStarted, log: Log) -> CallStarted:
-        """The call with its estimate, unless it has one or is no part of the conversation."""
+    def with_estimate(self, call: CallStarted, log: Log) -> CallStarted:
+        """The call with its estimate; unchanged if it has one already or is not part of the conversation."""
         if call.estimate or call.purpose != "turn":
             return call
-        raw = self._size = self._counter.raw(log.view) if self._size is None else self._size
-        if self._unseen is not None:
-            return structs.replace(call, estimate=raw + self._unseen)
-        self._first, self._model = raw, call.model
+        raw = self._tokens = self._counter.raw(log.view) if self._tokens is None else self._tokens
+        if self._missing_tokens is not None:
+            return structs.replace(call, estimate=raw + self._missing_tokens)
+        self._first_tokens, self._model = raw, call.model
         return call
 
-    def answered(self, reply: ModelReplied) -> None:
-        """The first reply with usage says how much of the prompt the transcript does not show."""
+    def calibrate(self, reply: ModelReplied) -> None:
+        """Derive from the first reply with usage how many tokens of the prompt the transcript does not show."""
         prompt = reply.usage.prompt
-        if self._unseen is None and self._first >= 0 and prompt:
+        if self._missing_tokens is None and self._first_tokens >= 0 and prompt:
             factor = FAMILY_FACTORS[family_of(reply.model or self._model)]
-            self._unseen = max(0, round(prompt / factor) - self._first)
+            self._missing_tokens = max(0, round(prompt / factor) - self._first_tokens)
 
-    def took(self, event: Event) -> None:
-        """An event was recorded: what it brought weighs on top, unless it changed what was there before."""
+    def count(self, event: Event) -> None:
+        """Count the items of a recorded event, or discard the count if the event changed the view in another way."""
         body = event.body
         kind = type(body)
-        if kind in _CHANGES or (isinstance(body, ContextStated) and body.head is not None):
-            self._size = None
-        elif self._size is not None and kind in _BRINGS:
-            self._size += sum(self._counter.item(item) for item in items_of(event.seq, body))
+        if kind in _EDITS or (isinstance(body, ContextStated) and body.head is not None):
+            self._tokens = None
+        elif self._tokens is not None and kind in _ADDS_ITEMS:
+            self._tokens += sum(self._counter.item(item) for item in items_of(event.seq, body))
 
-    def recall(self, event: Event, log: Log) -> None:
-        """Take in an event of an earlier import, as if it were imported now."""
-        if self._unseen is not None:
+    def replay(self, event: Event, log: Log) -> None:
+        """Replay an event of an earlier import."""
+        if self._missing_tokens is not None:
             return
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn" and not body.estimate:
-            self._call, self._model = event.seq, body.model
+            self._pending_call, self._model = event.seq, body.model
         elif isinstance(body, ModelReplied) and body.usage.prompt:
-            self.resume(log)
-            self.answered(body)
+            self.count_pending_call(log)
+            self.calibrate(body)
 
-    def resume(self, log: Log) -> None:
-        """Weigh the newest call of an earlier import again, for its reply may come now."""
-        if self._unseen is None and self._call >= 0:
-            self._first = self._counter.raw(log.state_at(self._call).view)
+    def count_pending_call(self, log: Log) -> None:
+        """Count the view of the newest call without an estimate again, because its reply may follow."""
+        if self._missing_tokens is None and self._pending_call >= 0:
+            self._first_tokens = self._counter.raw(log.state_at(self._pending_call).view)

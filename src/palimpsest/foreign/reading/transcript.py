@@ -1,4 +1,4 @@
-"""What a session of another program tells, one fact at a time, and what a format must be able to do."""
+"""The protocol of a transcript format, and the values that reading a session yields."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from palimpsest.foreign.reading.deferred import DeferredBody
 
 
 class TranscriptSource(Value, frozen=True):
-    """A session of another program on a disk; `session` is its id there, and `changed` says when to look again."""
+    """A session of another program on disk. `session` is its id there. `changed` is a stamp that differs once the file has changed."""
 
     format: str
     path: str
@@ -23,9 +23,10 @@ class TranscriptSource(Value, frozen=True):
 
 
 class ReadEvent(Value, frozen=True):
-    """One fact. `key` is the other program's id of it; `after` is the key it follows where that is not the fact told before.
+    """One event read from a transcript, in the order of the conversation.
 
-    `line` is what the file says beside the body, as JSON: enough, with the body, to write the lines back as they were.
+    `key` is the other program's id of it. `after` is the key of the event it follows; empty if that is the event read before it. `line`
+    is the rest of the source line as JSON: together with the body it is enough to write the line back exactly.
     """
 
     body: Body | DeferredBody
@@ -36,14 +37,17 @@ class ReadEvent(Value, frozen=True):
 
 
 class ReadProblem(Value, frozen=True):
-    """Something that could not be read, and where; the rest goes on."""
+    """A place in a transcript that could not be read, and the reason. Reading continues after it."""
 
     where: str
     why: str
 
 
 class ReadPosition(Value, frozen=True):
-    """Where reading stopped, told last: given back, a format reads only what is new since. `state` is the format's own."""
+    """Where reading stopped; yielded last, and passed to the next `read`.
+
+    `state` is private to the format.
+    """
 
     offset: int = 0
     state: Raw = NULL
@@ -54,15 +58,15 @@ ReadOutput: TypeAlias = ReadEvent | ReadProblem | ReadPosition
 
 
 class Format(Protocol):
-    """One program's way of keeping sessions."""
+    """The transcript format of one program."""
 
     @property
     def name(self) -> str:
-        """What commands call it: `claude`, `codex`, `opencode`."""
+        """The name in commands: `claude`, `codex`, `opencode`."""
         ...
 
     def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where the program keeps its sessions by default."""
+        """The paths where the program keeps its sessions by default."""
         ...
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
@@ -70,5 +74,5 @@ class Format(Protocol):
         ...
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        """The facts of a session in order, first that it was opened; after a mark only what came since."""
+        """The events of a session in order, `SessionOpened` first; after a `position` only those that are new since."""
         ...

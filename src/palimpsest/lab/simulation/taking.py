@@ -57,7 +57,7 @@ def take_foreign(source: TranscriptSource) -> Taken | ReadProblem:
     try:
         done = import_session(form, source, store, blobs, FixedClock(1))
         if done.tip < 0:
-            return ReadProblem(source.path, done.bad[0].why if done.bad else "it has no session in it")
+            return ReadProblem(source.path, done.problems[0].why if done.problems else "it has no session in it")
         with Log.open(store, done.session, FixedClock(1)) as log:
             taken = take_log(log, blobs, source.path, source.format)
     except PalimpsestError as error:

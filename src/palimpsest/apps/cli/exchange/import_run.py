@@ -93,7 +93,7 @@ class Run:
         if imported.tip < 0:
             self._pass_over(source, imported)
             return
-        self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
+        self._add(Row(source.path, form.name, session, imported.counts, imported.problems))
         if self.dry:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
@@ -105,8 +105,8 @@ class Run:
         return self.home.store, self.home.blobs
 
     def _pass_over(self, source: TranscriptSource, imported: Imported) -> None:
-        first = imported.bad[0].why if imported.bad else "it has no session in it"
-        more = f" (and {len(imported.bad) - 1:,} more)" if len(imported.bad) > 1 else ""
+        first = imported.problems[0].why if imported.problems else "it has no session in it"
+        more = f" (and {len(imported.problems) - 1:,} more)" if len(imported.problems) > 1 else ""
         if not self.stopped:
             self.skipped.append(ReadProblem(source.path, first + more))
 
