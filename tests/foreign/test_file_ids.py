@@ -16,8 +16,8 @@ from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, Too
 from palimpsest.core.format.path import Path, Run
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
+from palimpsest.foreign.claude.blocks import plain_id
 from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.forms import plain_id
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
 from palimpsest.foreign.file_ids import FileIds, paired_items

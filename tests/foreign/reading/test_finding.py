@@ -51,11 +51,11 @@ def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Pat
     assert problems(found, tmp_path) == {
         "below/up": f"a link that leads back to {tmp_path}",
         "empty.jsonl": "it is empty",
-        "half.jsonl": "no session of a program that is known",
+        "half.jsonl": "not a session of a known program",
         "itself": "too many levels of symbolic links",
         "nowhere.jsonl": "a link that leads nowhere",
         "pipe.jsonl": "a pipe, not a file",
-        "unknown.jsonl": "no session of a program that is known",
+        "unknown.jsonl": "not a session of a known program",
     }
 
 
@@ -112,8 +112,8 @@ def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
     found = find_sources((Tiny(),), [tmp_path / "a.txt", tmp_path / "b.jsonl", tmp_path / "pipe", tmp_path / "gone"])
 
     assert problems(found, tmp_path) == {
-        "a.txt": "no session of a program that is known",
-        "b.jsonl": "no session of a program that is known",
+        "a.txt": "not a session of a known program",
+        "b.jsonl": "not a session of a known program",
         "gone": "it does not exist",
         "pipe": "a pipe, not a file",
     }
@@ -134,7 +134,7 @@ def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_st
     found = find_sources((Tiny(), _Other("other")), [tmp_path])
 
     assert [(source.format, source.session) for source in found.sources] == [("tiny", "a")]
-    assert problems(found, tmp_path) == {".": "other stumbled over it: ValueError: what is this"}
+    assert problems(found, tmp_path) == {".": "other failed on it: ValueError: what is this"}
 
 
 def test_thousands_of_files_are_found_in_one_go(tmp_path: Path) -> None:
