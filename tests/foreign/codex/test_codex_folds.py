@@ -210,7 +210,7 @@ def test_a_fork_whose_base_is_gone_says_so_and_goes_on(tmp_path: Path) -> None:
     home = Home()
     (done,) = home.take(CODEX, path)
     assert [each.why for each in done.problems] == [
-        "the rollout of 01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8, which this one goes on from, is not beside it"
+        "the rollout of 01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8, which this one continues, is not beside it"
     ]
     assert said_in(home.bodies(SESSION)) == ["c"]
 

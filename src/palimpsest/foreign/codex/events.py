@@ -59,7 +59,7 @@ class PendingReply(PendingEvent):
         self.parts: list[Content] = []
         self.usage: Usage | None = None
         self.message = ""
-        # `late`: whether the turn had a reply before this one.
+        # `has_earlier_reply`: whether the turn had a reply before this one.
         self.settled = self.has_earlier_reply = False
         self.purpose = "turn"
         self.following: list[PendingEvent] = []

@@ -265,15 +265,15 @@ class RolloutReader:
 
     def _take_token_count(self, payload: Json) -> None:
         info = table_at(payload, "info")
-        last_key, total = table_at(info, "last_token_usage"), number(table_at(info, "total_token_usage"), "total_tokens")
-        usage = usage_of(last_key)
+        last_usage, total = table_at(info, "last_token_usage"), number(table_at(info, "total_token_usage"), "total_tokens")
+        usage = usage_of(last_usage)
         is_new = bool(usage.prompt) and (total != self._session_tokens or not total)
         self._session_tokens = total or self._session_tokens
         if isinstance(self.buffer.incomplete, PendingReply) and is_new and self.buffer.incomplete.usage is None:
             self.buffer.incomplete.usage, self.buffer.incomplete.settled = self._billed_usage(usage), True
             self._last_tokens = usage.total
         elif isinstance(self.buffer.incomplete, PendingFold) and not usage.prompt:
-            self.buffer.incomplete.tokens = number(last_key, "total_tokens")
+            self.buffer.incomplete.tokens = number(last_usage, "total_tokens")
         elif is_new and self._last_reply is not None and self._last_reply.usage is None:
             # The reply was yielded before its usage was read.
             self._last_reply.usage = usage
