@@ -171,9 +171,9 @@ def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     for table in ("account", "control_account", "credential", "session_share"):
         with pytest.raises(sqlite3.DatabaseError, match="prohibited"):
-            database.look(path, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
+            database.query(path, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
-        database.look(path, lambda connection: connection.execute("DELETE FROM part"))
+        database.query(path, lambda connection: connection.execute("DELETE FROM part"))
     assert words(view_of(path)) == [("user", "hello")]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]
