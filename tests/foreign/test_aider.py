@@ -6,7 +6,7 @@ from readings import Home, check_repeat, faults, said, sources
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
 from palimpsest.core.items import Text, text_of
-from palimpsest.foreign.aider import AiderFormat, Block, blocks_in
+from palimpsest.foreign.aider import AiderFormat, ChatBlock, blocks_in
 
 FORM = AiderFormat()
 NEW, OLD = (GOLDEN / "aider" / name / ".aider.chat.history.md" for name in ("project", "old"))
@@ -79,12 +79,12 @@ def test_a_fence_that_is_never_closed_swallows_nobody() -> None:
     tokens = "> Tokens: 1 sent, 1 received.  \n"
     text = f"\n#### one  \n\n```\nopen\n\n{tokens}\n#### two  \n\n```\nclosed\n```\n\n{tokens}"
     assert blocks_in(text) == [
-        Block("user", "one"),
-        Block("assistant", "```\nopen"),
-        Block("tool", "Tokens: 1 sent, 1 received."),
-        Block("user", "two"),
-        Block("assistant", "```\nclosed\n```"),
-        Block("tool", "Tokens: 1 sent, 1 received."),
+        ChatBlock("user", "one"),
+        ChatBlock("assistant", "```\nopen"),
+        ChatBlock("tool", "Tokens: 1 sent, 1 received."),
+        ChatBlock("user", "two"),
+        ChatBlock("assistant", "```\nclosed\n```"),
+        ChatBlock("tool", "Tokens: 1 sent, 1 received."),
     ]
 
 

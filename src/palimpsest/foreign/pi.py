@@ -1,4 +1,4 @@
-"""Sessions of the pi coding agent: a file of entries for each, which form a tree."""
+"""The transcript format of the pi coding agent: one file of entries for each session, which form a tree."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,17 +48,17 @@ _WIRES = {
     "openai-codex-responses": "responses",
     "azure-openai-responses": "responses",
 }
-_MAKERS = {"openai-codex": "openai", "azure-openai-responses": "openai"}
+_SIGNERS = {"openai-codex": "openai", "azure-openai-responses": "openai"}
 
 
-class _State(Struct, omit_defaults=True):
-    """What the next line must know of the lines before it."""
+class _EntryState(Struct, omit_defaults=True):
+    """What later lines need to know about earlier ones; the state of a position."""
 
     number: int = 0
     start: int = 0
     digest: str = ""
     model: str = ""
-    # Entries of the first version have no ids: they are named by their place.
+    # Entries of version 1 have no ids: they are named by their index.
     last: str = ""
     keys: list[str] = []
 
@@ -69,11 +69,11 @@ class PiFormat:
     name = "pi"
 
     def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where pi keeps its sessions."""
+        """The folder where pi keeps its sessions."""
         return (Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "sessions",)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """One session for each file that begins with the header of one."""
+        """One session for each file that starts with a session header."""
         for file in files_below(path, lambda name: name.endswith(".jsonl")):
             if isinstance(file, ReadProblem):
                 yield file
@@ -86,8 +86,8 @@ class PiFormat:
                 yield ReadProblem(str(file), reason(error))
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        """The entries in the order of the file; what follows an earlier entry begins a branch there."""
-        reader = _Reader(source, blobs)
+        """The entries in file order; an entry that follows an earlier one begins a branch there."""
+        reader = _EntryReader(source, blobs)
         try:
             yield from reader.run(position)
         except OSError as error:
@@ -96,24 +96,24 @@ class PiFormat:
 
 def _header(path: Path) -> Json | None:
     first = first_object(head_of(path))
-    fits = text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp")
-    return first if fits else None
+    is_header = text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp")
+    return first if is_header else None
 
 
 def _parent(header: Json) -> str:
-    """The id of the session that this one was forked from: its file is named after it."""
-    forked = text(header, "parentSession") or text(header, "branchedFrom")
-    return forked.rpartition("/")[2].removesuffix(".jsonl").rpartition("_")[2]
+    """The id of the session that this one was forked from, taken from its file name."""
+    parent_file = text(header, "parentSession") or text(header, "branchedFrom")
+    return parent_file.rpartition("/")[2].removesuffix(".jsonl").rpartition("_")[2]
 
 
-class _Reader:
+class _EntryReader:
     """One pass over the lines of a session."""
 
     def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
         self._source = source
         self._path = Path(source.path)
         self._blobs = blobs
-        self._state = _State()
+        self._state = _EntryState()
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         offset = self._resume(position)
@@ -124,7 +124,7 @@ class _Reader:
             if isinstance(entry, ReadProblem):
                 yield entry
             elif not text(entry, "type"):
-                yield ReadProblem(f"{self._path}:{line.number}", "this entry does not say what it is")
+                yield ReadProblem(f"{self._path}:{line.number}", "this entry has no type")
             elif text(entry, "type") == "session":
                 yield from self._open(entry)
             else:
@@ -136,7 +136,7 @@ class _Reader:
 
     def _resume(self, position: ReadPosition | None) -> int:
         try:
-            state = _State() if position is None else msgspec.json.decode(bytes(position.state), type=_State)
+            state = _EntryState() if position is None else msgspec.json.decode(bytes(position.state), type=_EntryState)
         except msgspec.DecodeError:
             return 0
         if position is None or not still_there(self._path, state.start, position.offset, state.digest):
@@ -149,8 +149,8 @@ class _Reader:
             return
         self._state.last, self._state.keys = "opened", ["opened"]
         self._state.model = text(entry, "modelId")
-        facts = {"version": str(number(entry, "version") or 1), "forked from": _parent(entry), "provider": text(entry, "provider")}
-        meta = {name: value for name, value in facts.items() if value}
+        fields = {"version": str(number(entry, "version") or 1), "forked from": _parent(entry), "provider": text(entry, "provider")}
+        meta = {name: value for name, value in fields.items() if value}
         opened = SessionOpened(self._source.session, text(entry, "cwd"), "pi", model=self._state.model, meta=meta)
         yield ReadEvent(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
 
@@ -159,15 +159,15 @@ class _Reader:
             return
         key = text(entry, "id") or f"line-{line.number}"
         parent = entry.get("parentId")
-        # In a tree only the first entry has no parent; another one goes back to the very beginning.
+        # Only the first entry of a tree has no parent; another one without goes back to the start.
         after = parent if isinstance(parent, str) else "opened" if "parentId" in entry else self._state.last
         self._state.last = key
         if "id" not in entry:
             self._state.keys += [""] * (line.number - 1 - len(self._state.keys)) + [key]
-        for place, told in enumerate(self._facts(entry, key)):
-            yield msgspec.structs.replace(told, after="" if place else after)
+        for index, event_read in enumerate(self._events(entry, key)):
+            yield msgspec.structs.replace(event_read, after="" if index else after)
 
-    def _facts(self, entry: Json, key: str) -> Iterator[ReadEvent]:
+    def _events(self, entry: Json, key: str) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         message = table_at(entry, "message")
         match text(entry, "type"), text(message, "role"):
@@ -198,7 +198,7 @@ class _Reader:
                 body = Titled(text(entry, "name"), by="pi")
             case _:
                 body = None
-        yield _told(entry, body or ForeignNoted("pi", (key,)), at, key)
+        yield _read_event(entry, body or ForeignNoted("pi", (key,)), at, key)
 
     def _message(self, message: Json, key: str) -> Body | None:
         parts = parts_of(message.get("content"), self._blobs)
@@ -209,7 +209,7 @@ class _Reader:
                 result = ToolResult(text(message, "toolCallId"), parts, error=message.get("isError") is True)
                 return ToolReturned(result, text(message, "toolName"), paths=_paths(message))
             case "bashExecution" if message.get("excludeFromContext") is not True:
-                return ContextStated((Statement("pi.bash", _ran(message)),))
+                return ContextStated((Statement("pi.bash", _command_text(message)),))
             case "custom" | "hookMessage":
                 return self._injected(message, text(message, "customType"), key)
             case "branchSummary" | "compactionSummary" if text(message, "summary"):
@@ -218,8 +218,8 @@ class _Reader:
                 return None
 
     def _injected(self, entry: Json, kind: str, key: str) -> Body | None:
-        said = texts_of(entry.get("content"))
-        return ContextStated((Statement(f"pi.{kind or 'custom'}", said, ref=key),)) if said.strip() else None
+        injected_text = texts_of(entry.get("content"))
+        return ContextStated((Statement(f"pi.{kind or 'custom'}", injected_text, ref=key),)) if injected_text.strip() else None
 
     def _reply(self, entry: Json, key: str, message: Json) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
@@ -233,16 +233,16 @@ class _Reader:
         parts = tuple(self._parts(message, model))
         failed = Failed("call", stop, error, "pi")
         if error and not parts and not usage.total:
-            yield _told(entry, failed, at, key)
+            yield _read_event(entry, failed, at, key)
             return
         if error:
             yield ReadEvent(failed, at, f"{key}/failed")
         body = ModelReplied(parts, usage=usage, stop=stop, model=model, message=text(message, "responseId"), error=error)
-        yield _told(entry, body, at, key)
+        yield _read_event(entry, body, at, key)
 
     def _parts(self, message: Json, model: str) -> Iterator[Content]:
         provider = text(message, "provider")
-        maker = _MAKERS.get(provider, provider)
+        signer = _SIGNERS.get(provider, provider)
         content = message.get("content")
         if isinstance(content, str) and content.strip():
             yield Text(content, "assistant")
@@ -251,12 +251,14 @@ class _Reader:
                 continue
             match text(block, "type"):
                 case "thinking":
-                    thought, sealed = text(block, "thinking"), text(block, "thinkingSignature")
-                    # A seal of a Responses model is the whole item; its provider's name keeps it from all others.
+                    thinking, signature = text(block, "thinking"), text(block, "thinkingSignature")
+                    # The signature of a Responses model is a whole item, so a provider name of its own keeps it from all others.
                     seal = (
-                        Seal(maker if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, sealed) if sealed else None
+                        Seal(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
+                        if signature
+                        else None
                     )
-                    yield Thinking(thought, seal, "whole" if thought else "sealed")
+                    yield Thinking(thinking, seal, "whole" if thinking else "sealed")
                 case "toolCall":
                     args = block.get("arguments")
                     yield ToolCall(text(block, "id"), text(block, "name"), args if isinstance(args, str) else dump(args or {}))
@@ -264,15 +266,15 @@ class _Reader:
                     if text(block, "text").strip():
                         yield Text(text(block, "text"), "assistant")
 
-    def _fold(self, entry: Json) -> "_Fold":
+    def _fold(self, entry: Json) -> "_CompactionFold":
         index = entry.get("firstKeptEntryIndex")
         keys = self._state.keys
         first = keys[index] if type(index) is int and 0 <= index < len(keys) else text(entry, "firstKeptEntryId")
-        return _Fold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
+        return _CompactionFold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
 
 
-class _Fold:
-    """A compaction: the summary stands in the place of everything before the first entry that is kept."""
+class _CompactionFold:
+    """A compaction: the summary replaces everything before the first kept entry."""
 
     def __init__(self, summary: str, first: str, tokens: int) -> None:
         self._summary = summary
@@ -281,11 +283,11 @@ class _Fold:
 
     def __call__(self, context: ImportContext) -> Body:
         ids = context.view.ids
-        kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
-        if not kept:
-            # What finds nothing to edit is noted, so that it is not tried again on a later view.
+        first_kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
+        if not first_kept:
+            # An edit without a target is noted, so that the next import does not try it on a later view.
             return ForeignNoted("pi")
-        fold = Fold(ids[0], ids[kept - 1], (Put("summary", Text(self._summary)),))
+        fold = Fold(ids[0], ids[first_kept - 1], (Put("summary", Text(self._summary)),))
         return ViewEdited((fold,), "pi", "compaction", tokens_before=self._tokens)
 
 
@@ -295,14 +297,14 @@ def _replacement(entry: Json) -> str:
 
 
 def _wrapped(what: str, summary: str) -> str:
-    """A summary as the model is told of it, in words of ours."""
+    """A summary as the model sees it, framed by us."""
     return f'<summary of="{what}">\n{summary}\n</summary>'
 
 
-def _ran(message: Json) -> str:
-    """A command that the user ran, as the model is told of it, in words of ours."""
-    code = message.get("exitCode")
-    end = " (cancelled)" if message.get("cancelled") is True else f" (exit code {code})" if code else ""
+def _command_text(message: Json) -> str:
+    """A command that the user ran, as the model sees it, described by us."""
+    exit_code = message.get("exitCode")
+    end = " (cancelled)" if message.get("cancelled") is True else f" (exit code {exit_code})" if exit_code else ""
     return f"The user ran `{text(message, 'command')}`{end}:\n{text(message, 'output')}"
 
 
@@ -311,13 +313,13 @@ def _paths(message: Json) -> tuple[str, ...]:
     return (path,) if path else ()
 
 
-def _told(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
-    """A fact with what its entry says beside it."""
-    said = {
+def _read_event(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
+    """The event of an entry, with the rest of the entry."""
+    injected_text = {
         ModelReplied: ("content", "usage", "stopReason", "model", "errorMessage"),
         ToolReturned: ("content", "toolCallId", "toolName", "isError"),
     }
-    named = said.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
-    message = {name: value for name, value in table_at(entry, "message").items() if name not in named}
-    left = {**entry, "message": message} if "message" in entry else entry
-    return ReadEvent(body, at, key, line=rest_of(left, "id", "parentId"))
+    body_fields_of = injected_text.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
+    message = {name: value for name, value in table_at(entry, "message").items() if name not in body_fields_of}
+    stored = {**entry, "message": message} if "message" in entry else entry
+    return ReadEvent(body, at, key, line=rest_of(stored, "id", "parentId"))

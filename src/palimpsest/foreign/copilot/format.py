@@ -1,4 +1,4 @@
-"""Sessions of GitHub Copilot's CLI: a file of events for each, with those of its sub-agents among them."""
+"""The transcript format of GitHub Copilot CLI: one file of events for each session and its sub-agents."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,16 +11,16 @@ from palimpsest.wire.json_reading import is_json, table_at, text
 
 
 class CopilotFormat:
-    """GitHub Copilot's CLI, from 0.0.390 on: `events.jsonl` in a folder for each session."""
+    """GitHub Copilot CLI since 0.0.390: `events.jsonl` in a folder for each session."""
 
     name = "copilot"
 
     def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where Copilot keeps its sessions."""
+        """The folder where Copilot CLI keeps its sessions."""
         return (Path(environment.get("COPILOT_HOME") or home / ".copilot") / "session-state",)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """The session of each file of events, and one for every sub-agent that speaks in it."""
+        """The session of each file of events, and one for every sub-agent in it."""
         for file in files_below(path, lambda name: name.endswith(".jsonl")):
             if isinstance(file, ReadProblem):
                 yield file
@@ -31,7 +31,7 @@ class CopilotFormat:
                 yield ReadProblem(str(file), reason(error))
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        """The facts of a session, or of a sub-agent, in the order of the lines."""
+        """The events of a session or a sub-agent, in file order."""
         reader = EventReader(source, blobs)
         try:
             yield from reader.run(position)
@@ -43,8 +43,8 @@ def _sources(path: Path) -> Iterator[TranscriptSource]:
     first = next((value for line in head_of(path).split(b"\n", 16)[:16] if is_event(value := decoded(line))), None)
     if not is_json(first):
         return
-    own = path.parent.name if path.name == "events.jsonl" else path.stem
-    session = text(table_at(first, "data"), "sessionId") or own
+    file_session = path.parent.name if path.name == "events.jsonl" else path.stem
+    session = text(table_at(first, "data"), "sessionId") or file_session
     stamp = changed(path)
     yield TranscriptSource("copilot", str(path), session, stamp)
     owners: dict[str, None] = {}
