@@ -176,12 +176,12 @@ def _sections(path: Path) -> Iterator[_Section]:
     data = data[: data.rfind(b"\n") + 1]
     found = list(_START.finditer(data))
     starts: dict[str, int] = {}
-    for index_in_block, start in enumerate(found):
+    for index, start in enumerate(found):
         started = start[1].decode().replace(" ", "T")
         starts[started] = starts.get(started, 0) + 1
         suffix = f"-{starts[started]}" if starts[started] > 1 else ""
-        last = index_in_block + 1 == len(found)
-        stop = len(data) if last else found[index_in_block + 1].start()
+        last = index + 1 == len(found)
+        stop = len(data) if last else found[index + 1].start()
         name = f"{path.absolute().parent.name}-{started.replace(':', '-')}{suffix}"
         yield _Section(name, milliseconds(started), start.start(), data[start.end() : stop], last)
 
@@ -234,8 +234,8 @@ class _BlockReader:
                 bodies.append(FilesSnapshotted(commit[1], tuple(dict.fromkeys(self._edited))))
                 self._edited.clear()
             cleared = cleared or "chat history cleared" in line
-        for index_in_block, body in enumerate(bodies):
-            yield ReadEvent(body, self._at, f"{key}/{index_in_block}")
+        for index, body in enumerate(bodies):
+            yield ReadEvent(body, self._at, f"{key}/{index}")
         if cleared:
             yield ReadEvent(_clear_chat, self._at, f"{key}/cleared")
         yield ReadEvent(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))

@@ -315,11 +315,11 @@ def _paths(message: Json) -> tuple[str, ...]:
 
 def _read_event(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
     """The event of an entry, with the rest of the entry."""
-    injected_text = {
+    fields_by_body = {
         ModelReplied: ("content", "usage", "stopReason", "model", "errorMessage"),
         ToolReturned: ("content", "toolCallId", "toolName", "isError"),
     }
-    body_fields_of = injected_text.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
-    message = {name: value for name, value in table_at(entry, "message").items() if name not in body_fields_of}
+    body_fields = fields_by_body.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
+    message = {name: value for name, value in table_at(entry, "message").items() if name not in body_fields}
     stored = {**entry, "message": message} if "message" in entry else entry
     return ReadEvent(body, at, key, line=rest_of(stored, "id", "parentId"))

@@ -71,9 +71,9 @@ class SweAgentFormat:
         if not start:
             yield run_reader.opening_event(source)
         for index, message in enumerate(messages):
-            fields = list(run_reader.events_of(index, message))
+            events = list(run_reader.events_of(index, message))
             if index >= start:
-                yield from fields
+                yield from events
         yield from run_reader.end_event(len(messages))
         yield growing.position(messages)
 
@@ -146,13 +146,13 @@ class _RunReader:
         }
         cwd = text(table_at(config, "environment"), "cwd")
         meta = {name: value for name, value in fields.items() if value}
-        stored_step = ("history", "trajectory", "messages", "info")
+        later_fields = ("history", "trajectory", "messages", "info")
         # Fields about the end of the run are left out, so that the first event stays the same.
         return ReadEvent(
             SessionOpened(source.session, cwd, "swe-agent", model=self._model, meta=meta),
             self._at,
             "opened",
-            line=rest_of(self._document, *stored_step),
+            line=rest_of(self._document, *later_fields),
         )
 
     def events_of(self, index: int, message: object) -> Iterator[ReadEvent]:
@@ -320,15 +320,13 @@ def _outputs(message: Json) -> Iterator[Content]:
 def _fenced_command(reply_text: str) -> str:
     """The single command in code fences of a reply, as the first versions of mini-swe-agent have it; empty otherwise."""
     blocks = reply_text.split("```")
-    message_list = [
-        block.partition("\n")[2] for block in blocks[1::2] if block.partition("\n")[0].strip() in {"bash", "mswea_bash_command"}
-    ]
-    return message_list[0] if len(message_list) == 1 else ""
+    commands = [block.partition("\n")[2] for block in blocks[1::2] if block.partition("\n")[0].strip() in {"bash", "mswea_bash_command"}]
+    return commands[0] if len(commands) == 1 else ""
 
 
 def _text_before(reply_text: str, commands: list[str]) -> str:
     """The text before the first command; the whole text if the command is not in it verbatim."""
     if not commands:
         return reply_text
-    head, message_list, _ = reply_text.partition(commands[0].strip())
-    return head.rpartition("```")[0] if message_list and "```" in head else reply_text
+    head, found, _ = reply_text.partition(commands[0].strip())
+    return head.rpartition("```")[0] if found and "```" in head else reply_text

@@ -12,8 +12,8 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import rewind, undo
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.markdown import fence, quoted, words, write_markdown
-from palimpsest.foreign.exporting.showing import visible
+from palimpsest.foreign.exporting.formatting import visible
+from palimpsest.foreign.exporting.markdown import escaped, fence, quoted, write_markdown
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.home import Home
 
@@ -255,7 +255,7 @@ def test_a_fence_holds_exactly_its_text(text: str) -> None:
 def test_one_line_of_words_is_only_text(text: str) -> None:
     line = " ".join(visible(text).split())
     for reader in _READERS:
-        (inline,) = [token for token in reader.parse(f"# a {words(line)}") if token.type == "inline"]
+        (inline,) = [token for token in reader.parse(f"# a {escaped(line)}") if token.type == "inline"]
         assert inline.children is not None
         assert {token.type for token in inline.children} <= {"text", "text_special"}
         assert "".join(token.content for token in inline.children) == f"a {line}".rstrip()

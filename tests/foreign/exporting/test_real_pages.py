@@ -9,10 +9,10 @@ from markdown_it import MarkdownIt
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.log import Log
+from palimpsest.foreign.exporting.formatting import visible
 from palimpsest.foreign.exporting.html import write_html
 from palimpsest.foreign.exporting.markdown import write_markdown
-from palimpsest.foreign.exporting.messages import write_request
-from palimpsest.foreign.exporting.showing import visible
+from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.transcript import TranscriptSource

@@ -66,7 +66,7 @@ def folds_without_summary(boundary: Json) -> bool:
 def mask_event(source_line: SourceLine, results: dict[str, str], path: ConversationPath, builder: EventBuilder) -> ReadEvent:
     """Clearing of old results and recalled notes, as masks. `results` has the event keys of results by call id."""
     details = table_at(source_line.json, "microcompactMetadata")
-    calls = [line_id for line_id in _texts(details, "compactedToolIds") if line_id in results]
+    calls = [call_id for call_id in _texts(details, "compactedToolIds") if call_id in results]
     cleared_notes = [(uuid, group) for uuid in _texts(details, "clearedAttachmentUUIDs") if (group := path.group_of(uuid)) is not None]
 
     def build(context: ImportContext) -> Body | None:
@@ -138,4 +138,4 @@ def _reply_item_ids(context: ImportContext, uuid: str, group: LineGroup) -> tupl
 
 def _texts(table: Json, key: str) -> list[str]:
     value = table.get(key)
-    return [line_id for line_id in value if isinstance(line_id, str)] if isinstance(value, list) else []
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

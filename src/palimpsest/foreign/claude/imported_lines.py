@@ -68,8 +68,8 @@ class ImportedLines:
     def title_lines(self) -> list[Json]:
         """The newest lines with a title and a tag given by the user."""
         self._finish_group()
-        provenance = {kind: line for _, line in sorted(self._lines.items()) if (kind := text(line, "type")) in {"custom-title", "tag"}}
-        return list(provenance.values())
+        by_kind = {kind: line for _, line in sorted(self._lines.items()) if (kind := text(line, "type")) in {"custom-title", "tag"}}
+        return list(by_kind.values())
 
     def _finish_group(self) -> None:
         contents = iter(self._contents)

@@ -51,10 +51,10 @@ class LineGroup:
     @property
     def rewind_key(self) -> str:
         """Key of the event to rewind to if the conversation continues from here."""
-        group_of = self
-        while group_of.moved_before is not None:
-            group_of = group_of.moved_before
-        return group_of.key
+        group = self
+        while group.moved_before is not None:
+            group = group.moved_before
+        return group.key
 
 
 class ConversationPath:
@@ -81,8 +81,8 @@ class ConversationPath:
     def origin(self, uuid: str) -> tuple[str, LineGroup] | None:
         """The line that first showed the content of a line, and its group."""
         uuid = self._copies.get(uuid, uuid)
-        group_of = self._groups.get(uuid)
-        return None if group_of is None else (uuid, group_of)
+        group = self._groups.get(uuid)
+        return None if group is None else (uuid, group)
 
     def add_copy(self, uuid: str, original: str) -> None:
         """Record that a line repeats the content of another one."""
@@ -93,20 +93,20 @@ class ConversationPath:
         if uuid:
             self._groups[uuid] = self._groups.get(parent, self._path[-1])
 
-    def assign(self, uuid: str, group_of: LineGroup) -> None:
+    def assign(self, uuid: str, group: LineGroup) -> None:
         """Add a line to a group."""
         if uuid:
-            self._groups[uuid] = group_of
+            self._groups[uuid] = group
 
-    def append(self, uuid: str, group_of: LineGroup, *, is_message: bool) -> None:
+    def append(self, uuid: str, group: LineGroup, *, is_message: bool) -> None:
         """Append a group. `is_message` is true for replies and text of the user."""
-        self.assign(uuid, group_of)
-        self._parents[group_of] = self._path[-1]
+        self.assign(uuid, group)
+        self._parents[group] = self._path[-1]
         if is_message:
-            self._message_groups.add(group_of)
+            self._message_groups.add(group)
             self._message_indexes.append(len(self._path))
-        self._indexes[group_of] = len(self._path)
-        self._path.append(group_of)
+        self._indexes[group] = len(self._path)
+        self._path.append(group)
 
     def rewind_target(self, line: Json, *, is_message: bool) -> LineGroup | None:
         """The group that a line rewinds to; None if it continues.
@@ -117,22 +117,22 @@ class ConversationPath:
         parent = text(line, "parentUuid")
         if not parent:
             return self._root if is_message and self._message_indexes and "parentUuid" in line else None
-        group_of = self._groups.get(parent)
-        if group_of is None:
+        group = self._groups.get(parent)
+        if group is None:
             return None
-        group_of = self._moved.get(group_of, group_of)
-        index = self._indexes.get(group_of)
+        group = self._moved.get(group, group)
+        index = self._indexes.get(group)
         if index is None:
-            return group_of
-        return group_of if is_message and self._message_indexes and index < self._message_indexes[-1] else None
+            return group
+        return group if is_message and self._message_indexes and index < self._message_indexes[-1] else None
 
-    def move_after(self, entries: Iterable[LineGroup], fold: LineGroup) -> None:
+    def move_after(self, groups: Iterable[LineGroup], fold: LineGroup) -> None:
         """Record that a compaction preserved these groups: lines that follow them follow the compaction."""
-        self._moved.update(dict.fromkeys(entries, fold))
+        self._moved.update(dict.fromkeys(groups, fold))
 
-    def rewind(self, group_of: LineGroup) -> None:
+    def rewind(self, group: LineGroup) -> None:
         """Make an earlier group the end of the path."""
-        path = [group_of]
+        path = [group]
         while path[-1] in self._parents:
             path.append(self._parents[path[-1]])
         self._path = path[::-1]
@@ -141,5 +141,5 @@ class ConversationPath:
 
     def between(self, first: str, last: str) -> list[LineGroup]:
         """The groups from one line to another along the path, both included; empty if one is not on the path."""
-        start, stop = (self._indexes.get(group_of) if (group_of := self._groups.get(uuid)) else None for uuid in (first, last))
+        start, stop = (self._indexes.get(group) if (group := self._groups.get(uuid)) else None for uuid in (first, last))
         return [] if start is None or stop is None else self._path[start : stop + 1]

@@ -189,16 +189,18 @@ class TranscriptReader:
         message = table_at(source_line.json, "message")
         message_id = text(message, "id") or source_line.key
         content = message.get("content")
-        parts = len(content) if isinstance(content, list) else 1
+        part_count = len(content) if isinstance(content, list) else 1
         group = self._open_reply
         if group is not None and text(table_at(group.lines[0].json, "message"), "id") == message_id:
             group.lines.append(source_line)
-            group.part_counts.append((source_line.uuid, parts))
+            group.part_counts.append((source_line.uuid, part_count))
             self._path.assign(source_line.uuid, group)
             return
         yield from self._rewind_if_branch(source_line, is_message=True)
         yield from self.flush()
-        group = LineGroup("reply", [source_line], part_counts=[(source_line.uuid, parts)], is_first=message_id not in self._message_ids)
+        group = LineGroup(
+            "reply", [source_line], part_counts=[(source_line.uuid, part_count)], is_first=message_id not in self._message_ids
+        )
         self._message_ids.add(message_id)
         self._boundary, self._after_boundary, self._folded = {}, [], False
         self._hold(source_line, group, is_message=True)

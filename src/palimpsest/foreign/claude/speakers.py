@@ -204,9 +204,9 @@ class PromptQueue:
     def delivered_by_line(self, line: Json) -> None:
         """Remove the prompts that a user line delivers."""
         message = table_at(line, "message")
-        body_of_run = text(message, "content") or "\n".join(text(block, "text") for block in tables_at(message, "content"))
-        if self._waiting and body_of_run:
-            self._remove(next((prompt for prompt in self._waiting if prompt.strip() in body_of_run), ""))
+        line_text = text(message, "content") or "\n".join(text(block, "text") for block in tables_at(message, "content"))
+        if self._waiting and line_text:
+            self._remove(next((prompt for prompt in self._waiting if prompt.strip() in line_text), ""))
 
     def delivered_by_attachment(self, attachment: Json) -> bool:
         """Whether an attachment delivers a prompt that was inserted already."""

@@ -137,9 +137,7 @@ def user_body(pieces: tuple[Piece, ...], *, steering: bool) -> Body:
 def context_body(pieces: tuple[Piece, ...]) -> Body:
     """Context that a program added beside the user's messages."""
     texts = ((piece.source, piece.content) for piece in pieces if isinstance(piece.content, Text))
-    return ContextStated(
-        tuple(Statement(source, user_message.text, user_message.role, ref=user_message.ref) for source, user_message in texts)
-    )
+    return ContextStated(tuple(Statement(source, content.text, content.role, ref=content.ref) for source, content in texts))
 
 
 def result_body(result: ToolResult, tool: str, paths: tuple[str, ...]) -> Body:
@@ -151,11 +149,9 @@ def result_body(result: ToolResult, tool: str, paths: tuple[str, ...]) -> Body:
     return ToolReturned(result, tool, exit_code(first.text), paths, int(float(wall_time[1]) * 1000) if wall_time is not None else 0)
 
 
-def exit_code(user_message: str) -> int | None:
+def exit_code(output: str) -> int | None:
     """The exit code in the header of a result; None if it has none."""
-    pattern, head = (
-        (_EXIT_JSON, user_message[-_HEADER_LENGTH:]) if user_message.startswith("{") else (_EXIT_CODE, user_message[:_HEADER_LENGTH])
-    )
+    pattern, head = (_EXIT_JSON, output[-_HEADER_LENGTH:]) if output.startswith("{") else (_EXIT_CODE, output[:_HEADER_LENGTH])
     found = pattern.search(head)
     return int(found[1]) if found is not None else None
 

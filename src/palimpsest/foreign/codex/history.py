@@ -66,8 +66,8 @@ class VisibleHistory:
             if not tokens_left or not message_text:
                 continue
             cut = middle_cut(message_text, tokens_left)
-            is_event_start = len(message) == 1 and not cut.cut
-            kept_messages.append(message[0] if is_event_start else Put("user", Text(cut.text)))
+            is_unchanged = len(message) == 1 and not cut.cut
+            kept_messages.append(message[0] if is_unchanged else Put("user", Text(cut.text)))
             if cut.cut:
                 break
             tokens_left -= min(tokens_left, -(-len(message_text.encode()) // 4))

@@ -82,8 +82,8 @@ def opened_by(meta: Json) -> SessionOpened:
         "role": text(meta, "agent_role") or text(meta, "agent_type") or text(spawned, "agent_role"),
     }
     model = text(table_at(table_at(meta, "base_instructions"), "provenance"), "model")
-    events = {name: value for name, value in fields.items() if value}
-    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=parent_place(NAME, parent_of(meta)), meta=events)
+    known_fields = {name: value for name, value in fields.items() if value}
+    return SessionOpened("", text(meta, "cwd"), NAME, model=model, opener=parent_place(NAME, parent_of(meta)), meta=known_fields)
 
 
 def parent_of(meta: Json) -> str:

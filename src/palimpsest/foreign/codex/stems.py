@@ -17,9 +17,9 @@ def stem_of(thread: str, slug: str = "", at: int = 0) -> str:
     return f"{time}-{_digits(seed)}-{suffix}" if suffix else f"{time}-{_digits(seed)}"
 
 
-def slug_of(suffix: str) -> str:
+def slug_of(title: str) -> str:
     """A text as lower-case ASCII letters, digits and underscores, at most 60 characters."""
-    slug = "".join(letter.lower() if letter.isascii() and letter.isalnum() else "_" for letter in suffix)
+    slug = "".join(letter.lower() if letter.isascii() and letter.isalnum() else "_" for letter in title)
     return slug[:_SLUG_LENGTH].rstrip("_")
 
 
@@ -37,6 +37,6 @@ def _time_and_seed(thread: str, at: int) -> tuple[int, int]:
 def _digits(seed: int) -> str:
     rest, digits = seed % len(_DIGITS) ** _SEED_LENGTH, ""
     for _ in range(_SEED_LENGTH):
-        rest, place = divmod(rest, len(_DIGITS))
-        digits = _DIGITS[place] + digits
+        rest, digit = divmod(rest, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
     return digits

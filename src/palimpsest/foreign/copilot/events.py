@@ -139,7 +139,7 @@ class EventReader:
         self._opened = True
         data = table_at(event, "data")
         context = table_at(data, "context")
-        facts = {"version": text(data, "copilotVersion"), "branch": text(context, "branch"), "commit": text(context, "headCommit")}
+        meta = {"version": text(data, "copilotVersion"), "branch": text(context, "branch"), "commit": text(context, "headCommit")}
         yield ReadEvent(
             SessionOpened(
                 self._source.session,
@@ -147,7 +147,7 @@ class EventReader:
                 "copilot",
                 model=text(data, "selectedModel") or text(data, "model"),
                 opener=parent_place("copilot", self._source.parent),
-                meta={name: value for name, value in facts.items() if value},
+                meta={name: value for name, value in meta.items() if value},
             ),
             milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]),
             "opened",
@@ -168,9 +168,9 @@ class EventReader:
                 self._reply_lines.append(event)
             case "user.message":
                 yield from self._user(event, data)
-            case "system.message" if (fields := text(data, "content")) and digest_of(fields.encode()) != state.head:
-                state.head = digest_of(fields.encode())
-                yield _read_event(event, ContextStated(head=(Statement("copilot.system", fields, "system"),)), "content")
+            case "system.message" if (prompt := text(data, "content")) and digest_of(prompt.encode()) != state.head:
+                state.head = digest_of(prompt.encode())
+                yield _read_event(event, ContextStated(head=(Statement("copilot.system", prompt, "system"),)), "content")
             case "system.notification" if text(data, "content").startswith("<system_notification>"):
                 state.newest = text(event, "id")
                 yield _read_event(event, ContextStated((Statement("copilot.notification", text(data, "content")),)), "content")

@@ -113,7 +113,7 @@ def _system_events(conversation: ConversationState, message: MessageRow, suffix:
     if system and system != conversation.system:
         conversation.system = system
         names = ("opencode/system", *(f"opencode/system/{index}" for index in range(1, len(system))))
-        head = tuple(Statement(name, contents, "system") for name, contents in zip(names, system, strict=True))
+        head = tuple(Statement(name, prompt, "system") for name, prompt in zip(names, system, strict=True))
         yield ReadEvent(ContextStated(head=head), message.created, f"{message.id}#system{suffix}")
 
 
@@ -261,9 +261,9 @@ def _error(message: MessageRow) -> str:
 
 def _failure(message: MessageRow) -> Failed:
     error = table_at(message.data, "error")
-    contents = text(table_at(error, "data"), "message") or text(error, "message")
+    error_text = text(table_at(error, "data"), "message") or text(error, "message")
     what = "summarize" if message.data.get("summary") is True else "call"
-    return Failed(what, "too_long" if message.error == "ContextOverflowError" else message.error, contents)
+    return Failed(what, "too_long" if message.error == "ContextOverflowError" else message.error, error_text)
 
 
 def _is_sent_again(message: MessageRow) -> bool:

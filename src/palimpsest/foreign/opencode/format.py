@@ -76,7 +76,7 @@ def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         storage = folder if folder.name == "storage" else folder / "storage"
         # The program's folder has much else, such as snapshots and logs; its sessions are only in these two places.
         databases = [folder / each for each in sorted(names) if each.startswith("opencode") and each.endswith(".db")]
-        if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # what may not be looked at is passed over here
+        if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # Path.is_dir would raise for a folder without permission
             folders.clear()
             yield from _without_duplicates(chain(*map(_guarded, databases), files.sessions_in_tree(storage)))
             continue

@@ -164,8 +164,8 @@ class _IncrementalRead:
 
     def _is_changed(self, note: _Note, unchanged: int, *, is_branch: bool) -> bool:
         """Whether a note is new or has changed, or is on a branch that was left."""
-        event = self.notes_read.get(note.name)
-        return event is None or event.value != note.value or (is_branch and event.index > unchanged)
+        earlier_note = self.notes_read.get(note.name)
+        return earlier_note is None or earlier_note.value != note.value or (is_branch and earlier_note.index > unchanged)
 
     def _note_events(self, notes: list[_Note]) -> Iterator[ReadEvent]:
         for note in notes:

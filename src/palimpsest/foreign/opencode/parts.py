@@ -168,8 +168,8 @@ def model_of(message: MessageRow) -> str:
 
 def system_of(message: MessageRow) -> tuple[str, ...]:
     """The system prompts of a message: one text in a user message, several in a model message of older versions."""
-    tool_input = message.data.get("system")
-    texts = tool_input if isinstance(tool_input, list) else [tool_input]
+    prompts = message.data.get("system")
+    texts = prompts if isinstance(prompts, list) else [prompts]
     return tuple(each for each in texts if isinstance(each, str) and each)
 
 

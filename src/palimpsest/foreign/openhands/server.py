@@ -124,14 +124,14 @@ class ServerEvents:
         if reasoning:
             yield Thinking(reasoning)
         name = text(event, "action")
-        fields = texts_of(message.get("content")) or first_text(args.get("thought"), args.get("final_thought"))
+        reply_text = texts_of(message.get("content")) or first_text(args.get("thought"), args.get("final_thought"))
         if name == "message":
-            fields = text(args, "content")
+            reply_text = text(args, "content")
         if name == "finish":
             last = first_text(args.get("final_thought"), event.get("message"))
-            fields = "\n\n".join(dict.fromkeys(each for each in (first_text(args.get("thought")), last) if each))
-        if fields.strip():
-            yield Text(fields, "assistant")
+            reply_text = "\n\n".join(dict.fromkeys(each for each in (first_text(args.get("thought")), last) if each))
+        if reply_text.strip():
+            yield Text(reply_text, "assistant")
         for request in requests:
             function = table_at(request, "function")
             given = function.get("arguments")

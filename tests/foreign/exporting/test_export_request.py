@@ -9,7 +9,7 @@ from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Too
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.messages import whole_view, write_request
+from palimpsest.foreign.exporting.request import whole_view, write_request
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.check import check_request
