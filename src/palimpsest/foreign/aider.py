@@ -123,10 +123,10 @@ class AiderFormat:
 
     name = "aider"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The history file that the environment names, or else the one in the home folder; each project has its own."""
-        given = environment.get("AIDER_CHAT_HISTORY_FILE")
-        return (Path(given),) if given else (home / ".aider.chat.history.md",)
+        configured = environment.get("AIDER_CHAT_HISTORY_FILE")
+        return (Path(configured),) if configured else (home / ".aider.chat.history.md",)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each start of aider."""

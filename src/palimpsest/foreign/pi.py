@@ -68,7 +68,7 @@ class PiFormat:
 
     name = "pi"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folder where pi keeps its sessions."""
         return (Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "sessions",)
 
@@ -292,8 +292,8 @@ class _CompactionFold:
 
 
 def _replacement(entry: Json) -> str:
-    given = entry.get("replacement")
-    return texts_of(given.get("content")) or text(given, "text") if is_json(given) else texts_of(given)
+    replacement = entry.get("replacement")
+    return texts_of(replacement.get("content")) or text(replacement, "text") if is_json(replacement) else texts_of(replacement)
 
 
 def _wrapped(what: str, summary: str) -> str:

@@ -38,7 +38,7 @@ class SweAgentFormat:
 
     name = "swe-agent"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folder of mini-swe-agent's last run; SWE-agent writes below the folder in which it is started."""
         return (Path(environment.get("MSWEA_GLOBAL_CONFIG_DIR") or home / _MINI_FOLDER),)
 
@@ -298,8 +298,8 @@ def _model(document: Json) -> str:
     if text(config, "model_name"):
         return text(config, "model_name")
     replay = document.get("replay_config")
-    given = decoded(replay.encode("utf-8", "replace")) if isinstance(replay, str) else replay
-    agent = table_at(given, "agent") if is_json(given) else {}
+    config_replayed = decoded(replay.encode("utf-8", "replace")) if isinstance(replay, str) else replay
+    agent = table_at(config_replayed, "agent") if is_json(config_replayed) else {}
     return text(table_at(agent, "model"), "name")
 
 

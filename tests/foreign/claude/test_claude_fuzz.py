@@ -117,7 +117,7 @@ def test_lines_of_any_shape_are_taken_in_without_loss_and_come_back_as_they_were
         assert faults(home, each.session, every=4) == []
 
 
-def test_the_same_lines_twice_in_one_file_are_told_once(tmp_path: Path) -> None:
+def test_the_same_lines_twice_in_one_file_are_read_once(tmp_path: Path) -> None:
     said = {"type": "user", "uuid": "a", "parentUuid": None, "sessionId": SESSION, "message": {"role": "user", "content": "once"}}
     block = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     asked = {"type": "assistant", "uuid": "b", "parentUuid": "a", "sessionId": SESSION, "message": {"id": "m", "content": [block]}}

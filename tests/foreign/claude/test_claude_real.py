@@ -95,7 +95,7 @@ def test_the_user_messages_of_a_headless_session() -> None:
     assert [body.parts[0] for body in found if isinstance(body, UserSaid) and body.steering] == [Text("FIFTH-USER-MSG print many numbers")]
 
 
-def test_a_prompt_stands_after_the_statements_that_came_with_it_as_in_the_request() -> None:
+def test_a_prompt_follows_its_statements_as_in_the_request() -> None:
     (path,) = golden(f"claude/2.1.325/projects/*/{HEADLESS}.jsonl")
     home, session = read(path)
     log = Log.open(home.store, session, FixedClock())

@@ -53,7 +53,7 @@ def test_a_fork_pays_for_its_own_calls_and_not_again_for_those_it_copied(tmp_pat
     assert ledger(home, FORK).usage == Usage(1_200, output=10)
 
 
-def test_a_fork_of_which_only_the_copy_is_left_tells_what_it_cost(tmp_path: Path) -> None:
+def test_a_fork_whose_original_is_missing_counts_the_copied_usage(tmp_path: Path) -> None:
     write(tmp_path, *copied(*PARENT), *OWN, thread=FORK)
     home = Home()
     home.take(CODEX, tmp_path)

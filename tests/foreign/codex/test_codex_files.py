@@ -41,9 +41,9 @@ def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp
     home = Home()
     (done,) = home.take(CODEX, path)
     assert [each.where.rpartition(":")[2] for each in done.problems] == ["3", "4", "5", "7", "8"]
-    opened, *told = home.bodies(SESSION)
+    opened, *events = home.bodies(SESSION)
     assert isinstance(opened, SessionOpened)
-    assert (opened.cwd, opened.meta["id"], said_in(told)) == ("/repo", THREAD, ["a", "b"])
+    assert (opened.cwd, opened.meta["id"], said_in(events)) == ("/repo", THREAD, ["a", "b"])
 
 
 def test_cx_07_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_searches_pictures_and_compactions_of_the_provider_stay_closed_with_word
     drawn = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "revised_prompt": "a cat", "result": "aGk="}
     sealed = {"type": "compaction", "encrypted_content": "x"}
     path = write(tmp_path, meta(), context(), *(item(**each) for each in (search, drawn, sealed)), item(type="never_seen", text="?"))
-    (told,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
-    assert [(json.loads(part.data), part.twin) for part in told.parts if isinstance(part, Opaque)] == [
+    (reply,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
+    assert [(json.loads(part.data), part.twin) for part in reply.parts if isinstance(part, Opaque)] == [
         (search, "[web search: cats]"),
         (drawn, "[image: a cat]"),
         (sealed, ""),
@@ -123,11 +123,11 @@ def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_wh
 
 
 def test_the_default_folders_follow_the_environment(tmp_path: Path) -> None:
-    assert CODEX.places(tmp_path, {}) == (tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions")
-    assert CODEX.places(tmp_path, {"CODEX_HOME": "/elsewhere"})[0] == Path("/elsewhere/sessions")
+    assert CODEX.default_paths(tmp_path, {}) == (tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions")
+    assert CODEX.default_paths(tmp_path, {"CODEX_HOME": "/elsewhere"})[0] == Path("/elsewhere/sessions")
 
 
-def test_a_mark_of_a_file_that_shrank_is_no_obstacle(tmp_path: Path) -> None:
+def test_the_position_of_a_file_that_shrank_is_ignored(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), said("a"), said("b"))
     home = Home()
     (done,) = home.take(CODEX, path)

@@ -110,7 +110,7 @@ def test_usage_and_replies_are_counted_once_for_each_request() -> None:
     assert sum(reply.usage.output for reply in replies) == sum(data.get("outputTokens", 0) for data in messages)
 
 
-def test_a_reply_a_call_and_its_result_become_facts_of_ours(tmp_path: Path) -> None:
+def test_a_reply_a_call_and_its_result_become_events(tmp_path: Path) -> None:
     request = {"toolCallId": "c1", "name": "view", "arguments": {"path": "/repo/a.py"}, "type": "function"}
     path = written(
         tmp_path,

@@ -35,7 +35,7 @@ def test_a_session_of_ours_shows_the_same_in_the_files_for_claude_code_and_codex
     assert {trip.differences for trip in trips(source)} == {()}
 
 
-def test_every_place_that_differs_is_told() -> None:
+def test_every_difference_is_listed() -> None:
     assert list(differences([ONE, TWO], [ONE, TWO])) == []
     assert list(differences([ONE, TWO], [TWO])) == [
         '0: {"role":"user","type":"text","text":"one"} became {"role":"user","type":"text","text":"two"}',

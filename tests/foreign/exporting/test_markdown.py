@@ -56,7 +56,7 @@ class _Tags(HTMLParser):
 
 
 def _structure(page: str, reader: MarkdownIt) -> list[str]:
-    """The blocks of a document as far as we made them: what stands inside quotes is not looked at."""
+    """The blocks of a document as far as we made them: the content of quotes is ignored."""
     shape: list[str] = []
     quotes = 0
     for token in reader.parse(page):
@@ -165,7 +165,7 @@ timeout = 10
 """
 
 
-def test_an_undone_edit_and_a_step_back_are_told(tmp_path: Path) -> None:
+def test_an_undone_edit_and_a_rewind_are_shown(tmp_path: Path) -> None:
     edited(Home(tmp_path))
     with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
         undo(log, 15, why="I want it back")
@@ -189,7 +189,7 @@ def test_edits_after_an_undone_one_hide_what_shows_again(tmp_path: Path) -> None
     assert page.count("· hides 4 items · adds 1 item") == 2
 
 
-def test_an_earlier_state_is_told_up_to_there(tmp_path: Path) -> None:
+def test_an_earlier_state_is_shown_up_to_its_event(tmp_path: Path) -> None:
     edited(Home(tmp_path))
     with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         page = "".join(write_markdown(log, log.reader.path(4)))

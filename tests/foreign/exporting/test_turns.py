@@ -95,7 +95,7 @@ def test_a_turn_has_what_was_said_called_and_given_back_in_its_order() -> None:
     ]
 
 
-def test_a_result_without_its_call_stands_alone() -> None:
+def test_a_result_without_its_call_is_an_entry_of_its_own() -> None:
     result = ToolReturned(ToolResult("c", (Text("x"),)), "read")
     assert list(turns_of(_log(result))) == [Turn(0, (ToolEntry(1, 2_000, None, result),))]
 
@@ -201,7 +201,7 @@ def test_the_gist_of_a_call_is_its_first_text() -> None:
     assert gists == ["a b", '{"n":1}', "", "free text", ""]
 
 
-def test_outcomes_tell_size_error_and_exit_code() -> None:
+def test_outcomes_show_size_error_and_exit_code() -> None:
     failed = ToolReturned(ToolResult("c", (Text("a\nb\n"),), error=True), exit=2)
     assert outcome_of(ToolEntry(1, 1, None, failed)) == "2 lines, 4 bytes, error, exit 2"
     assert outcome_of(ToolEntry(1, 1, None, ToolReturned(ToolResult("c")))) == "nothing"

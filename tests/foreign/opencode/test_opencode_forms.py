@@ -225,8 +225,11 @@ def test_a_database_that_is_being_written_is_read_as_it_was_committed(tmp_path: 
 
 def test_the_default_places_are_those_of_the_environment_and_of_custom() -> None:
     form = OpencodeFormat()
-    assert form.places(Path("/home/u"), {}) == (Path("/home/u/.local/share/opencode"),)
-    assert form.places(Path("/home/u"), {"XDG_DATA_HOME": "/data"}) == (Path("/data/opencode"), Path("/home/u/.local/share/opencode"))
+    assert form.default_paths(Path("/home/u"), {}) == (Path("/home/u/.local/share/opencode"),)
+    assert form.default_paths(Path("/home/u"), {"XDG_DATA_HOME": "/data"}) == (
+        Path("/data/opencode"),
+        Path("/home/u/.local/share/opencode"),
+    )
 
 
 def test_files_of_other_programs_are_passed_over(tmp_path: Path) -> None:

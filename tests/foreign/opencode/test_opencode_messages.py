@@ -75,7 +75,7 @@ def rows_of(path: Path) -> list[tuple[Row, list[Row]]]:
 
 
 @pytest.mark.parametrize("session", [source.session for source in sources(GOLDEN_DATABASE)])
-def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_told_twice(session: str) -> None:
+def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_read_twice(session: str) -> None:
     dump = json.loads((GOLDEN_DATABASE.parent / "export.json").read_text())
     messages = [row for row in dump["message"] if row["session_id"] == session]
     rows = [(row["data"], [part["data"] for part in dump["part"] if part["message_id"] == row["id"]]) for row in messages]
@@ -84,7 +84,7 @@ def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_told_twice(
 
 @pytest.mark.skipif(not EXPORTS, reason=WITHOUT)
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem[-12:])
-def test_no_message_call_or_result_of_a_public_session_is_lost_or_told_twice(path: Path) -> None:
+def test_no_message_call_or_result_of_a_public_session_is_lost_or_read_twice(path: Path) -> None:
     assert ours(told(path)) == naive(rows_of(path))
 
 
@@ -260,7 +260,7 @@ def test_a_message_of_several_steps_is_several_replies(tmp_path: Path) -> None:
     assert [(reply.stop, reply.usage.input) for reply in replies] == [("tool-calls", 10), ("stop", 20)]
 
 
-def test_snapshots_patches_and_retries_are_facts_without_items(tmp_path: Path) -> None:
+def test_snapshots_patches_and_retries_are_events_without_items(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")
     error = {"name": "APIError", "data": {"message": "busy"}}
@@ -281,7 +281,7 @@ def test_snapshots_patches_and_retries_are_facts_without_items(tmp_path: Path) -
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), ("assistant", "yes")]
 
 
-def test_calls_that_share_an_id_are_told_apart(tmp_path: Path) -> None:
+def test_calls_that_share_an_id_are_distinguished(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")
     talk.assistant(call("bash", "A", call_id="call_0"), finish="tool-calls")

@@ -20,7 +20,7 @@ def kept(store: MemorySessions) -> bytes:
     return b"".join(chunk for _, chunk in store.open("one").chunks())
 
 
-def test_lines_are_written_when_somebody_reads_or_syncs() -> None:
+def test_lines_are_written_before_reading_and_syncing() -> None:
     store = MemorySessions()
     lines = BufferedStore(store).create("one", b"first\n")
     assert (lines.append(b"second\n"), lines.append(b"third\n"), lines.size) == (6, 13, 19)

@@ -120,7 +120,7 @@ def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
 
 
 class _Other(Tiny):
-    """Knows the same files, and stumbles over all others."""
+    """Knows the same files, and raises for all others."""
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         yield ReadProblem(str(path / "a.tiny"), "this is none of mine")
@@ -128,7 +128,7 @@ class _Other(Tiny):
         raise ValueError("what is this")
 
 
-def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_stumbles_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_fails_is_one_problem(tmp_path: Path) -> None:
     written(tmp_path / "a.tiny", user("u", "hello"))
 
     found = find_sources((Tiny(), _Other("other")), [tmp_path])

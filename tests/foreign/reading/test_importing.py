@@ -99,7 +99,7 @@ def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Pa
     assert shown(store) == ["a.py was read", "And b.py?"]
 
 
-def test_importing_twice_changes_nothing_with_a_mark_or_without(tmp_path: Path) -> None:
+def test_importing_twice_changes_nothing_with_a_position_or_without(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     first = bring(path, store)
@@ -175,7 +175,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert shown(store) == ["fine"]
 
 
-def test_a_reader_that_stumbles_is_a_bad_line_and_what_it_told_stays(tmp_path: Path) -> None:
+def test_an_exception_of_a_reader_is_a_problem_and_the_events_before_it_stay(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", user("u1", "one"), {"id": "x", "kind": "crash", "text": "no such shape"}, user("u2", "two"))
     store = MemorySessions()
 
@@ -199,7 +199,7 @@ def test_a_file_that_is_gone_is_a_bad_line_and_makes_no_log(tmp_path: Path) -> N
 
 
 class _Lazy(Tiny):
-    """Opens its file before it tells anything."""
+    """Opens its file before it yields anything."""
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         Path(source.path).read_bytes()
@@ -214,7 +214,7 @@ def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
 
 
 class _Broken(Tiny):
-    """Tells half a letter."""
+    """Yields half a character."""
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         yield ReadEvent(SessionOpened(""), BEGAN, "open")
@@ -242,7 +242,7 @@ def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_bra
     assert raw(store) == before
 
 
-def test_a_mark_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Path) -> None:
+def test_a_position_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     first = bring(path, store)
@@ -280,7 +280,7 @@ def test_a_call_weighs_what_the_whole_view_weighs_whatever_was_edited_before(tmp
     assert (len(calls), len(unseen)) == (6, 1)
 
 
-def test_a_log_that_somebody_writes_is_refused_and_let_go(tmp_path: Path) -> None:
+def test_a_log_that_another_process_writes_is_refused_and_closed(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     bring(path, store)
@@ -303,7 +303,7 @@ def test_a_damaged_log_is_refused_and_let_go(tmp_path: Path) -> None:
 
 
 class _Full(Tiny):
-    """The disk fills up while it tells."""
+    """The disk fills up while it reads."""
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         yield from super().read(source, blobs, position)
@@ -329,7 +329,7 @@ def test_ids_are_plain_names_that_stay_apart() -> None:
 
 @dataclass(frozen=True)
 class _Recounted(Tiny):
-    """Tells bodies that somebody made."""
+    """Yields the given bodies."""
 
     bodies: tuple[Body, ...] = ()
 
@@ -339,7 +339,7 @@ class _Recounted(Tiny):
             yield ReadEvent(body, BEGAN, f"k{number}")
 
 
-def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
+def test_a_key_gives_the_ids_of_all_items_of_its_event(tmp_path: Path) -> None:
     store = MemorySessions()
     bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
     import_session(_Recounted(bodies=bodies), TranscriptSource("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())

@@ -73,7 +73,7 @@ def test_redacting_is_still_the_same_format(tmp_path: Path) -> None:
     form = RedactingFormat(Tiny())
 
     assert form.name == "tiny"
-    assert form.places(tmp_path, {}) == (tmp_path / ".tiny",)
+    assert form.default_paths(tmp_path, {}) == (tmp_path / ".tiny",)
     assert [*form.sources(tmp_path)] == [*Tiny().sources(tmp_path)]
 
 

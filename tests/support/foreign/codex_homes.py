@@ -26,6 +26,6 @@ def imported(path: Path) -> tuple[Home, str]:
 
 
 def bodies(path: Path) -> list[Body]:
-    """What a session of Codex tells, without what its lines say beside it."""
+    """The bodies of a session of Codex, without their source lines."""
     home, session = imported(path)
     return [structs.replace(body, foreign=NULL) for body in home.bodies(session)]

@@ -56,7 +56,7 @@ class Home:
 
 
 def sources(form: Format, path: Path) -> list[TranscriptSource]:
-    """The sessions of a path; the test fails if one cannot be looked at."""
+    """The sessions of a path; the test fails if one cannot be read."""
     found = list(form.sources(path))
     assert [each for each in found if isinstance(each, ReadProblem)] == []
     return [each for each in found if isinstance(each, TranscriptSource)]
@@ -101,7 +101,7 @@ def faults(home: Home, session: str, every: int = 1) -> list[str]:
 
 
 def check_repeat(form: Format, path: Path) -> Home:
-    """Import twice, with the mark and without: nothing changes."""
+    """Import twice, with the position and without: nothing changes."""
     home = Home()
     first = home.take(form, path)
     logs = home.logs()
@@ -115,7 +115,7 @@ def check_repeat(form: Format, path: Path) -> Home:
 
 
 def cuts(data: bytes, count: int = 5) -> Iterator[int]:
-    """Some places at which a file may have ended before it grew: within lines and between them."""
+    """Some offsets at which a file may have ended before it grew: within lines and between them."""
     for number in range(1, count + 1):
         place = len(data) * number // (count + 1)
         yield place

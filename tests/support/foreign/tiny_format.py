@@ -25,7 +25,7 @@ class Tiny:
 
     name: str = "tiny"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         return (home / ".tiny",)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:

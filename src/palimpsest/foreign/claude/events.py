@@ -176,10 +176,10 @@ class EventBuilder:
 
     def _with_saved_output(self, result: ToolResult, details: Json) -> ToolResult:
         """The result with its full output as a blob, if the program saved it to a file."""
-        shown = text_of(result.parts[0]) if result.parts else ""
+        shown_text = text_of(result.parts[0]) if result.parts else ""
         saved_output = text(details, "persistedOutputPath")
-        if shown.startswith("<persisted-output>"):
-            found = _SAVED_TO.search(shown)
+        if shown_text.startswith("<persisted-output>"):
+            found = _SAVED_TO.search(shown_text)
             saved_output = found[1].strip() if found else saved_output
         if not saved_output:
             return result

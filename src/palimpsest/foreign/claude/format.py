@@ -30,7 +30,7 @@ class ClaudeFormat:
         """The name in commands."""
         return "claude"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The project folders: those in `CLAUDE_CONFIG_DIR`, or else the two default ones."""
         configured = environment.get("CLAUDE_CONFIG_DIR", "")
         if configured:
@@ -92,14 +92,14 @@ class ClaudeFormat:
                     yield from _opening(source, path, source_lines)
                     opened = True
                 for each in source_lines:
-                    yield from reading.take(each)
+                    yield from reading.add_line(each)
                 source_lines = []
                 yield from bad
                 bad = []
         if not opened and source_lines:
             yield from _opening(source, path, source_lines)
         for each in source_lines:
-            yield from reading.take(each)
+            yield from reading.add_line(each)
         yield from bad
         yield from reading.flush()
         yield ReadPosition(stop_offset)

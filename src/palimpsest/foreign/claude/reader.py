@@ -53,7 +53,7 @@ class TranscriptReader:
         self._tags: tuple[str, ...] = ()
         self._named_by_user = False
 
-    def take(self, source_line: SourceLine) -> Iterator[ReadEvent]:
+    def add_line(self, source_line: SourceLine) -> Iterator[ReadEvent]:
         """Add one line; yields the events that are complete now."""
         line, kind = source_line.json, text(source_line.json, "type")
         if not self._belongs_here(source_line):
@@ -297,5 +297,5 @@ class TranscriptReader:
             for tool in tables_at(shape, "tools")
         ]
         self._builder.tools[self._request_shape] = self._blobs.put(bytes(raw_of(tools))) if tools else ""
-        words = [text(block, "text") for block in tables_at(shape, "system")]
-        return ContextStated(head=tuple(Statement(f"system:{index}", each, "system") for index, each in enumerate(words)))
+        prompts = [text(block, "text") for block in tables_at(shape, "system")]
+        return ContextStated(head=tuple(Statement(f"system:{index}", each, "system") for index, each in enumerate(prompts)))

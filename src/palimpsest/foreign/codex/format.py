@@ -41,7 +41,7 @@ class CodexFormat:
 
     name = NAME
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folders of current and of archived sessions."""
         root = Path(environment.get("CODEX_HOME") or home / ".codex")
         return (root / "sessions", root / "archived_sessions")
@@ -139,7 +139,7 @@ class _RolloutPass:
         if self._copied_lines is not None:
             self._rollout.copied = self._copied_lines.is_copy(table)
             self._copied_lines = self._copied_lines if self._rollout.copied else None
-        self._rollout.take(line_number, line, table)
+        self._rollout.read_line(line_number, line, table)
         if first:
             self._copied_lines = CopiedLines(table_at(table, "payload"), self._path)
             self._read_base(table)
@@ -183,7 +183,7 @@ class _RolloutPass:
             if (ordinal if isinstance(ordinal, int) else line_number) >= end:
                 break
             if line_number:
-                self._rollout.take(line_number, line, table)
+                self._rollout.read_line(line_number, line, table)
         self._rollout.buffer.close()
 
     def _title(self) -> Iterator[ReadEvent]:

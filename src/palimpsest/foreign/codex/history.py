@@ -125,7 +125,7 @@ class _UnusedPieces:
     """The visible pieces that a fold has not kept yet, by identity."""
 
     def __init__(self, visible: Sequence[VisiblePiece]) -> None:
-        self._shown = visible
+        self._visible = visible
         self._indexes: dict[object, list[int]] = {}
         self._used: set[int] = set()
         self._last = -1
@@ -144,16 +144,16 @@ class _UnusedPieces:
         stop = start + len(pieces)
         self._used.update(range(start, stop))
         self._last = stop - 1
-        return list(self._shown[start:stop])
+        return list(self._visible[start:stop])
 
     def _fits(self, start: int, pieces: Sequence[Piece]) -> bool:
         stop = start + len(pieces)
-        if stop > len(self._shown) or not self._used.isdisjoint(range(start, stop)):
+        if stop > len(self._visible) or not self._used.isdisjoint(range(start, stop)):
             return False
-        key = self._shown[start].key
+        key = self._visible[start].key
         return all(
             each.key == key and _identity(each.piece.content) == _identity(piece.content)
-            for each, piece in zip(self._shown[start:stop], pieces, strict=True)
+            for each, piece in zip(self._visible[start:stop], pieces, strict=True)
         )
 
 

@@ -59,8 +59,8 @@ def read_item(item: Json, context: ItemContext, ref: str = "") -> ItemRead:
         case "message":
             return _message(item, context, text(item, "id") or ref)
         case "agent_message":
-            said = "\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
-            return _context((said,), (f"agent:{text(item, 'author')}",), "user", text(item, "id")) if said else NOT_SHOWN
+            context_text = "\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
+            return _context((context_text,), (f"agent:{text(item, 'author')}",), "user", text(item, "id")) if context_text else NOT_SHOWN
         case "reasoning":
             return _reasoning(item, context.model)
         case "ghost_snapshot":
@@ -83,7 +83,7 @@ def _message(item: Json, context: ItemContext, ref: str) -> ItemRead:
     if role == "assistant":
         phase = text(item, "phase")
         ref = text(item, "id") or (ref if len(texts) > 1 else "")
-        return ItemRead("model", tuple(Piece("assistant", Text(said, "assistant", phase, ref)) for said in texts))
+        return ItemRead("model", tuple(Piece("assistant", Text(context_text, "assistant", phase, ref)) for context_text in texts))
     kinds = _kinds(item, len(texts))
     if role == "developer":
         return _context(texts, kinds, "developer", ref if len(texts) > 1 else text(item, "id"))
@@ -116,19 +116,19 @@ def _kinds(item: Json, count: int) -> tuple[str, ...]:
 
 def _context(texts: tuple[str, ...], kinds: tuple[str, ...], role: Role, ref: str) -> ItemRead:
     pieces = tuple(
-        Piece("context", Text(said, role, ref=ref), source_of(said, kind, role, number))
-        for number, (said, kind) in enumerate(zip(texts, kinds, strict=True))
+        Piece("context", Text(context_text, role, ref=ref), source_of(context_text, kind, role, number))
+        for number, (context_text, kind) in enumerate(zip(texts, kinds, strict=True))
     )
     return ItemRead("context", pieces) if pieces else NOT_SHOWN
 
 
-def source_of(said: str, kind: str, role: str, number: int = 0) -> str:
+def source_of(context_text: str, kind: str, role: str, number: int = 0) -> str:
     """The key of a context text: the kind its writer gave it, else the tag it starts with, else its role and index."""
     if kind not in {"", "unknown"}:
         return kind
-    if said.lstrip().startswith("# AGENTS.md"):
+    if context_text.lstrip().startswith("# AGENTS.md"):
         return "agents_md"
-    tag = _TAG.match(said)
+    tag = _TAG.match(context_text)
     if tag is not None:
         return _SOURCES.get(tag[1], tag[1])
     return f"{role}.{number}" if number else role
@@ -166,15 +166,15 @@ def _image(url: str, detail: str, blobs: Blobs, ref: str) -> Part | None:
 
 def _reasoning(item: Json, model: str) -> ItemRead:
     digest = "\n\n".join(text(part, "text") for part in tables_at(item, "summary") if text(part, "text"))
-    whole = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
+    full_text = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
     data = text(item, "encrypted_content")
     seal = Seal(PROVIDER, model, data) if data else None
-    if not (digest or whole or seal):
+    if not (digest or full_text or seal):
         return ItemRead("model")
     ref = text(item, "id")
-    if digest or not whole:
+    if digest or not full_text:
         return ItemRead("model", (Piece("thinking", Thinking(digest, seal, "digest" if digest else "sealed", ref)),))
-    return ItemRead("model", (Piece("thinking", Thinking(whole, seal, "whole", ref)),))
+    return ItemRead("model", (Piece("thinking", Thinking(full_text, seal, "whole", ref)),))
 
 
 def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
@@ -239,10 +239,10 @@ def _query(item: Json) -> str:
     return text(action, "query") or text(action, "url") or text(action, "type")
 
 
-def json_object(said: str) -> Json:
+def json_object(context_text: str) -> Json:
     """The JSON object in a text; empty if there is none."""
     try:
-        value = msgspec.json.decode(said)
+        value = msgspec.json.decode(context_text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return value if is_json(value) else {}

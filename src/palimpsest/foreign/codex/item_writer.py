@@ -149,8 +149,8 @@ def _reasoning(content: Thinking, encoding: ItemEncoding) -> Json | None:
         return None
     digest = [{"type": "summary_text", "text": content.text}] if content.text and content.form == "digest" else []
     reasoning: Json = {"type": "reasoning", **encoding.name("rs", content.ref), "summary": digest, "encrypted_content": content.seal.data}
-    whole = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
-    return {**reasoning, "content": whole} if whole else reasoning
+    full_text = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
+    return {**reasoning, "content": full_text} if full_text else reasoning
 
 
 def encode_call(call: ToolCall, call_id: str, encoding: ItemEncoding) -> Json:

@@ -141,7 +141,7 @@ class LineWriter:
         """Add tokens to the total of the session."""
         self._total = _usage_sum(self._total, usage)
 
-    def take(self, event: Event) -> Iterator[bytes]:
+    def lines_of(self, event: Event) -> Iterator[bytes]:
         """The lines of one event on the path."""
         body = event.body
         if self._held_items and (self._view_changed or not _continues_message(self._held_items, event)):
@@ -282,8 +282,8 @@ def _view_tokens(view: View, shown: tuple[Item, ...]) -> int:
     return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
 
 
-def _usage_sum(one: Usage, two: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+def _usage_sum(first: Usage, second: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _tokens(usage: Usage) -> Json:

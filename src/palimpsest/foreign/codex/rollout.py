@@ -92,7 +92,7 @@ class RolloutReader:
         """Whether later lines could still complete what was read; false for files without turns, which are read as they are."""
         return self.buffer.opening is not None or (self._has_turns and self.buffer.incomplete is not None)
 
-    def take(self, line_number: int, line: bytes, table: Json) -> None:
+    def read_line(self, line_number: int, line: bytes, table: Json) -> None:
         """Read one line; `table` is its JSON."""
         self.buffer.line = (line_number, line)
         kind, payload = envelope(table)

@@ -47,7 +47,7 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bo
     yield line_writer.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
         if not isinstance(event.body, SessionOpened):
-            yield from line_writer.take(event)
+            yield from line_writer.lines_of(event)
     yield from line_writer.ending(log.tip)
 
 
@@ -87,7 +87,7 @@ def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> It
     path = log.path
     for event in new_events:
         if event.seq in path:
-            yield from line_writer.take(event)
+            yield from line_writer.lines_of(event)
     if new_events:
         yield from line_writer.ending(log.tip)
 

@@ -41,7 +41,7 @@ _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")
 _ENVELOPE = {"type", "data", "id", "timestamp", "parentId"}
 
 
-class _PendingCall(Value, frozen=True):
+class _RunningCall(Value, frozen=True):
     """A call that waits for its result."""
 
     tool: str
@@ -61,7 +61,7 @@ class _ReaderState(Struct, omit_defaults=True):
     newest: str = ""
     folding: str = ""
     waiting: bool = False
-    calls: dict[str, _PendingCall] = {}
+    calls: dict[str, _RunningCall] = {}
 
 
 def is_event(value: object) -> bool:
@@ -246,12 +246,12 @@ class EventReader:
             form: Form = "free" if text(request, "type") == "custom" else "json"
             call_id, tool = text(request, "toolCallId"), text(request, "name")
             path = text(args, "path") or text(args, "file_path") if is_json(args) else ""
-            self._state.calls[call_id] = _PendingCall(tool, form, path)
+            self._state.calls[call_id] = _RunningCall(tool, form, path)
             yield ToolCall(call_id, tool, args if isinstance(args, str) else dump(args or {}), form, ref)
 
     def _result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
-        call = self._state.calls.pop(call_id, _PendingCall(text(data, "toolName")))
+        call = self._state.calls.pop(call_id, _RunningCall(text(data, "toolName")))
         result, error = table_at(data, "result"), table_at(data, "error")
         content = text(result, "content") if result else text(error, "message")
         parts: list[Part] = [Text(content)] if content else []

@@ -15,7 +15,7 @@ class CopilotFormat:
 
     name = "copilot"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folder where Copilot CLI keeps its sessions."""
         return (Path(environment.get("COPILOT_HOME") or home / ".copilot") / "session-state",)
 

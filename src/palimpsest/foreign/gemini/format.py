@@ -23,7 +23,7 @@ class GeminiFormat:
 
     name = "gemini"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folder where Gemini CLI keeps its sessions."""
         return (Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp",)
 

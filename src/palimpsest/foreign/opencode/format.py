@@ -22,7 +22,7 @@ class OpencodeFormat:
 
     name = "opencode"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The data folder by `XDG_DATA_HOME`, and the default one."""
         folders = [environment.get("XDG_DATA_HOME", ""), str(home / ".local" / "share")]
         return tuple(dict.fromkeys(Path(folder) / "opencode" for folder in folders if folder))
@@ -97,10 +97,10 @@ def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
 
 def _without_duplicates(found: Iterator[TranscriptSource | ReadProblem]) -> Iterator[TranscriptSource | ReadProblem]:
     """Each session once. The program leaves the file tree behind when it moves to the database, so the first one counts."""
-    seen: set[str] = set()
+    session_ids: set[str] = set()
     for each in found:
         if isinstance(each, ReadProblem):
             yield each
-        elif each.session not in seen:
-            seen.add(each.session)
+        elif each.session not in session_ids:
+            session_ids.add(each.session)
             yield each

@@ -24,23 +24,23 @@ class OpenhandsFormat:
 
     name = "openhands"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The folders of the server's and of the SDK's conversations."""
-        given = environment.get("OPENHANDS_CONVERSATIONS_DIR")
+        configured = environment.get("OPENHANDS_CONVERSATIONS_DIR")
         folder = home / ".openhands"
-        return (folder / "sessions", Path(given) if given else folder / "conversations")
+        return (folder / "sessions", Path(configured) if configured else folder / "conversations")
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each folder of events, and for each document that lists events."""
-        seen: set[Path] = set()
+        folders: set[Path] = set()
         for file in files_below(path, lambda name: name.endswith(".json")):
             if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 if file.parent.name == "events" and _EVENT_FILE.fullmatch(file.name):
-                    if file.parent not in seen and _is_event(decoded(head_of(file, 1 << 26))):
-                        seen.add(file.parent)
+                    if file.parent not in folders and _is_event(decoded(head_of(file, 1 << 26))):
+                        folders.add(file.parent)
                         stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
                         yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
                 elif starts_like_json(file, b'"source"', b'"timestamp"') and _events_in(document_in(file)) is not None:

@@ -134,8 +134,8 @@ class ServerEvents:
             yield Text(reply_text, "assistant")
         for request in requests:
             function = table_at(request, "function")
-            given = function.get("arguments")
-            yield ToolCall(text(request, "id"), text(function, "name"), given if isinstance(given, str) else dump(given or {}))
+            arguments = function.get("arguments")
+            yield ToolCall(text(request, "id"), text(function, "name"), arguments if isinstance(arguments, str) else dump(arguments or {}))
         if not requests and name not in {"message", "finish"}:
             yield ToolCall("", name, dump({field: value for field, value in args.items() if field != "thought"}))
 
@@ -165,9 +165,9 @@ class ServerEvents:
         return body if isinstance(call, str) else DeferredResult(self._replies[cause], call, body)
 
     def _condensation(self, args: Json) -> DeferredFold:
-        given, first, last = (args.get(f"forgotten_event{name}") for name in ("_ids", "s_start_id", "s_end_id"))
-        if isinstance(given, list):
-            forgotten = [str(each) for each in given]
+        listed, first, last = (args.get(f"forgotten_event{name}") for name in ("_ids", "s_start_id", "s_end_id"))
+        if isinstance(listed, list):
+            forgotten = [str(each) for each in listed]
         elif type(first) is int and type(last) is int:
             forgotten = [key for key in self._keys if key.isdigit() and first <= int(key) <= last]
         else:
@@ -183,9 +183,9 @@ def _without_response(event: Json) -> Json:
 
 def _recalled_text(extras: Json) -> str:
     """What the program adds to a conversation from the repository and its notes."""
-    given = [text(extras, "repo_instructions"), text(extras, "additional_agent_instructions")]
-    given += [text(each, "content") for each in tables_at(extras, "microagent_knowledge")]
-    return "\n\n".join(each for each in given if each.strip())
+    texts = [text(extras, "repo_instructions"), text(extras, "additional_agent_instructions")]
+    texts += [text(each, "content") for each in tables_at(extras, "microagent_knowledge")]
+    return "\n\n".join(each for each in texts if each.strip())
 
 
 def _read_event(event: Json, body: Body, at: int, key: str, *fields: str) -> ReadEvent:

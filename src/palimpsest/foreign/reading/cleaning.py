@@ -138,9 +138,9 @@ def _clean_object(value: dict[str, Any], clean: Clean) -> dict[str, Any]:
 def _clean_named(name: str, value: Any, clean: Clean) -> Any:
     if isinstance(value, str) and _SECRET_KEY.search(name):
         opening = f'{name}="'
-        whole = clean(f'{opening}{value}"')
-        if whole.startswith(opening) and whole.endswith('"'):
-            value = whole[len(opening) : -1]
+        assignment = clean(f'{opening}{value}"')
+        if assignment.startswith(opening) and assignment.endswith('"'):
+            value = assignment[len(opening) : -1]
     return _clean_value(value, clean)
 
 

@@ -82,8 +82,8 @@ def first_object(head: bytes) -> Json:
 
 def changed(path: Path) -> str:
     """A stamp that differs once a file has changed: size and modification time."""
-    facts = path.stat()
-    return f"{facts.st_size}-{facts.st_mtime_ns}"
+    status = path.stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def whole_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[FileLine]:

@@ -53,9 +53,9 @@ class RedactingFormat:
         """The name in commands."""
         return self.form.name
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The paths where the program keeps its sessions by default."""
-        return self.form.places(home, environment)
+        return self.form.default_paths(home, environment)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder."""

@@ -65,7 +65,7 @@ class Format(Protocol):
         """The name in commands: `claude`, `codex`, `opencode`."""
         ...
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The paths where the program keeps its sessions by default."""
         ...
 

@@ -181,8 +181,8 @@ class _Watched:
     def name(self) -> str:
         return self.form.name
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        return self.form.places(home, environment)
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        return self.form.default_paths(home, environment)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         return self.form.sources(path)

@@ -73,7 +73,7 @@ def _find(words: tuple[str, ...]) -> FoundSources:
 
 
 def _default(form: Format, home: Path) -> FoundSources:
-    return find_sources((form,), [place for place in form.places(home, os.environ) if os.path.lexists(place)])
+    return find_sources((form,), [place for place in form.default_paths(home, os.environ) if os.path.lexists(place)])
 
 
 @contextmanager
