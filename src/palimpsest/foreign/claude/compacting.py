@@ -61,9 +61,9 @@ class CompactionWriter:
     def lines(self, event: Event, body: ViewEdited, pending: AbstractSet[str] = frozenset()) -> Iterator[EditLine]:
         """The lines of an edit; none if it was undone. Calls on the lines `pending` have no answer yet."""
         self.compacted = False
-        note_undone = self._undone.get(event.seq)
+        undone_edits = self._undone.get(event.seq)
         edits = [
-            (index, edit) for index, edit in enumerate(body.edits) if note_undone is None or (note_undone and index not in note_undone)
+            (index, edit) for index, edit in enumerate(body.edits) if undone_edits is None or (undone_edits and index not in undone_edits)
         ]
         on_path = event.seq in self._path
         if any(isinstance(edit, Fold) for _, edit in edits):

@@ -102,8 +102,8 @@ def preserved_lines(boundary: Json, path: ConversationPath) -> Iterator[tuple[st
         yield from _with_lines(path.between(text(segment, "headUuid"), text(segment, "tailUuid")))
 
 
-def _with_lines(entries: Iterable[LineGroup]) -> list[tuple[str, LineGroup]]:
-    return [(uuid, group) for group in entries for uuid in ([uuid for uuid, _ in group.part_counts] or [group.key])]
+def _with_lines(groups: Iterable[LineGroup]) -> list[tuple[str, LineGroup]]:
+    return [(uuid, group) for group in groups for uuid in ([uuid for uuid, _ in group.part_counts] or [group.key])]
 
 
 def _kept_items(context: ImportContext, lines: Iterable[tuple[str, LineGroup]]) -> list[Keep]:

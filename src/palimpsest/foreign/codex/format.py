@@ -22,8 +22,8 @@ from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_a
 
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]
 
-# A file modified less than `_MOMENT` seconds ago, or whose last line is younger than `_YOUNG` milliseconds, is taken to grow: an
-# unfinished reply at its end can wait.
+# A file that was modified within the last moment, or whose last line is young, is taken to grow: an unfinished reply at its end can
+# wait.
 _MOMENT_SECONDS = 0.15
 _YOUNG_MS = 5_000
 _LIVE = "-live"
