@@ -6,7 +6,7 @@ from readings import Home, check_repeat, faults, said, sources
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
 from palimpsest.core.items import Text, text_of
-from palimpsest.foreign.aider import AiderFormat, Block, blocks_in
+from palimpsest.foreign.aider import AiderFormat, ChatBlock, blocks_in
 
 FORM = AiderFormat()
 NEW, OLD = (GOLDEN / "aider" / name / ".aider.chat.history.md" for name in ("project", "old"))
@@ -17,7 +17,7 @@ def replies(home: Home, session: str) -> list[ModelReplied]:
     return [body for body in home.bodies(session) if isinstance(body, ModelReplied)]
 
 
-def test_0_86_1_tells_every_start_as_a_session_with_what_was_said() -> None:
+def test_0_86_1_has_a_session_with_its_messages_for_every_start() -> None:
     home = check_repeat(FORM, NEW)
     assert list(home.store.sessions()) == [FIRST, SECOND]
     bodies = home.bodies(FIRST)
@@ -75,20 +75,20 @@ def test_a_chat_that_grows_gives_the_same_logs(tmp_path: Path) -> None:
         assert grown.logs() == whole.logs(), f"cut at {end}"
 
 
-def test_a_fence_that_is_never_closed_swallows_nobody() -> None:
+def test_a_fence_that_is_never_closed_swallows_no_message() -> None:
     tokens = "> Tokens: 1 sent, 1 received.  \n"
     text = f"\n#### one  \n\n```\nopen\n\n{tokens}\n#### two  \n\n```\nclosed\n```\n\n{tokens}"
     assert blocks_in(text) == [
-        Block("user", "one"),
-        Block("assistant", "```\nopen"),
-        Block("tool", "Tokens: 1 sent, 1 received."),
-        Block("user", "two"),
-        Block("assistant", "```\nclosed\n```"),
-        Block("tool", "Tokens: 1 sent, 1 received."),
+        ChatBlock("user", "one"),
+        ChatBlock("assistant", "```\nopen"),
+        ChatBlock("tool", "Tokens: 1 sent, 1 received."),
+        ChatBlock("user", "two"),
+        ChatBlock("assistant", "```\nclosed\n```"),
+        ChatBlock("tool", "Tokens: 1 sent, 1 received."),
     ]
 
 
-def test_two_starts_in_one_second_are_two_sessions_and_bad_bytes_are_told(tmp_path: Path) -> None:
+def test_two_starts_in_one_second_are_two_sessions_and_bad_bytes_are_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "p" / NEW.name
     path.parent.mkdir()
     start = b"\n# aider chat started at 2026-05-04 10:00:00\n\n"
@@ -98,7 +98,7 @@ def test_two_starts_in_one_second_are_two_sessions_and_bad_bytes_are_told(tmp_pa
     first, second = home.take(FORM, path)
     assert said(home.bodies(first.session)) == ["one"]
     assert said(home.bodies(second.session)) == ["two \ufffd"]
-    assert [len(done.bad) for done in (first, second)] == [0, 1]
+    assert [len(done.problems) for done in (first, second)] == [0, 1]
 
 
 def test_a_file_without_a_start_is_not_of_this_format(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, Too
 from palimpsest.core.format.path import Path, Run
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
+from palimpsest.foreign.claude.blocks import plain_id
 from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.forms import plain_id
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import FileIds, halves_of
+from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.swe_agent import SweAgentFormat
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -41,7 +41,7 @@ def log_of(*bodies: Body) -> Log:
 
 
 def names(log: Log, *kept: str) -> list[str]:
-    halves = list(halves_of(log.events()))
+    halves = list(paired_items(log.events()))
     ids = FileIds(halves, plain_id, kept)
     return [ids.of(item.id, item.content.call_id) for item in halves if isinstance(item.content, ToolCall)]
 
@@ -168,7 +168,7 @@ def test_a_log_of_0_1_0_with_one_id_for_all_calls_is_written_with_pairs_of_its_o
 
 def test_a_call_of_0_1_0_on_a_branch_that_was_left_takes_no_result_from_the_path() -> None:
     events = Event(1, 0, 1, "", replied("x")), Event(2, 0, 1, "", replied("x")), Event(3, 2, 1, "", gave("x", "one"))
-    halves, path = list(halves_of(events)), Path((Run(0, 0), Run(2, 3)))
+    halves, path = list(paired_items(events)), Path((Run(0, 0), Run(2, 3)))
     assert [FileIds(halves, plain_id, path=path).of(item.id, "x") for item in halves] == ["x", "x_2", "x_2"]
 
 

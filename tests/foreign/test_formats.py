@@ -4,12 +4,18 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus, golden
 
 from palimpsest.core.errors import BadInput
-from palimpsest.foreign.formats import FORMATS, format_named, formats_of
+from palimpsest.foreign.formats import FORMATS, format_named
+from palimpsest.foreign.reading.transcript import Format, TranscriptSource
 
 OWNERS = {"mini": "swe-agent", "swe": "swe-agent", "copilot-cli": "copilot", "claude-code": "claude", "opencode-export": "opencode"}
 SUFFIXES = {".jsonl", ".json", ".traj", ".md", ".db", ".zst"}
 FILES = [path for path in golden("**/*") if path.is_file() and path.suffix in SUFFIXES]
 REAL = [path for path in corpus("*/*") if path.is_file()]
+
+
+def formats_of(path: Path) -> tuple[Format, ...]:
+    """The formats that find a session in a file or below a folder."""
+    return tuple(form for form in FORMATS if any(isinstance(found, TranscriptSource) for found in form.sources(path)))
 
 
 def owner(path: Path, root: Path) -> str:

@@ -50,7 +50,7 @@ def test_whatever_a_file_holds_its_session_is_read_the_same_twice_and_encodes(na
         if not sources(form, target):
             continue
         done = home.take(form, target)
-        assert not any("reading stopped" in line.why for each in done for line in each.bad), f"seed {seed}"
+        assert not any("reading stopped" in line.why for each in done for line in each.problems), f"seed {seed}"
         logs = home.logs()
         home.take(form, target)
         home.done.clear()

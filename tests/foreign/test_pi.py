@@ -22,7 +22,7 @@ def test_no_message_call_or_result_of_pi_is_lost_in_either_version(path: Path) -
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     messages = [entry["message"] for entry in entries if entry["type"] == "message"]
     people = [each["content"] for each in messages if each["role"] == "user"]
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(bodies) == [each if isinstance(each, str) else each[0]["text"] for each in people]
     blocks = [block for each in messages if each["role"] == "assistant" for block in each["content"]]
     assert called(bodies) == [block["id"] for block in blocks if block["type"] == "toolCall"]
@@ -101,5 +101,5 @@ def test_bad_lines_of_pi_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     )
     home = Home()
     (done,) = home.take(FORM, path)
-    assert [line.where.rpartition(":")[2] for line in done.bad] == ["2", "3", "4"]
+    assert [line.where.rpartition(":")[2] for line in done.problems] == ["2", "3", "4"]
     assert said(home.bodies(done.session)) == ["Hello"]

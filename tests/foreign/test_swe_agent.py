@@ -30,7 +30,7 @@ def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
     (done,) = home.take(FORM, path)
     bodies, run = home.bodies(done.session), document(path)
     people = [each["content"] for each in run["history"] if each["role"] == "user" and not each.get("is_demo")]
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(bodies) == people[:1]
     assert len(called(bodies)) == len(run["trajectory"]) == 12
     assert called(bodies) == returned(bodies)
@@ -59,7 +59,7 @@ def test_a_run_is_the_same_when_it_is_imported_again_and_its_views_encode(path: 
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
-def test_a_run_that_grows_tells_only_what_is_new(path: Path, tmp_path: Path) -> None:
+def test_a_run_that_grows_yields_only_what_is_new(path: Path, tmp_path: Path) -> None:
     run, target = document(path), tmp_path / path.name
     name = "history" if "history" in run else "messages"
     whole = Home()
@@ -78,7 +78,7 @@ def test_a_run_that_grows_tells_only_what_is_new(path: Path, tmp_path: Path) -> 
         assert grown.logs() == whole.logs(), f"{count} messages first"
 
 
-def test_mini_2_2_7_tells_its_calls_codes_tokens_and_end() -> None:
+def test_mini_2_2_7_has_calls_exit_codes_usage_and_an_end() -> None:
     home = Home()
     (done,) = home.take(FORM, golden("mini/2.2.7.traj.json")[0])
     bodies = home.bodies(done.session)
@@ -148,8 +148,8 @@ def test_swe_agent_1_1_0_shows_what_the_model_saw_of_old_results() -> None:
         b'{"history": [1, null, {"role": 5}], "trajectory": [7]}',
     ],
 )
-def test_a_damaged_run_is_told_in_one_line_and_never_raises(data: bytes, tmp_path: Path) -> None:
+def test_a_damaged_run_is_one_problem_and_never_raises(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.traj"
     path.write_bytes(data)
     for done in Home().take(FORM, path):
-        assert len(done.bad) <= 1
+        assert len(done.problems) <= 1

@@ -1,1 +1,1 @@
-"""Other agents' sessions, read into logs of ours and written back."""
+"""Reads sessions of other agents into logs, and writes logs as their files."""

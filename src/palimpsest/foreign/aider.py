@@ -1,4 +1,4 @@
-"""Aider's chat history: Markdown with the user's lines quoted, read block by block."""
+"""The transcript format of aider: its chat history in Markdown, one session for each start of the program."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,53 +19,54 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.documents import Growing
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.documents import GrowingDocument
 from palimpsest.foreign.reading.files import digest_of, files_below, head_of, reason, rest_of
 from palimpsest.foreign.reading.parts import call_of, milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 Kind = Literal["user", "assistant", "tool"]
 _USER, _TOOL, _FENCE = "####", ">", "```"
 
 
-class Block(Value, frozen=True):
-    """What one of them said at a time: the user, the model, or the program."""
+class ChatBlock(Value, frozen=True):
+    """Consecutive text of the user, the model or the program."""
 
     kind: Kind
     text: str
 
 
-def blocks_in(text: str) -> list[Block]:
-    """The blocks in order. A reply may hold quotes and headings of its own between fences, if the fence is closed again."""
-    found: list[Block] = []
+def blocks_in(text: str) -> list[ChatBlock]:
+    """The blocks in order. Lines that look like another block belong to a reply if they are within a closed code fence."""
+    found: list[ChatBlock] = []
     lines = text.splitlines()
     kind: Kind | None = None
-    kept: list[str] = []
+    block_lines: list[str] = []
     fenced_until = -1
 
     def close() -> None:
-        said = "\n".join(kept)
-        said = said.strip() if kind != "assistant" else said.strip("\n")
-        if kind is not None and said.strip():
-            found.append(Block(kind, said))
-        kept.clear()
+        block_text = "\n".join(block_lines)
+        block_text = block_text.strip() if kind != "assistant" else block_text.strip("\n")
+        if kind is not None and block_text.strip():
+            found.append(ChatBlock(kind, block_text))
+        block_lines.clear()
 
     for number, line in enumerate(lines):
-        now = _kind(line) if number > fenced_until else "assistant"
-        if now is None:
-            # An empty line ends what a user or the program says, and belongs to what a model does.
+        line_kind = _kind(line) if number > fenced_until else "assistant"
+        if line_kind is None:
+            # An empty line ends a block of the user or the program; within a reply it is text.
             if kind == "assistant":
-                kept.append(line)
+                block_lines.append(line)
             else:
                 close()
                 kind = None
             continue
-        if now != kind:
+        if line_kind != kind:
             close()
-            kind = now
-        kept.append(line if now == "assistant" else _said(line, now))
-        if now == "assistant" and number > fenced_until and line.startswith(_FENCE):
-            fenced_until = _closing(lines, number)
+            kind = line_kind
+        block_lines.append(line if line_kind == "assistant" else _without_prefix(line, line_kind))
+        if line_kind == "assistant" and number > fenced_until and line.startswith(_FENCE):
+            fenced_until = _fence_end(lines, number)
     close()
     return found
 
@@ -78,24 +79,24 @@ def _kind(line: str) -> Kind | None:
     return "tool" if line == _TOOL or line.startswith(f"{_TOOL} ") else "assistant"
 
 
-def _said(line: str, kind: Kind) -> str:
-    """A line without its sign, and without the two spaces that keep Markdown from joining it to the next."""
+def _without_prefix(line: str, kind: Kind) -> str:
+    """The line without its prefix, and without the two trailing spaces of a Markdown line break."""
     sign = _USER if kind == "user" else _TOOL
     return line.removeprefix(sign).removeprefix(" ").removesuffix("  ")
 
 
-def _closing(lines: list[str], opening: int) -> int:
-    """The line that closes a fence; the opening one itself if the user speaks before that."""
+def _fence_end(lines: list[str], opening: int) -> int:
+    """The index of the line that closes a fence; that of the opening line if the user speaks before."""
     for number in range(opening + 1, len(lines)):
         if lines[number].rstrip() == _FENCE:
             return number
-        # What a user typed stands after an empty line and ends in two spaces; a heading in a program seldom does.
+        # Input of the user follows an empty line and ends in two spaces; a heading in code seldom does.
         if _kind(lines[number]) == "user" and lines[number].endswith("  ") and not lines[number - 1].strip():
             break
     return opening
 
 
-_LARGEST = 1 << 30
+_MAX_BYTES = 1 << 30
 _START = re.compile(rb"^# aider chat started at (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[ \t\r]*$", re.MULTILINE)
 _MODEL = re.compile(r"^(?:Main model|Models?): (\S+?),?(?: with|$)")
 _VERSION = re.compile(r"^Aider v(\S+)")
@@ -103,12 +104,12 @@ _TOKENS = re.compile(r"^Tokens: ([\d.,]+k?M?) sent(?:, ([\d.,]+k?M?) cache write
 _OLD_TOKENS = re.compile(r"^([\d,]+) prompt tokens, ([\d,]+) completion tokens")
 _COMMIT = re.compile(r"^Commit ([0-9a-f]{6,40}) ")
 _EDITED = re.compile(r"^(?:Applied edit to|Wrote) (.+)$")
-# Commands whose words go to the model; all others are for the program.
-_ASKING = ("/ask ", "/code ", "/architect ", "/context ", "/help ", "/ok")
+# Commands whose text is sent to the model; all others are for the program.
+_PROMPT_COMMANDS = ("/ask ", "/code ", "/architect ", "/context ", "/help ", "/ok")
 
 
 class _Section(Value, frozen=True):
-    """One run of aider: its name, when it was started, and the bytes that it wrote."""
+    """One run of aider: its session id, its start in milliseconds, and its bytes in the file."""
 
     session: str
     at: int
@@ -122,48 +123,48 @@ class AiderFormat:
 
     name = "aider"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The history that the environment names; else aider keeps it in each project, so there is no one place for all."""
-        given = environment.get("AIDER_CHAT_HISTORY_FILE")
-        return (Path(given),) if given else (home / ".aider.chat.history.md",)
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The history file that the environment names, or else the one in the home folder; each project has its own."""
+        configured = environment.get("AIDER_CHAT_HISTORY_FILE")
+        return (Path(configured),) if configured else (home / ".aider.chat.history.md",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        """One session for each time that aider was started."""
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """One session for each start of aider."""
         for file in files_below(path, lambda name: name.endswith(".aider.chat.history.md")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 for section in _sections(file):
-                    yield Source(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
+                    yield TranscriptSource(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """What was said in a session, and what the program reported of it."""
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The messages of a session, and what the program reported."""
         path = Path(source.path)
         section = next((each for each in _sections(path) if each.session == source.session), None)
         if section is None:
-            yield BadLine(source.path, "this session is not in the file any more")
+            yield ReadProblem(source.path, "this session is not in the file any more")
             return
         text = section.data.decode("utf-8", "replace")
         if "\ufffd" in text:
-            yield BadLine(source.path, f"the session of {section.session} holds bytes that are not UTF-8; they are shown as \ufffd")
+            yield ReadProblem(source.path, f"the session of {section.session} has bytes that are not UTF-8; they are shown as \ufffd")
         blocks = blocks_in(text)
         if section.last and blocks and blocks[-1].kind == "assistant":
-            # The tokens of a reply are reported after it: what nothing follows is still being written.
+            # The usage of a reply follows it, so a last reply without anything after it may still be incomplete.
             blocks = blocks[:-1]
-        whole: list[object] = [[block.kind, block.text] for block in blocks]
-        growing = Growing(mark)
-        start = growing.after(whole)
-        telling = _Telling(section, blocks)
+        messages: list[object] = [[block.kind, block.text] for block in blocks]
+        growing = GrowingDocument(position)
+        start = growing.read_before(messages)
+        block_reader = _BlockReader(section, blocks)
         if not start:
-            yield telling.opened(source, path)
+            yield block_reader.opened(source, path)
         for index in range(len(blocks)):
-            facts = list(telling.take(index))
+            events = list(block_reader.events_of(index))
             if index >= start:
-                yield from facts
-        yield growing.mark(whole)
+                yield from events
+        yield growing.position(messages)
 
 
 def _sections(path: Path) -> Iterator[_Section]:
@@ -171,48 +172,48 @@ def _sections(path: Path) -> Iterator[_Section]:
     head = head_of(path, 4096)
     if not _START.search(head):
         return
-    data = head_of(path, _LARGEST)
+    data = head_of(path, _MAX_BYTES)
     data = data[: data.rfind(b"\n") + 1]
     found = list(_START.finditer(data))
-    seen: dict[str, int] = {}
-    for place, start in enumerate(found):
-        when = start[1].decode().replace(" ", "T")
-        seen[when] = seen.get(when, 0) + 1
-        more = f"-{seen[when]}" if seen[when] > 1 else ""
-        last = place + 1 == len(found)
-        stop = len(data) if last else found[place + 1].start()
-        name = f"{path.absolute().parent.name}-{when.replace(':', '-')}{more}"
-        yield _Section(name, milliseconds(when), start.start(), data[start.end() : stop], last)
+    starts: dict[str, int] = {}
+    for index, start in enumerate(found):
+        started = start[1].decode().replace(" ", "T")
+        starts[started] = starts.get(started, 0) + 1
+        suffix = f"-{starts[started]}" if starts[started] > 1 else ""
+        last = index + 1 == len(found)
+        stop = len(data) if last else found[index + 1].start()
+        name = f"{path.absolute().parent.name}-{started.replace(':', '-')}{suffix}"
+        yield _Section(name, milliseconds(started), start.start(), data[start.end() : stop], last)
 
 
-class _Telling:
+class _BlockReader:
     """One pass over the blocks of a session."""
 
-    def __init__(self, section: _Section, blocks: list[Block]) -> None:
+    def __init__(self, section: _Section, blocks: list[ChatBlock]) -> None:
         self._at = section.at
         self._blocks = blocks
         self._model = ""
         self._edited: list[str] = []
 
-    def opened(self, source: Source, path: Path) -> Told:
-        """The session began: which version and model the program reported."""
+    def opened(self, source: TranscriptSource, path: Path) -> ReadEvent:
+        """`SessionOpened` with the version and the model that the program reported."""
         lines = self._blocks[0].text.splitlines() if self._blocks and self._blocks[0].kind == "tool" else []
         model = next((found[1] for line in lines if (found := _MODEL.match(line))), "")
         version = next((found[1] for line in lines if (found := _VERSION.match(line))), "")
         meta = {"version": version} if version else {}
-        return Told(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
+        return ReadEvent(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
 
-    def take(self, index: int) -> Iterator[Told]:
-        """The facts of one block."""
+    def events_of(self, index: int) -> Iterator[ReadEvent]:
+        """The events of one block."""
         block, key = self._blocks[index], str(index)
         match block.kind:
             case "user":
-                typed = block.text.startswith(("/", "!")) and not block.text.startswith(_ASKING)
+                is_command = block.text.startswith(("/", "!")) and not block.text.startswith(_PROMPT_COMMANDS)
                 parts = (Text(block.text),)
-                yield Told(UserTyped(parts) if typed else UserSaid(parts), self._at, key)
+                yield ReadEvent(UserTyped(parts) if is_command else UserSaid(parts), self._at, key)
             case "assistant":
-                yield Told(call_of(self._model), self._at, f"{key}/call")
-                yield Told(
+                yield ReadEvent(call_of(self._model), self._at, f"{key}/call")
+                yield ReadEvent(
                     ModelReplied((Text(block.text, "assistant"),), usage=self._usage(index), stop="end_turn", model=self._model),
                     self._at,
                     key,
@@ -220,8 +221,8 @@ class _Telling:
             case "tool":
                 yield from self._report(block, key)
 
-    def _report(self, block: Block, key: str) -> Iterator[Told]:
-        """What the program reported: commits, and that it forgot the chat; the rest means nothing to a model."""
+    def _report(self, block: ChatBlock, key: str) -> Iterator[ReadEvent]:
+        """What the program reported: commits, and that the chat was cleared; all other lines are only stored."""
         bodies: list[Body] = []
         cleared = False
         for line in block.text.splitlines():
@@ -233,14 +234,14 @@ class _Telling:
                 bodies.append(FilesSnapshotted(commit[1], tuple(dict.fromkeys(self._edited))))
                 self._edited.clear()
             cleared = cleared or "chat history cleared" in line
-        for place, body in enumerate(bodies):
-            yield Told(body, self._at, f"{key}/{place}")
+        for index, body in enumerate(bodies):
+            yield ReadEvent(body, self._at, f"{key}/{index}")
         if cleared:
-            yield Told(_forget, self._at, f"{key}/cleared")
-        yield Told(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
+            yield ReadEvent(_clear_chat, self._at, f"{key}/cleared")
+        yield ReadEvent(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
 
     def _usage(self, index: int) -> Usage:
-        """The tokens of a reply, which are reported after it."""
+        """The usage of a reply, which is reported after it."""
         for block in self._blocks[index + 1 :]:
             if block.kind != "tool":
                 break
@@ -253,9 +254,9 @@ class _Telling:
         return Usage()
 
 
-def _forget(desk: Desk) -> Body:
-    """The chat so far is shown to the model no more."""
-    ids = desk.view.ids
+def _clear_chat(context: ImportContext) -> Body:
+    """The edit that hides the whole chat."""
+    ids = context.view.ids
     return ViewEdited((Mask(ids),), "aider", "the chat was cleared") if ids else ForeignNoted("aider")
 
 

@@ -1,6 +1,4 @@
-"""All formats that can be read, in the order in which they are asked whether a file is theirs."""
-
-from pathlib import Path
+"""All transcript formats, in the order in which they are asked whether a file is theirs."""
 
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.aider import AiderFormat
@@ -11,7 +9,7 @@ from palimpsest.foreign.gemini.format import GeminiFormat
 from palimpsest.foreign.opencode.format import OpencodeFormat
 from palimpsest.foreign.openhands.format import OpenhandsFormat
 from palimpsest.foreign.pi import PiFormat
-from palimpsest.foreign.reading.transcript import Format, Source
+from palimpsest.foreign.reading.transcript import Format
 from palimpsest.foreign.swe_agent import SweAgentFormat
 
 FORMATS: tuple[Format, ...] = (
@@ -28,13 +26,8 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_named(name: str) -> Format:
-    """The format that commands call so."""
+    """The format of that name; raises `BadInput` if there is none."""
     found = next((form for form in FORMATS if form.name == name), None)
     if found is None:
         raise BadInput(f"no format is called {name!r}; known are {', '.join(form.name for form in FORMATS)}", where="format")
     return found
-
-
-def formats_of(path: Path) -> tuple[Format, ...]:
-    """The formats that find a session in a file or below a folder."""
-    return tuple(form for form in FORMATS if any(isinstance(found, Source) for found in form.sources(path)))

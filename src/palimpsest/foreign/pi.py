@@ -1,4 +1,4 @@
-"""Sessions of the pi coding agent: a file of entries for each, which form a tree."""
+"""The transcript format of the pi coding agent: one file of entries for each session, which form a tree."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,8 +24,9 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.reading.deferred import DeferredMask, ImportContext
 from palimpsest.foreign.reading.files import (
-    Line,
+    FileLine,
     changed,
     digest_of,
     files_below,
@@ -37,9 +38,8 @@ from palimpsest.foreign.reading.files import (
     still_there,
     whole_lines,
 )
-from palimpsest.foreign.reading.forgetting import Covering
 from palimpsest.foreign.reading.parts import call_of, milliseconds, parts_of, texts_of
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, text
 
 _WIRES = {
@@ -48,17 +48,17 @@ _WIRES = {
     "openai-codex-responses": "responses",
     "azure-openai-responses": "responses",
 }
-_MAKERS = {"openai-codex": "openai", "azure-openai-responses": "openai"}
+_SIGNERS = {"openai-codex": "openai", "azure-openai-responses": "openai"}
 
 
-class _State(Struct, omit_defaults=True):
-    """What the next line must know of the lines before it."""
+class _EntryState(Struct, omit_defaults=True):
+    """What later lines need to know about earlier ones; the state of a position."""
 
     number: int = 0
     start: int = 0
     digest: str = ""
     model: str = ""
-    # Entries of the first version have no ids: they are named by their place.
+    # Entries of version 1 have no ids: they are named by their index.
     last: str = ""
     keys: list[str] = []
 
@@ -68,63 +68,63 @@ class PiFormat:
 
     name = "pi"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where pi keeps its sessions."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folder where pi keeps its sessions."""
         return (Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "sessions",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        """One session for each file that begins with the header of one."""
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """One session for each file that starts with a session header."""
         for file in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 header = _header(file)
                 if header is not None:
-                    yield Source(self.name, str(file), text(header, "id"), changed(file), _parent(header))
+                    yield TranscriptSource(self.name, str(file), text(header, "id"), changed(file), _parent(header))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The entries in the order of the file; what follows an earlier entry begins a branch there."""
-        reader = _Reader(source, blobs)
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The entries in file order; an entry that follows an earlier one begins a branch there."""
+        reader = _EntryReader(source, blobs)
         try:
-            yield from reader.run(mark)
+            yield from reader.run(position)
         except OSError as error:
-            yield BadLine(source.path, reason(error))
+            yield ReadProblem(source.path, reason(error))
 
 
 def _header(path: Path) -> Json | None:
     first = first_object(head_of(path))
-    fits = text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp")
-    return first if fits else None
+    is_header = text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp")
+    return first if is_header else None
 
 
 def _parent(header: Json) -> str:
-    """The id of the session that this one was forked from: its file is named after it."""
-    forked = text(header, "parentSession") or text(header, "branchedFrom")
-    return forked.rpartition("/")[2].removesuffix(".jsonl").rpartition("_")[2]
+    """The id of the session that this one was forked from, taken from its file name."""
+    parent_file = text(header, "parentSession") or text(header, "branchedFrom")
+    return parent_file.rpartition("/")[2].removesuffix(".jsonl").rpartition("_")[2]
 
 
-class _Reader:
+class _EntryReader:
     """One pass over the lines of a session."""
 
-    def __init__(self, source: Source, blobs: Blobs) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
         self._source = source
         self._path = Path(source.path)
         self._blobs = blobs
-        self._state = _State()
+        self._state = _EntryState()
 
-    def run(self, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
-        offset = self._resume(mark)
-        last = Line(0, offset, offset, b"")
+    def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
+        offset = self._resume(position)
+        last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             last = line
             entry = object_on(line, self._path)
-            if isinstance(entry, BadLine):
+            if isinstance(entry, ReadProblem):
                 yield entry
             elif not text(entry, "type"):
-                yield BadLine(f"{self._path}:{line.number}", "this entry does not say what it is")
+                yield ReadProblem(f"{self._path}:{line.number}", "this entry has no type")
             elif text(entry, "type") == "session":
                 yield from self._open(entry)
             else:
@@ -132,42 +132,42 @@ class _Reader:
         state = self._state
         if last.number:
             state.number, state.start, state.digest = last.number, last.start, digest_of(last.data)
-        yield Mark(last.stop, Raw(msgspec.json.encode(state)))
+        yield ReadPosition(last.stop, Raw(msgspec.json.encode(state)))
 
-    def _resume(self, mark: Mark | None) -> int:
+    def _resume(self, position: ReadPosition | None) -> int:
         try:
-            state = _State() if mark is None else msgspec.json.decode(bytes(mark.state), type=_State)
+            state = _EntryState() if position is None else msgspec.json.decode(bytes(position.state), type=_EntryState)
         except msgspec.DecodeError:
             return 0
-        if mark is None or not still_there(self._path, state.start, mark.offset, state.digest):
+        if position is None or not still_there(self._path, state.start, position.offset, state.digest):
             return 0
         self._state = state
-        return mark.offset
+        return position.offset
 
-    def _open(self, entry: Json) -> Iterator[Told]:
+    def _open(self, entry: Json) -> Iterator[ReadEvent]:
         if self._state.last:
             return
         self._state.last, self._state.keys = "opened", ["opened"]
         self._state.model = text(entry, "modelId")
-        facts = {"version": str(number(entry, "version") or 1), "forked from": _parent(entry), "provider": text(entry, "provider")}
-        meta = {name: value for name, value in facts.items() if value}
+        fields = {"version": str(number(entry, "version") or 1), "forked from": _parent(entry), "provider": text(entry, "provider")}
+        meta = {name: value for name, value in fields.items() if value}
         opened = SessionOpened(self._source.session, text(entry, "cwd"), "pi", model=self._state.model, meta=meta)
-        yield Told(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
+        yield ReadEvent(opened, milliseconds(entry.get("timestamp")), "opened", line=rest_of(entry, "cwd", "modelId"))
 
-    def _entry(self, entry: Json, line: Line) -> Iterator[Told]:
+    def _entry(self, entry: Json, line: FileLine) -> Iterator[ReadEvent]:
         if not self._state.last:
             return
         key = text(entry, "id") or f"line-{line.number}"
         parent = entry.get("parentId")
-        # In a tree only the first entry has no parent; another one goes back to the very beginning.
+        # Only the first entry of a tree has no parent; another one without goes back to the start.
         after = parent if isinstance(parent, str) else "opened" if "parentId" in entry else self._state.last
         self._state.last = key
         if "id" not in entry:
             self._state.keys += [""] * (line.number - 1 - len(self._state.keys)) + [key]
-        for place, told in enumerate(self._facts(entry, key)):
-            yield msgspec.structs.replace(told, after="" if place else after)
+        for index, event_read in enumerate(self._events(entry, key)):
+            yield msgspec.structs.replace(event_read, after="" if index else after)
 
-    def _facts(self, entry: Json, key: str) -> Iterator[Told]:
+    def _events(self, entry: Json, key: str) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         message = table_at(entry, "message")
         match text(entry, "type"), text(message, "role"):
@@ -179,11 +179,11 @@ class _Reader:
             case "custom_message", _:
                 body = self._injected(entry, text(entry, "customType"), key)
             case "compaction", _:
-                yield Told(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
+                yield ReadEvent(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
                 return
             case "context_edit", _ if text(entry, "targetId"):
-                yield Told(
-                    Covering("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
+                yield ReadEvent(
+                    DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
                     at,
                     key,
                     line=rest_of(entry, "id", "parentId"),
@@ -198,7 +198,7 @@ class _Reader:
                 body = Titled(text(entry, "name"), by="pi")
             case _:
                 body = None
-        yield _told(entry, body or ForeignNoted("pi", (key,)), at, key)
+        yield _read_event(entry, body or ForeignNoted("pi", (key,)), at, key)
 
     def _message(self, message: Json, key: str) -> Body | None:
         parts = parts_of(message.get("content"), self._blobs)
@@ -209,7 +209,7 @@ class _Reader:
                 result = ToolResult(text(message, "toolCallId"), parts, error=message.get("isError") is True)
                 return ToolReturned(result, text(message, "toolName"), paths=_paths(message))
             case "bashExecution" if message.get("excludeFromContext") is not True:
-                return ContextStated((Statement("pi.bash", _ran(message)),))
+                return ContextStated((Statement("pi.bash", _command_text(message)),))
             case "custom" | "hookMessage":
                 return self._injected(message, text(message, "customType"), key)
             case "branchSummary" | "compactionSummary" if text(message, "summary"):
@@ -218,31 +218,31 @@ class _Reader:
                 return None
 
     def _injected(self, entry: Json, kind: str, key: str) -> Body | None:
-        said = texts_of(entry.get("content"))
-        return ContextStated((Statement(f"pi.{kind or 'custom'}", said, ref=key),)) if said.strip() else None
+        injected_text = texts_of(entry.get("content"))
+        return ContextStated((Statement(f"pi.{kind or 'custom'}", injected_text, ref=key),)) if injected_text.strip() else None
 
-    def _reply(self, entry: Json, key: str, message: Json) -> Iterator[Told]:
+    def _reply(self, entry: Json, key: str, message: Json) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         model = self._state.model = text(message, "model") or self._state.model
         counts = table_at(message, "usage")
         call = call_of(model)
         wire = _WIRES.get(text(message, "api"), call.wire)
-        yield Told(msgspec.structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
+        yield ReadEvent(msgspec.structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
         usage = Usage(number(counts, "input"), number(counts, "cacheRead"), number(counts, "cacheWrite"), output=number(counts, "output"))
         stop, error = text(message, "stopReason"), text(message, "errorMessage")
         parts = tuple(self._parts(message, model))
         failed = Failed("call", stop, error, "pi")
         if error and not parts and not usage.total:
-            yield _told(entry, failed, at, key)
+            yield _read_event(entry, failed, at, key)
             return
         if error:
-            yield Told(failed, at, f"{key}/failed")
+            yield ReadEvent(failed, at, f"{key}/failed")
         body = ModelReplied(parts, usage=usage, stop=stop, model=model, message=text(message, "responseId"), error=error)
-        yield _told(entry, body, at, key)
+        yield _read_event(entry, body, at, key)
 
     def _parts(self, message: Json, model: str) -> Iterator[Content]:
         provider = text(message, "provider")
-        maker = _MAKERS.get(provider, provider)
+        signer = _SIGNERS.get(provider, provider)
         content = message.get("content")
         if isinstance(content, str) and content.strip():
             yield Text(content, "assistant")
@@ -251,12 +251,14 @@ class _Reader:
                 continue
             match text(block, "type"):
                 case "thinking":
-                    thought, sealed = text(block, "thinking"), text(block, "thinkingSignature")
-                    # A seal of a Responses model is the whole item; its provider's name keeps it from all others.
+                    thinking, signature = text(block, "thinking"), text(block, "thinkingSignature")
+                    # The signature of a Responses model is a whole item, so a provider name of its own keeps it from all others.
                     seal = (
-                        Seal(maker if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, sealed) if sealed else None
+                        Seal(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
+                        if signature
+                        else None
                     )
-                    yield Thinking(thought, seal, "whole" if thought else "sealed")
+                    yield Thinking(thinking, seal, "whole" if thinking else "sealed")
                 case "toolCall":
                     args = block.get("arguments")
                     yield ToolCall(text(block, "id"), text(block, "name"), args if isinstance(args, str) else dump(args or {}))
@@ -264,45 +266,45 @@ class _Reader:
                     if text(block, "text").strip():
                         yield Text(text(block, "text"), "assistant")
 
-    def _fold(self, entry: Json) -> "_Fold":
+    def _fold(self, entry: Json) -> "_CompactionFold":
         index = entry.get("firstKeptEntryIndex")
         keys = self._state.keys
         first = keys[index] if type(index) is int and 0 <= index < len(keys) else text(entry, "firstKeptEntryId")
-        return _Fold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
+        return _CompactionFold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
 
 
-class _Fold:
-    """A compaction: the summary stands in the place of everything before the first entry that is kept."""
+class _CompactionFold:
+    """A compaction: the summary replaces everything before the first kept entry."""
 
     def __init__(self, summary: str, first: str, tokens: int) -> None:
         self._summary = summary
         self._first = first
         self._tokens = tokens
 
-    def __call__(self, desk: Desk) -> Body:
-        ids = desk.view.ids
-        kept = next((ids.index(name) for name in desk.ids(self._first) if name in ids), len(ids))
-        if not kept:
-            # What finds nothing to edit is noted, so that it is not tried again on a later view.
+    def __call__(self, context: ImportContext) -> Body:
+        ids = context.view.ids
+        first_kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
+        if not first_kept:
+            # An edit without a target is noted, so that the next import does not try it on a later view.
             return ForeignNoted("pi")
-        fold = Fold(ids[0], ids[kept - 1], (Put("summary", Text(self._summary)),))
+        fold = Fold(ids[0], ids[first_kept - 1], (Put("summary", Text(self._summary)),))
         return ViewEdited((fold,), "pi", "compaction", tokens_before=self._tokens)
 
 
 def _replacement(entry: Json) -> str:
-    given = entry.get("replacement")
-    return texts_of(given.get("content")) or text(given, "text") if is_json(given) else texts_of(given)
+    replacement = entry.get("replacement")
+    return texts_of(replacement.get("content")) or text(replacement, "text") if is_json(replacement) else texts_of(replacement)
 
 
 def _wrapped(what: str, summary: str) -> str:
-    """A summary as the model is told of it, in words of ours."""
+    """A summary as the model sees it, framed by us."""
     return f'<summary of="{what}">\n{summary}\n</summary>'
 
 
-def _ran(message: Json) -> str:
-    """A command that the user ran, as the model is told of it, in words of ours."""
-    code = message.get("exitCode")
-    end = " (cancelled)" if message.get("cancelled") is True else f" (exit code {code})" if code else ""
+def _command_text(message: Json) -> str:
+    """A command that the user ran, as the model sees it, described by us."""
+    exit_code = message.get("exitCode")
+    end = " (cancelled)" if message.get("cancelled") is True else f" (exit code {exit_code})" if exit_code else ""
     return f"The user ran `{text(message, 'command')}`{end}:\n{text(message, 'output')}"
 
 
@@ -311,13 +313,13 @@ def _paths(message: Json) -> tuple[str, ...]:
     return (path,) if path else ()
 
 
-def _told(entry: Json, body: Body, at: int, key: str) -> Told:
-    """A fact with what its entry says beside it."""
-    said = {
+def _read_event(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
+    """The event of an entry, with the rest of the entry."""
+    fields_by_body = {
         ModelReplied: ("content", "usage", "stopReason", "model", "errorMessage"),
         ToolReturned: ("content", "toolCallId", "toolName", "isError"),
     }
-    named = said.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
-    message = {name: value for name, value in table_at(entry, "message").items() if name not in named}
-    left = {**entry, "message": message} if "message" in entry else entry
-    return Told(body, at, key, line=rest_of(left, "id", "parentId"))
+    body_fields = fields_by_body.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
+    message = {name: value for name, value in table_at(entry, "message").items() if name not in body_fields}
+    stored = {**entry, "message": message} if "message" in entry else entry
+    return ReadEvent(body, at, key, line=rest_of(stored, "id", "parentId"))

@@ -1,4 +1,4 @@
-"""Trajectories of SWE-agent and of mini-swe-agent: one JSON document for each run."""
+"""The transcript format of SWE-agent and mini-swe-agent: one JSON document for each run."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,17 +20,17 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.deferred import DeferredBody, DeferredMask, DeferredResult
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
-from palimpsest.foreign.reading.forgetting import Covering
 from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.reading.transcript import Answer, BadLine, Made, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
-_MINI_PLACE = ".config/mini-swe-agent"
-_REPEATED = {"action", "observation", "response", "thought", "query", "messages"}
-_SAID = ("content", "tool_calls", "thinking_blocks", "role")
+_MINI_FOLDER = ".config/mini-swe-agent"
+_REPEATED_FIELDS = {"action", "observation", "response", "thought", "query", "messages"}
+_BODY_FIELDS = ("content", "tool_calls", "thinking_blocks", "role")
 
 
 class SweAgentFormat:
@@ -38,54 +38,54 @@ class SweAgentFormat:
 
     name = "swe-agent"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where mini-swe-agent keeps its last run; SWE-agent writes below the folder that it was started in."""
-        return (Path(environment.get("MSWEA_GLOBAL_CONFIG_DIR") or home / _MINI_PLACE),)
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folder of mini-swe-agent's last run; SWE-agent writes below the folder in which it is started."""
+        return (Path(environment.get("MSWEA_GLOBAL_CONFIG_DIR") or home / _MINI_FOLDER),)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each trajectory."""
         for file in files_below(path, lambda name: name.endswith((".traj", ".traj.json"))):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
-                if _looks(file):
-                    yield Source(self.name, str(file), _session(file), changed(file))
+                if _is_trajectory(file):
+                    yield TranscriptSource(self.name, str(file), _session(file), changed(file))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a run in order."""
         path = Path(source.path)
         document = document_in(path)
         kind = _kind(document)
         if not is_json(document) or kind is None:
-            yield from unread(path)
+            yield from not_a_document(path)
             return
         messages = _messages(document, kind)
-        growing = Growing(mark)
-        start = growing.after(messages)
+        growing = GrowingDocument(position)
+        start = growing.read_before(messages)
         times = (milliseconds(table_at(each, "extra").get("timestamp")) for each in messages if is_json(each))
-        # Old runs tell no times; when the file was written is the nearest that is known.
-        run = _Run(document, kind, blobs, next((at for at in times if at), int(path.stat().st_mtime) * 1000))
+        # Old runs have no times; the modification time is the best estimate.
+        run_reader = _RunReader(document, kind, blobs, next((at for at in times if at), int(path.stat().st_mtime) * 1000))
         if not start:
-            yield run.opened(source)
+            yield run_reader.opening_event(source)
         for index, message in enumerate(messages):
-            facts = list(run.take(index, message))
+            events = list(run_reader.events_of(index, message))
             if index >= start:
-                yield from facts
-        yield from run.ended(len(messages))
-        yield growing.mark(messages)
+                yield from events
+        yield from run_reader.end_event(len(messages))
+        yield growing.position(messages)
 
 
-def _looks(path: Path) -> bool:
-    if begins(path, b'"history"', b'"trajectory"') or begins(path, b'"messages"', b'"trajectory_format"'):
+def _is_trajectory(path: Path) -> bool:
+    if starts_like_json(path, b'"history"', b'"trajectory"') or starts_like_json(path, b'"messages"', b'"trajectory_format"'):
         return True
     return path.name.endswith((".traj", ".traj.json")) and _kind(document_in(path)) is not None
 
 
 def _session(path: Path) -> str:
-    """A run has no id of its own: its instance and the folder of its experiment name it."""
+    """The id of a run, which has none of its own: the names of its instance and its folder."""
     stem = path.name.removesuffix(".json").removesuffix(".traj")
     return stem if path.parent.name in {"", stem} else f"{path.parent.name}.{stem}"
 
@@ -95,20 +95,20 @@ def _kind(document: object) -> Kind | None:
         return None
     if isinstance(document.get("history"), list) and isinstance(document.get("trajectory"), list):
         return "swe"
-    mini = text(document, "trajectory_format").startswith("mini-swe-agent") or "mini_version" in table_at(document, "info")
-    return "mini" if isinstance(document.get("messages"), list) and mini else None
+    is_mini = text(document, "trajectory_format").startswith("mini-swe-agent") or "mini_version" in table_at(document, "info")
+    return "mini" if isinstance(document.get("messages"), list) and is_mini else None
 
 
 def _messages(document: Json, kind: Kind) -> list[object]:
-    found = document["history" if kind == "swe" else "messages"]
-    messages: list[object] = list(found) if isinstance(found, list) else []
+    message_list = document["history" if kind == "swe" else "messages"]
+    messages: list[object] = list(message_list) if isinstance(message_list, list) else []
     if kind == "swe" and text(table_at(document, "info"), "exit_status"):
-        messages += _unseen(messages, tables_at(document, "trajectory"))
+        messages += _last_result(messages, tables_at(document, "trajectory"))
     return messages
 
 
-def _unseen(history: list[object], steps: list[Json]) -> list[object]:
-    """The result of a last action: the run ended with it, so it stands in the trajectory only."""
+def _last_result(history: list[object], steps: list[Json]) -> list[object]:
+    """The result of the last action, which is only in the trajectory because the run ended with it."""
     last = history[-1] if history else None
     if not is_json(last) or text(last, "role") != "assistant" or not steps or not text(last, "action"):
         return []
@@ -119,7 +119,7 @@ def _unseen(history: list[object], steps: list[Json]) -> list[object]:
     return [{"role": "tool" if calls else "user", "content": step["observation"], "tool_call_ids": calls, "unseen": True}]
 
 
-class _Run:
+class _RunReader:
     """One pass over the messages of a run."""
 
     def __init__(self, document: Json, kind: Kind, blobs: Blobs, at: int) -> None:
@@ -129,70 +129,70 @@ class _Run:
         self._info = table_at(document, "info")
         self._model = _model(document)
         self._at = at
-        # The calls of the newest reply that have no id, by its key and their places in it: the next messages answer them in order.
-        self._open: list[tuple[str, int]] = []
+        # Calls of the newest reply without an id, by its key and their index in it: the next messages answer them in order.
+        self._unnamed_calls: list[tuple[str, int]] = []
         self._tools: dict[str, str] = {}
-        self._replied = 0
+        self._reply_count = 0
         self._steps = tables_at(document, "trajectory") if kind == "swe" else []
         self._results: dict[int, str] = {}
-        self._covers: dict[int, str] = {}
+        self._masked_texts: dict[int, str] = {}
 
-    def opened(self, source: Source) -> Told:
+    def opening_event(self, source: TranscriptSource) -> ReadEvent:
         config = table_at(self._info, "config")
-        facts = {
+        fields = {
             "version": text(self._info, "mini_version") or text(self._info, "swe_agent_version"),
             "environment": text(self._document, "environment"),
             "program": "mini-swe-agent" if self._kind == "mini" else "SWE-agent",
         }
         cwd = text(table_at(config, "environment"), "cwd")
-        meta = {name: value for name, value in facts.items() if value}
-        left = ("history", "trajectory", "messages", "info")
-        # What happened to the run later must not change how it began.
-        return Told(
+        meta = {name: value for name, value in fields.items() if value}
+        later_fields = ("history", "trajectory", "messages", "info")
+        # Fields about the end of the run are left out, so that the first event stays the same.
+        return ReadEvent(
             SessionOpened(source.session, cwd, "swe-agent", model=self._model, meta=meta),
             self._at,
             "opened",
-            line=rest_of(self._document, *left),
+            line=rest_of(self._document, *later_fields),
         )
 
-    def take(self, index: int, message: object) -> Iterator[Told]:
+    def events_of(self, index: int, message: object) -> Iterator[ReadEvent]:
         key = f"{index}-{digest_of(msgspec.json.encode(message))}"
         if not is_json(message):
-            yield Told(ForeignNoted("swe-agent", (key,)), self._at, key, line=Raw(msgspec.json.encode(message)))
+            yield ReadEvent(ForeignNoted("swe-agent", (key,)), self._at, key, line=Raw(msgspec.json.encode(message)))
             return
         self._at = milliseconds(table_at(message, "extra").get("timestamp") or message.get("timestamp")) or self._at
         match text(message, "role"):
             case "assistant":
                 yield from self._reply(index, key, message)
-            case "system" if not self._replied:
-                yield self._told(key, ContextStated(head=(Statement("system", texts_of(message.get("content")), "system"),)), message)
+            case "system" if not self._reply_count:
+                yield self._read_event(key, ContextStated(head=(Statement("system", texts_of(message.get("content")), "system"),)), message)
             case "tool" | "user" | "system":
-                yield self._answer(index, key, message)
+                yield self._result_or_message(index, key, message)
             case _ if text(message, "type") == "function_call_output":
-                yield self._answer(index, key, message)
+                yield self._result_or_message(index, key, message)
             case _ if text(message, "object") == "response":
                 yield from self._reply(index, key, message)
             case _:
-                yield self._told(key, ForeignNoted("swe-agent", (key,)), message, whole=True)
+                yield self._read_event(key, ForeignNoted("swe-agent", (key,)), message, keep_all=True)
 
-    def _told(self, key: str, body: Body | Made, message: Json, *, whole: bool = False) -> Told:
-        return Told(body, self._at, key, line=rest_of(message, *(() if whole else _SAID)))
+    def _read_event(self, key: str, body: Body | DeferredBody, message: Json, *, keep_all: bool = False) -> ReadEvent:
+        return ReadEvent(body, self._at, key, line=rest_of(message, *(() if keep_all else _BODY_FIELDS)))
 
-    def _reply(self, index: int, key: str, message: Json) -> Iterator[Told]:
-        yield from self._hidden(index)
-        step = self._steps[self._replied] if self._replied < len(self._steps) else {}
-        # The step repeats the message; only what it says beside it is kept.
-        if left := {name: value for name, value in step.items() if name not in _REPEATED}:
-            message = {**message, "step": left}
-        self._replied += 1
+    def _reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
+        yield from self._mask_events(index)
+        step = self._steps[self._reply_count] if self._reply_count < len(self._steps) else {}
+        # The step repeats the message; only its other fields are kept.
+        if stored_step := {name: value for name, value in step.items() if name not in _REPEATED_FIELDS}:
+            message = {**message, "step": stored_step}
+        self._reply_count += 1
         extra = table_at(message, "extra")
         response = table_at(extra, "response") or (message if text(message, "object") == "response" else {})
         model = text(response, "model") or self._model
-        parts = (*self._thoughts(message, model), *self._parts(message))
+        parts = (*self._thinking(message, model), *self._parts(message))
         calls = [part for part in parts if isinstance(part, ToolCall)]
-        self._open = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
+        self._unnamed_calls = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
         self._tools |= {call.call_id: call.tool for call in calls}
-        yield Told(call_of(model), milliseconds(response.get("created")) or self._at, f"{key}/call")
+        yield ReadEvent(call_of(model), milliseconds(response.get("created")) or self._at, f"{key}/call")
         choice = next(iter(tables_at(response, "choices")), {})
         body = ModelReplied(
             parts,
@@ -201,92 +201,94 @@ class _Run:
             model=model,
             message=text(response, "id"),
         )
-        yield self._told(key, body, message, whole=not message.get("tool_calls") and bool(calls))
+        yield self._read_event(key, body, message, keep_all=not message.get("tool_calls") and bool(calls))
 
-    def _thoughts(self, message: Json, model: str) -> Iterator[Thinking]:
+    def _thinking(self, message: Json, model: str) -> Iterator[Thinking]:
         if text(message, "reasoning_content") and not message.get("thinking_blocks"):
             yield Thinking(text(message, "reasoning_content"))
         for block in tables_at(message, "thinking_blocks"):
-            thought, sealed = text(block, "thinking"), text(block, "signature")
-            seal = Seal(provider_of(model), model.rpartition("/")[2], sealed) if sealed else None
-            if thought or seal:
-                yield Thinking(thought, seal, "whole" if thought else "sealed")
+            thinking, signature = text(block, "thinking"), text(block, "signature")
+            seal = Seal(provider_of(model), model.rpartition("/")[2], signature) if signature else None
+            if thinking or seal:
+                yield Thinking(thinking, seal, "whole" if thinking else "sealed")
 
     def _parts(self, message: Json) -> Iterator[Content]:
-        """Words and calls; a command that was written into the words is a call too, and leaves them."""
+        """Texts and calls. A command within the text becomes a call and is removed from it."""
         if text(message, "object") == "response":
             yield from _outputs(message)
             return
         requests = tables_at(message, "tool_calls")
-        said, action = texts_of(message.get("content")), text(message, "action")
+        reply_text, action = texts_of(message.get("content")), text(message, "action")
         actions = [text(each, "command") for each in tables_at(table_at(message, "extra"), "actions")]
         if requests:
-            if said.strip():
-                yield Text(said, "assistant")
+            if reply_text.strip():
+                yield Text(reply_text, "assistant")
             for request in requests:
                 function = table_at(request, "function")
                 args = function.get("arguments")
                 yield ToolCall(text(request, "id"), text(function, "name"), args if isinstance(args, str) else dump(args or {}))
             return
         commands = (
-            [command for command in (actions or [action or _fenced(said)]) if command.strip()] if self._kind == "mini" or action else []
+            [command for command in (actions or [action or _fenced_command(reply_text)]) if command.strip()]
+            if self._kind == "mini" or action
+            else []
         )
-        words = text(message, "thought") if self._kind == "swe" and commands else _before(said, commands)
-        if words.strip():
-            yield Text(words, "assistant")
+        text_before = text(message, "thought") if self._kind == "swe" and commands else _text_before(reply_text, commands)
+        if text_before.strip():
+            yield Text(text_before, "assistant")
         for command in commands:
             yield ToolCall("", "bash", dump({"command": command}))
 
-    def _answer(self, index: int, key: str, message: Json) -> Told:
+    def _result_or_message(self, index: int, key: str, message: Json) -> ReadEvent:
         content = message.get("content", message.get("output"))
-        named = message.get("tool_call_ids")
-        listed = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+        call_ids = message.get("tool_call_ids")
+        listed = [each for each in call_ids if isinstance(each, str)] if isinstance(call_ids, list) else []
         call_id = text(message, "tool_call_id") or text(message, "call_id") or (listed[0] if listed else "")
-        unnamed = self._open.pop(0) if not call_id and self._open and text(message, "role") != "system" else None
-        answers = bool(call_id) or unnamed is not None
-        demo = message.get("is_demo") is True or text(message, "message_type") == "demonstration"
+        unnamed_call = self._unnamed_calls.pop(0) if not call_id and self._unnamed_calls and text(message, "role") != "system" else None
+        is_result = bool(call_id) or unnamed_call is not None
+        is_demo = message.get("is_demo") is True or text(message, "message_type") == "demonstration"
         extra = table_at(message, "extra")
-        if demo or (not answers and self._notice(message, extra)):
-            return self._told(key, ContextStated((Statement("demonstration" if demo else "notice", texts_of(content)),)), message)
+        if is_demo or (not is_result and self._notice(message, extra)):
+            return self._read_event(key, ContextStated((Statement("demonstration" if is_demo else "notice", texts_of(content)),)), message)
         parts = parts_of(content, self._blobs)
-        if not answers:
-            return self._told(key, UserSaid(parts) if parts else ForeignNoted("swe-agent", (key,)), message)
+        if not is_result:
+            return self._read_event(key, UserSaid(parts) if parts else ForeignNoted("swe-agent", (key,)), message)
         self._results[index] = key
-        code = extra.get("returncode", message.get("returncode"))
+        exit_code = extra.get("returncode", message.get("returncode"))
         result = ToolResult(call_id, parts, error=bool(text(extra, "exception_info")))
-        body = ToolReturned(result, self._tools.get(call_id, ""), code if type(code) is int else None)
-        return self._told(key, body if unnamed is None else Answer(*unnamed, body), message)
+        body = ToolReturned(result, self._tools.get(call_id, ""), exit_code if type(exit_code) is int else None)
+        return self._read_event(key, body if unnamed_call is None else DeferredResult(*unnamed_call, body), message)
 
     def _notice(self, message: Json, extra: Json) -> bool:
-        """Whether the program speaks and not a person: nobody can speak into a run of SWE-agent."""
+        """Whether the program wrote a message, and not a person: SWE-agent takes no input during a run."""
         if text(message, "role") == "system":
             return True
         if self._kind == "swe":
-            return self._replied > 0
+            return self._reply_count > 0
         return text(extra, "interrupt_type") not in {"", "UserInterruption"}
 
-    def _hidden(self, index: int) -> Iterator[Told]:
-        """What the program showed in the place of old results, where it kept the messages that it sent."""
-        step = self._steps[self._replied] if self._replied < len(self._steps) else {}
+    def _mask_events(self, index: int) -> Iterator[ReadEvent]:
+        """Masks for the texts that the program sent instead of old results, if the run recorded its requests."""
+        step = self._steps[self._reply_count] if self._reply_count < len(self._steps) else {}
         query = tables_at(step, "query")
         if len(query) != index:
             return
-        for place, key in self._results.items():
-            shown = texts_of(query[place].get("content"))
-            if shown != self._covers.get(place, _shown_first(self._document, place)):
-                self._covers[place] = shown
-                yield Told(Covering("swe-agent", "old results are shortened", key, shown), self._at, f"{key}/hidden-{index}")
+        for index_of_result, key in self._results.items():
+            sent_text = texts_of(query[index_of_result].get("content"))
+            if sent_text != self._masked_texts.get(index_of_result, _first_text(self._document, index_of_result)):
+                self._masked_texts[index_of_result] = sent_text
+                yield ReadEvent(DeferredMask("swe-agent", "old results are shortened", key, sent_text), self._at, f"{key}/hidden-{index}")
 
-    def ended(self, count: int) -> Iterator[Told]:
+    def end_event(self, count: int) -> Iterator[ReadEvent]:
         status = text(self._info, "exit_status")
         if status:
-            yield Told(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
+            yield ReadEvent(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
 
 
-def _shown_first(document: Json, place: int) -> str:
-    """The text of a message as it was first shown."""
+def _first_text(document: Json, index_of_result: int) -> str:
+    """The text of a message as it was first sent."""
     history = document.get("history")
-    message = history[place] if isinstance(history, list) and place < len(history) else None
+    message = history[index_of_result] if isinstance(history, list) and index_of_result < len(history) else None
     return texts_of(message.get("content")) if is_json(message) else ""
 
 
@@ -296,35 +298,35 @@ def _model(document: Json) -> str:
     if text(config, "model_name"):
         return text(config, "model_name")
     replay = document.get("replay_config")
-    given = decoded(replay.encode("utf-8", "replace")) if isinstance(replay, str) else replay
-    agent = table_at(given, "agent") if is_json(given) else {}
+    config_replayed = decoded(replay.encode("utf-8", "replace")) if isinstance(replay, str) else replay
+    agent = table_at(config_replayed, "agent") if is_json(config_replayed) else {}
     return text(table_at(agent, "model"), "name")
 
 
 def _outputs(message: Json) -> Iterator[Content]:
-    """The items of a reply in the shape of OpenAI's Responses."""
+    """The items of a reply in the shape of the Responses API."""
     for item in tables_at(message, "output"):
         match text(item, "type"):
             case "function_call":
                 yield ToolCall(text(item, "call_id"), text(item, "name"), text(item, "arguments"))
             case "reasoning":
-                thought = texts_of(item.get("summary")) or texts_of(item.get("content"))
-                yield Thinking(thought, form="digest" if thought else "sealed")
+                thinking = texts_of(item.get("summary")) or texts_of(item.get("content"))
+                yield Thinking(thinking, form="digest" if thinking else "sealed")
             case _:
-                if said := texts_of(item.get("content")):
-                    yield Text(said, "assistant")
+                if reply_text := texts_of(item.get("content")):
+                    yield Text(reply_text, "assistant")
 
 
-def _fenced(said: str) -> str:
-    """The one command of a reply that wrote it between fences, as the first versions of mini-swe-agent ask for."""
-    blocks = said.split("```")
-    found = [block.partition("\n")[2] for block in blocks[1::2] if block.partition("\n")[0].strip() in {"bash", "mswea_bash_command"}]
-    return found[0] if len(found) == 1 else ""
+def _fenced_command(reply_text: str) -> str:
+    """The single command in code fences of a reply, as the first versions of mini-swe-agent have it; empty otherwise."""
+    blocks = reply_text.split("```")
+    commands = [block.partition("\n")[2] for block in blocks[1::2] if block.partition("\n")[0].strip() in {"bash", "mswea_bash_command"}]
+    return commands[0] if len(commands) == 1 else ""
 
 
-def _before(said: str, commands: list[str]) -> str:
-    """The words before the first command; all of them if it does not stand there as it was run."""
+def _text_before(reply_text: str, commands: list[str]) -> str:
+    """The text before the first command; the whole text if the command is not in it verbatim."""
     if not commands:
-        return said
-    head, found, _ = said.partition(commands[0].strip())
-    return head.rpartition("```")[0] if found and "```" in head else said
+        return reply_text
+    head, found, _ = reply_text.partition(commands[0].strip())
+    return head.rpartition("```")[0] if found and "```" in head else reply_text

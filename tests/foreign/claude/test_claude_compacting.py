@@ -37,7 +37,7 @@ def read_back(log: Log, folder: Path, blobs: MemoryBlobs | None = None) -> tuple
     assert paired(lines)
     home = Home()
     (done,) = home.take(CLAUDE, written(folder / "back", *lines, name=claude_session(log)))
-    assert done.bad == ()
+    assert done.problems == ()
     with Log.open(home.store, done.session, FixedClock()) as back:
         return home, back.view
 
@@ -53,7 +53,7 @@ def worked(*calls: str) -> list[ModelReplied | ToolReturned]:
     ]
 
 
-def test_what_a_fold_keeps_and_brings_stands_in_the_order_of_the_view(tmp_path: Path) -> None:
+def test_what_a_fold_keeps_and_adds_is_in_the_order_of_the_view(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)), *worked("c"), UserSaid((Text("third"),)))
     into = (Keep("1.0"), Keep("6.0"), Put("summary", Text("the work")), Put("summary", Text("the names")), Keep("2.1"), Keep("3.0"))
     log.append(ViewEdited((Fold("1.0", "6.0", into),), "pal"))
@@ -111,7 +111,7 @@ def test_words_that_were_typed_during_a_turn_stay_when_a_fold_keeps_them(tmp_pat
     assert [item.kind for item in view.items] == ["user", "steering", "summary", "context", "user"]
 
 
-def test_what_no_text_stands_for_is_a_boundary_that_names_all_that_stays(tmp_path: Path) -> None:
+def test_a_fold_without_a_text_is_a_boundary_that_names_all_preserved_lines(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
     sealed = Put("summary", Opaque("openai", "gpt-5.5", '{"type":"compaction"}'))
     log.append(ViewEdited((Fold("1.0", "5.0", (Keep("1.0"), Keep("4.1"), Keep("5.0"), sealed)),), "pal", tokens_before=90, tokens_after=9))
@@ -159,7 +159,7 @@ def test_a_reply_that_a_fold_brings_is_a_line_of_a_reply(tmp_path: Path) -> None
     )
 
 
-def test_a_fold_in_the_middle_leaves_what_stands_before_it(tmp_path: Path) -> None:
+def test_a_fold_in_the_middle_keeps_what_is_before_it(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
     log.append(ViewEdited((Fold("4.0", "5.0", (SUMMARY,)),), "pal"))
     assert (
@@ -190,7 +190,7 @@ def test_folds_over_folds_keep_the_same_words_each_time(tmp_path: Path) -> None:
     assert said(home.bodies(home.done[claude_session(log)].session)) == ["first", "next 0", "next 1", "next 2"]
 
 
-def test_what_hides_items_or_puts_one_between_others_is_told_once_at_the_end(tmp_path: Path) -> None:
+def test_edits_that_hide_items_or_insert_between_others_are_one_boundary_at_the_end(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
     log.append(ViewEdited((Mask(("2.0", "2.1", "3.0")),), "pal"))
     log.append(ViewEdited((Insert((Put("reminder", Text("look twice")),), "6.0"), Mask(("6.0",), "shorter")), "pal"))
@@ -234,7 +234,7 @@ def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Pa
     )
 
 
-def test_a_summary_that_a_later_boundary_keeps_stands_where_it_stood(tmp_path: Path) -> None:
+def test_a_summary_that_a_later_boundary_keeps_stays_in_its_place(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)), UserSaid((Text("third"),)))
     log.append(ViewEdited((Fold("2.0", "3.0", (SUMMARY,)),), "pal"))
     log.append(ViewEdited((Mask(("4.0",)),), "pal"))
@@ -268,7 +268,7 @@ def test_an_attachment_that_is_hidden_is_named_as_cleared_and_one_that_shows_in_
     )
 
 
-def test_a_boundary_that_anchors_itself_keeps_what_stands_before_its_summary(tmp_path: Path) -> None:
+def test_a_boundary_that_anchors_itself_keeps_what_is_before_its_summary(tmp_path: Path) -> None:
     kept = {"anchorUuid": "b1", "uuids": ["u1", "a1"], "allUuids": ["u1", "a1"]}
     path = written(
         tmp_path,

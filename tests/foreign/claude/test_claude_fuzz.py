@@ -109,7 +109,7 @@ def test_lines_of_any_shape_are_taken_in_without_loss_and_come_back_as_they_were
     path = written(tmp_path_factory.mktemp("fuzz"), first, *told)
     home = Home()
     done = home.take(CLAUDE, path)
-    assert [each.bad for each in done] == [() for _ in done]
+    assert [each.problems for each in done] == [() for _ in done]
     session = done[0].session
     log = Log.open(home.store, session, FixedClock())
     assert [json.loads(line) for line in write_claude(log, home.blobs)] == json.loads(json.dumps([first, *told]))
@@ -117,7 +117,7 @@ def test_lines_of_any_shape_are_taken_in_without_loss_and_come_back_as_they_were
         assert faults(home, each.session, every=4) == []
 
 
-def test_the_same_lines_twice_in_one_file_are_told_once(tmp_path: Path) -> None:
+def test_the_same_lines_twice_in_one_file_are_read_once(tmp_path: Path) -> None:
     said = {"type": "user", "uuid": "a", "parentUuid": None, "sessionId": SESSION, "message": {"role": "user", "content": "once"}}
     block = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     asked = {"type": "assistant", "uuid": "b", "parentUuid": "a", "sessionId": SESSION, "message": {"id": "m", "content": [block]}}

@@ -65,7 +65,7 @@ def told(home: Home) -> tuple[object, ...]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_wherever_the_file_ended_nothing_is_lost_told_twice_or_counted_twice(
+def test_wherever_the_file_ended_nothing_is_lost_read_twice_or_counted_twice(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     source = data.draw(st.sampled_from(FILES))

@@ -69,7 +69,7 @@ def test_one_message_on_several_lines_is_one_reply_and_its_usage_counts_once(tmp
     )
 
 
-def test_a_message_that_comes_back_after_another_one_is_told_without_usage(tmp_path: Path) -> None:
+def test_a_message_that_continues_after_another_one_has_no_usage(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         prompt("u1", None, "look"),
@@ -151,7 +151,7 @@ def test_what_the_program_says_in_the_users_place_is_context(tmp_path: Path) -> 
     assert [len(body.parts) for body in found if isinstance(body, Recalled)] == [1]
 
 
-def test_what_was_typed_during_a_turn_is_steering_even_where_only_the_queue_tells_of_it(tmp_path: Path) -> None:
+def test_what_was_typed_during_a_turn_is_steering_even_if_only_the_queue_has_it(tmp_path: Path) -> None:
     def queue(operation: str, content: str = "") -> Line:
         line = {"type": "queue-operation", "operation": operation, "timestamp": "2026-01-02T03:04:05.000Z", "sessionId": SESSION}
         return {**line, "content": content} if content else line
@@ -275,7 +275,7 @@ def test_sub_agents_within_the_file_of_their_parent_are_sessions_of_their_own(tm
     assert said(home.bodies(f"claude-{SESSION}.s1")) == ["find it"]
 
 
-def test_titles_tags_snapshots_and_ends_of_turns_are_facts_and_all_else_is_kept(tmp_path: Path) -> None:
+def test_titles_tags_snapshots_and_ends_of_turns_are_events_and_all_else_is_stored(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         {"type": "summary", "summary": "An old title", "leafUuid": "x"},
@@ -304,7 +304,7 @@ def test_bad_lines_are_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     path.write_bytes(good[0] + b'{"half": \n' + b"\xff\xfe\n" + b"[]\n" + b"null\n\n" + good[1] + b'{"type":"user","mess')
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    assert [bad.where for bad in done.bad] == [f"{path}:{number}" for number in (2, 3, 4, 5)]
+    assert [bad.where for bad in done.problems] == [f"{path}:{number}" for number in (2, 3, 4, 5)]
     assert said(home.bodies(done.session)) == ["first", "second"]
 
 
@@ -329,15 +329,15 @@ def test_lines_of_an_unexpected_shape_are_kept_and_break_nothing(tmp_path: Path,
     path = written(tmp_path, prompt("u1", None, "first"), odd, prompt("u2", "u1", "second"))
     home = Home()
     (done,) = home.take(CLAUDE, path)
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(home.bodies(done.session))[0] == "first"
     assert said(home.bodies(done.session))[-1] == "second"
     assert faults(home, done.session) == []
 
 
 def test_places_follow_the_environment(tmp_path: Path) -> None:
-    assert CLAUDE.places(tmp_path, {}) == (tmp_path / ".claude" / "projects", tmp_path / ".config" / "claude" / "projects")
-    assert CLAUDE.places(tmp_path, {"CLAUDE_CONFIG_DIR": "/a, /b"}) == (Path("/a/projects"), Path("/b/projects"))
+    assert CLAUDE.default_paths(tmp_path, {}) == (tmp_path / ".claude" / "projects", tmp_path / ".config" / "claude" / "projects")
+    assert CLAUDE.default_paths(tmp_path, {"CLAUDE_CONFIG_DIR": "/a, /b"}) == (Path("/a/projects"), Path("/b/projects"))
 
 
 def test_files_of_other_programs_are_not_taken_for_sessions() -> None:

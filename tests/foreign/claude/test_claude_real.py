@@ -60,7 +60,7 @@ def test_a_session_that_is_imported_twice_does_not_change(path: Path) -> None:
 def test_an_unreadable_line_is_counted_and_named_and_the_rest_goes_on() -> None:
     (path,) = corpus("claude-code/M-Thisness-M-Claude__c76e5be5*.jsonl")
     (done,) = Home().take(CLAUDE, path)
-    assert [bad.where for bad in done.bad] == [f"{path}:859"]
+    assert [bad.where for bad in done.problems] == [f"{path}:859"]
     assert (done.counts.user_messages, done.counts.calls, done.counts.results) == (23, 296, 295)
 
 
@@ -95,7 +95,7 @@ def test_the_user_messages_of_a_headless_session() -> None:
     assert [body.parts[0] for body in found if isinstance(body, UserSaid) and body.steering] == [Text("FIFTH-USER-MSG print many numbers")]
 
 
-def test_a_prompt_stands_after_the_statements_that_came_with_it_as_in_the_request() -> None:
+def test_a_prompt_follows_its_statements_as_in_the_request() -> None:
     (path,) = golden(f"claude/2.1.325/projects/*/{HEADLESS}.jsonl")
     home, session = read(path)
     log = Log.open(home.store, session, FixedClock())

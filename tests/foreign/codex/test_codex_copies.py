@@ -11,7 +11,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Mark
+from palimpsest.foreign.reading.transcript import ReadPosition
 from palimpsest.stores.ephemeral import FixedClock
 
 FORK = "01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8"
@@ -53,7 +53,7 @@ def test_a_fork_pays_for_its_own_calls_and_not_again_for_those_it_copied(tmp_pat
     assert ledger(home, FORK).usage == Usage(1_200, output=10)
 
 
-def test_a_fork_of_which_only_the_copy_is_left_tells_what_it_cost(tmp_path: Path) -> None:
+def test_a_fork_whose_original_is_missing_counts_the_copied_usage(tmp_path: Path) -> None:
     write(tmp_path, *copied(*PARENT), *OWN, thread=FORK)
     home = Home()
     home.take(CODEX, tmp_path)
@@ -74,9 +74,9 @@ def test_a_fork_that_grows_after_it_was_imported_pays_the_same(tmp_path: Path) -
     whole = [*copied(*PARENT), *OWN]
     path = write(tmp_path, *whole[:8], thread=FORK)
     home = Home()
-    mark: Mark | None = None
+    position: ReadPosition | None = None
     for count in (8, 11, len(whole)):
         path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in whole[:count]))
         (source,) = sources(CODEX, path)
-        mark = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=mark).mark
+        position = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), position=position).position
     assert ledger(home, FORK).usage == Usage(1_200, output=10)

@@ -27,7 +27,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Opaque, Text
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
@@ -40,10 +40,10 @@ def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp
     path.write_bytes(b"".join([first, second, *bad, *rest, b'{"timestamp":"2026-1']))
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert [each.where.rpartition(":")[2] for each in done.bad] == ["3", "4", "5", "7", "8"]
-    opened, *told = home.bodies(SESSION)
+    assert [each.where.rpartition(":")[2] for each in done.problems] == ["3", "4", "5", "7", "8"]
+    opened, *events = home.bodies(SESSION)
     assert isinstance(opened, SessionOpened)
-    assert (opened.cwd, opened.meta["id"], said_in(told)) == ("/repo", THREAD, ["a", "b"])
+    assert (opened.cwd, opened.meta["id"], said_in(events)) == ("/repo", THREAD, ["a", "b"])
 
 
 def test_cx_07_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_searches_pictures_and_compactions_of_the_provider_stay_closed_with_word
     drawn = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "revised_prompt": "a cat", "result": "aGk="}
     sealed = {"type": "compaction", "encrypted_content": "x"}
     path = write(tmp_path, meta(), context(), *(item(**each) for each in (search, drawn, sealed)), item(type="never_seen", text="?"))
-    (told,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
-    assert [(json.loads(part.data), part.twin) for part in told.parts if isinstance(part, Opaque)] == [
+    (reply,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
+    assert [(json.loads(part.data), part.twin) for part in reply.parts if isinstance(part, Opaque)] == [
         (search, "[web search: cats]"),
         (drawn, "[image: a cat]"),
         (sealed, ""),
@@ -89,7 +89,7 @@ def test_files_that_are_no_rollouts_are_passed_over_or_named(tmp_path: Path) -> 
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / "loop").symlink_to(tmp_path)
     found = list(CODEX.sources(tmp_path))
-    assert [(Path(each.where).name, each.why) for each in found if isinstance(each, BadLine)] == [
+    assert [(Path(each.where).name, each.why) for each in found if isinstance(each, ReadProblem)] == [
         ("rollout-empty.jsonl", "the file is empty"),
         ("rollout-noise.jsonl", "this is not a rollout"),
     ]
@@ -100,7 +100,10 @@ def test_two_files_of_one_thread_are_two_sessions(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), said("a"))
     copy = path.with_name(f"rollout-2026-11-16T06-00-00-{THREAD}.jsonl")
     copy.write_bytes(path.read_bytes())
-    assert [source.session for source in CODEX.sources(tmp_path) if isinstance(source, Source)] == [THREAD, f"2026-11-16T06-00-00-{THREAD}"]
+    assert [source.session for source in CODEX.sources(tmp_path) if isinstance(source, TranscriptSource)] == [
+        THREAD,
+        f"2026-11-16T06-00-00-{THREAD}",
+    ]
 
 
 def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_where_not(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_wh
     packed.write_bytes(b"\x28\xb5\x2f\xfd\xa0" + size.to_bytes(4, "little") + (size << 3 | 1).to_bytes(3, "little") + data)
     path.unlink()
     (found,) = CODEX.sources(packed)
-    if isinstance(found, BadLine):
+    if isinstance(found, ReadProblem):
         assert found.why == "a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again"
     else:
         home, session = imported(packed)
@@ -120,15 +123,15 @@ def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_wh
 
 
 def test_the_default_folders_follow_the_environment(tmp_path: Path) -> None:
-    assert CODEX.places(tmp_path, {}) == (tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions")
-    assert CODEX.places(tmp_path, {"CODEX_HOME": "/elsewhere"})[0] == Path("/elsewhere/sessions")
+    assert CODEX.default_paths(tmp_path, {}) == (tmp_path / ".codex/sessions", tmp_path / ".codex/archived_sessions")
+    assert CODEX.default_paths(tmp_path, {"CODEX_HOME": "/elsewhere"})[0] == Path("/elsewhere/sessions")
 
 
-def test_a_mark_of_a_file_that_shrank_is_no_obstacle(tmp_path: Path) -> None:
+def test_the_position_of_a_file_that_shrank_is_ignored(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), said("a"), said("b"))
     home = Home()
     (done,) = home.take(CODEX, path)
     write(tmp_path, meta(), said("a"))
-    (source,) = [each for each in CODEX.sources(path) if isinstance(each, Source)]
-    again = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), mark=done.mark)
+    (source,) = [each for each in CODEX.sources(path) if isinstance(each, TranscriptSource)]
+    again = import_session(CODEX, source, home.store, home.blobs, FixedClock(1), position=done.position)
     assert again.counts.events == 0

@@ -40,7 +40,7 @@ ENVIRONMENT = "<environment_context>\n<cwd>/repo</cwd>\n</environment_context>"
 def logged(path: Path) -> tuple[Home, Log]:
     home = Home()
     *_, done = home.take(CODEX, path)
-    assert done.bad == ()
+    assert done.problems == ()
     return home, Log.open(home.store, done.session, FixedClock(1))
 
 
@@ -209,8 +209,8 @@ def test_a_fork_whose_base_is_gone_says_so_and_goes_on(tmp_path: Path) -> None:
     path = write(tmp_path, meta(history_base={"thread_id": "01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8", "end_ordinal_exclusive": 7}), said("c"))
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert [each.why for each in done.bad] == [
-        "the rollout of 01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8, which this one goes on from, is not beside it"
+    assert [each.why for each in done.problems] == [
+        "the rollout of 01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8, which this one continues, is not beside it"
     ]
     assert said_in(home.bodies(SESSION)) == ["c"]
 

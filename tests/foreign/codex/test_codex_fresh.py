@@ -85,7 +85,7 @@ def test_a_fold_of_a_session_of_codex_is_followed_by_its_tokens_too(tmp_path: Pa
     log.close()
 
 
-def test_tokens_that_nobody_counted_after_an_edit_are_counted_by_the_rule_of_codex() -> None:
+def test_tokens_without_a_count_after_an_edit_are_counted_by_the_rule_of_codex() -> None:
     log, blobs = native(*CONVERSATION)
     log.append(ViewEdited((Mask((log.view.items[6].id,), "[cleared]"),), by="test"))
     log.append(UserSaid((Text("more"),)))

@@ -37,7 +37,7 @@ needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
 
 @pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC], ids=lambda path: path.stem[-12:])
-def test_no_message_call_or_result_is_lost_or_told_twice(path: Path) -> None:
+def test_no_message_call_or_result_is_lost_or_read_twice(path: Path) -> None:
     home, session = imported(path)
     told = home.bodies(session)
     base = len(said_in(told)) - len(spoken(path))
@@ -74,7 +74,7 @@ def test_a_rollout_that_grows_gives_the_log_of_the_whole_one(path: Path, tmp_pat
     check_growth(CODEX, path, tmp_path)
 
 
-def test_an_unfinished_reply_of_a_quiet_file_is_told_and_what_comes_later_is_not_lost(tmp_path: Path) -> None:
+def test_an_incomplete_reply_of_an_idle_file_is_read_and_its_later_lines_are_not_lost(tmp_path: Path) -> None:
     lines = [meta(), started(), context(), said("go"), answered("I look."), called("a"), output("a"), counted(110, 100), ended()]
     path = write(tmp_path, *lines[:5])
     os.utime(path, (1, 1))

@@ -41,12 +41,12 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
 
-def test_a_session_of_codex_is_told_in_our_words(tmp_path: Path) -> None:
+def test_a_session_of_codex_becomes_events(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         meta(base_instructions={"text": "You code."}, git={"branch": "main", "commit_hash": "80ca"}),
@@ -72,7 +72,7 @@ def test_a_session_of_codex_is_told_in_our_words(tmp_path: Path) -> None:
         counted(330, 210),
         ended(),
     )
-    told = [body for body in bodies(path) if not isinstance(body, ForeignNoted)]
+    events = [body for body in bodies(path) if not isinstance(body, ForeignNoted)]
     opened = {
         "id": THREAD,
         "version": "0.98.0",
@@ -82,23 +82,23 @@ def test_a_session_of_codex_is_told_in_our_words(tmp_path: Path) -> None:
         "branch": "main",
         "commit": "80ca",
     }
-    assert told[0] == SessionOpened(SESSION, "/repo", "codex", model="gpt-5.5", meta=opened)
-    assert told[1] == ContextStated(head=(Statement("base_instructions", "You code.", "system"),))
-    assert [statement.source for body in told[2:4] if isinstance(body, ContextStated) for statement in body.items] == [
+    assert events[0] == SessionOpened(SESSION, "/repo", "codex", model="gpt-5.5", meta=opened)
+    assert events[1] == ContextStated(head=(Statement("base_instructions", "You code.", "system"),))
+    assert [statement.source for body in events[2:4] if isinstance(body, ContextStated) for statement in body.items] == [
         "permissions",
         "collaboration_mode",
         "agents_md",
         "environment",
     ]
-    assert told[4] == UserSaid((Text("list files"),))
+    assert events[4] == UserSaid((Text("list files"),))
     call = ToolCall("a", "exec_command", '{"cmd":"ls"}')
     thought = Thinking("hm", Seal("openai", "gpt-5.5", "c2VhbA=="), "digest", "rs_1")
-    assert told[6] == ModelReplied(
+    assert events[6] == ModelReplied(
         (thought, Text("Looking.", "assistant"), call), usage=Usage(60, 40, output=10), stop="tool_use", model="gpt-5.5"
     )
     result = ToolResult("a", (Text("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nnope"),))
-    assert told[7] == ToolReturned(result, "exec_command", 2, took_ms=100)
-    assert told[9:] == [
+    assert events[7] == ToolReturned(result, "exec_command", 2, took_ms=100)
+    assert events[9:] == [
         ModelReplied((Text("Done.", "assistant"),), usage=Usage(210, output=10), stop="end_turn", model="gpt-5.5"),
         TurnEnded("done"),
     ]
@@ -161,8 +161,8 @@ def test_pictures_become_blobs_and_links_stay_links(tmp_path: Path) -> None:
     ]
     path = write(tmp_path, meta(), item(type="message", role="user", id="msg_1", content=parts))
     home, session = imported(path)
-    (told,) = [body for body in home.bodies(session) if isinstance(body, UserSaid)]
-    text, picture, link = told.parts
+    (message,) = [body for body in home.bodies(session) if isinstance(body, UserSaid)]
+    text, picture, link = message.parts
     assert (text, link) == (Text("see", ref="msg_1"), Image("image/*", url="https://example.org/a.png", ref="msg_1"))
     assert isinstance(picture, Image)
     assert (picture.media, picture.detail, home.blobs.get(picture.blob)) == ("image/png", "high", b"hi")
@@ -177,8 +177,13 @@ def test_files_of_a_patch_are_paths_of_its_result(tmp_path: Path) -> None:
         event("patch_apply_end", call_id="p", changes={"/repo/a.py": {}}),
         item(type="custom_tool_call_output", call_id="p", output="Exit code: 0\nWall time: 0 seconds\nOutput:\nok"),
     )
-    (told,) = [body for body in bodies(path) if isinstance(body, ToolReturned)]
-    assert (told.tool, told.exit, told.paths, told.result.form) == ("apply_patch", 0, ("a.py", "b.py", "/repo/a.py"), "free")
+    (returned,) = [body for body in bodies(path) if isinstance(body, ToolReturned)]
+    assert (returned.tool, returned.exit, returned.paths, returned.result.form) == (
+        "apply_patch",
+        0,
+        ("a.py", "b.py", "/repo/a.py"),
+        "free",
+    )
 
 
 def test_a_plan_is_a_task_of_ours(tmp_path: Path) -> None:
@@ -188,7 +193,7 @@ def test_a_plan_is_a_task_of_ours(tmp_path: Path) -> None:
     assert (changed.task, changed.what, bytes(changed.state)) == ("plan", "set", plan.encode())
 
 
-def test_modes_models_titles_and_snapshots_are_told(tmp_path: Path) -> None:
+def test_modes_models_titles_and_snapshots_are_events(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         meta(),
@@ -239,7 +244,7 @@ def test_threads_and_the_threads_they_opened_name_each_other(tmp_path: Path) -> 
     opened = bodies(other)[0]
     assert isinstance(opened, SessionOpened)
     assert opened.opener == Place(SESSION, 0)
-    assert [source.parent for source in CODEX.sources(other) if isinstance(source, Source)] == [THREAD]
+    assert [source.parent for source in CODEX.sources(other) if isinstance(source, TranscriptSource)] == [THREAD]
 
 
 def test_the_oldest_files_have_bare_items_and_a_first_line_without_a_kind(tmp_path: Path) -> None:
@@ -253,11 +258,11 @@ def test_the_oldest_files_have_bare_items_and_a_first_line_without_a_kind(tmp_pa
         {"type": "function_call_output", "call_id": "a", "output": {"content": "no", "success": False}},
         {"type": "local_shell_call", "id": "l", "call_id": "b", "status": "completed", "action": {"type": "exec", "command": ["ls"]}},
     )
-    told = [body for body in bodies(path) if not isinstance(body, ForeignNoted)]
-    assert told[1] == ContextStated(head=(Statement("base_instructions", "Be kind.", "system"),))
-    assert told[2] == UserSaid((Text("hello"),))
-    assert [body.parts for body in told if isinstance(body, ModelReplied)] == [
+    events = [body for body in bodies(path) if not isinstance(body, ForeignNoted)]
+    assert events[1] == ContextStated(head=(Statement("base_instructions", "Be kind.", "system"),))
+    assert events[2] == UserSaid((Text("hello"),))
+    assert [body.parts for body in events if isinstance(body, ModelReplied)] == [
         (Text("hi", "assistant"), ToolCall("a", "shell", "{}")),
         (ToolCall("b", "local_shell", '{"type":"exec","command":["ls"]}', "shell", "l"),),
     ]
-    assert [body.result for body in told if isinstance(body, ToolReturned)] == [ToolResult("a", (Text("no"),), error=True)]
+    assert [body.result for body in events if isinstance(body, ToolReturned)] == [ToolResult("a", (Text("no"),), error=True)]

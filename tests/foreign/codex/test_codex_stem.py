@@ -1,6 +1,6 @@
 import pytest
 
-from palimpsest.foreign.codex.lineage import slug_of, stem_of
+from palimpsest.foreign.codex.stems import slug_of, stem_of
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ def test_cx_58_summary_file_stems_match_the_three_vectors(thread: str, slug: str
     assert stem_of(thread, slug) == stem
 
 
-def test_a_thread_whose_id_tells_no_time_is_named_by_when_it_began() -> None:
+def test_a_thread_whose_id_has_no_time_is_named_by_its_start() -> None:
     assert stem_of("plain", at=1_794_724_495_281) == "2026-11-15T06-34-55-dU7M"
 
 

@@ -210,7 +210,7 @@ def test_what_was_left_here_is_left_there_too(tmp_path: Path) -> None:
     assert [text_of(each.content) for each in Log.open(other.store, session, FixedClock(1)).view.items] == ["a", "b", "e"]
 
 
-def test_what_only_another_provider_can_open_is_left_out_or_told_in_words() -> None:
+def test_what_only_another_provider_can_decrypt_is_left_out_or_written_as_text() -> None:
     sealed = Thinking("secret", Seal("anthropic", "claude", "x"))
     log, blobs = native(
         UserSaid((Text("a"),)), ModelReplied((sealed, Opaque("anthropic", "claude", '{"type":"server_tool_use"}', "[web search: cats]")))

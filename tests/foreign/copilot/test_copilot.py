@@ -75,7 +75,7 @@ def test_no_message_call_or_result_of_a_real_copilot_session_is_lost(path: Path)
     (done,) = home.take(FORM, path)
     bodies = home.bodies(done.session)
     events = [(each["type"], each["data"]) for each in lines(path)]
-    assert done.bad == ()
+    assert done.problems == ()
     assert said(bodies) == [data["content"] for kind, data in events if kind == "user.message" and not data.get("source")]
     assert called(bodies) == [each["toolCallId"] for kind, data in events if kind == "assistant.message" for each in data["toolRequests"]]
     assert returned(bodies) == [data["toolCallId"] for kind, data in events if kind == "tool.execution_complete"]
@@ -110,7 +110,7 @@ def test_usage_and_replies_are_counted_once_for_each_request() -> None:
     assert sum(reply.usage.output for reply in replies) == sum(data.get("outputTokens", 0) for data in messages)
 
 
-def test_a_reply_a_call_and_its_result_become_facts_of_ours(tmp_path: Path) -> None:
+def test_a_reply_a_call_and_its_result_become_events(tmp_path: Path) -> None:
     request = {"toolCallId": "c1", "name": "view", "arguments": {"path": "/repo/a.py"}, "type": "function"}
     path = written(
         tmp_path,
@@ -202,5 +202,5 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path.write_bytes(good[0] + b"garbage\n\n[1]\n\xff\xfe\n" + b"[" * 100_000 + b"\n" + good[1] + b'{"type": "half')
     home = Home()
     (done,) = home.take(FORM, path)
-    assert [line.where.rpartition(":")[2] for line in done.bad] == ["2", "4", "5", "6"]
+    assert [line.where.rpartition(":")[2] for line in done.problems] == ["2", "4", "5", "6"]
     assert said(home.bodies(done.session)) == ["one"]

@@ -9,7 +9,7 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus
 from every_export import differences, renamed, sessions_below, trips
 
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 
 FILES = [path for path in corpus("*/*") if path.is_file()]
 ONE, TWO = {"role": "user", "type": "text", "text": "one"}, {"role": "user", "type": "text", "text": "two"}
@@ -31,11 +31,11 @@ def test_a_public_session_shows_the_same_in_the_files_for_claude_code_and_codex_
 
 
 @pytest.mark.parametrize("source", sessions_below(GOLDEN), ids=lambda source: source.session[-24:])
-def test_a_session_of_ours_shows_the_same_in_the_files_for_claude_code_and_codex(source: Source) -> None:
+def test_a_session_of_ours_shows_the_same_in_the_files_for_claude_code_and_codex(source: TranscriptSource) -> None:
     assert {trip.differences for trip in trips(source)} == {()}
 
 
-def test_every_place_that_differs_is_told() -> None:
+def test_every_difference_is_listed() -> None:
     assert list(differences([ONE, TWO], [ONE, TWO])) == []
     assert list(differences([ONE, TWO], [TWO])) == [
         '0: {"role":"user","type":"text","text":"one"} became {"role":"user","type":"text","text":"two"}',

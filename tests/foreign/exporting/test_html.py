@@ -11,8 +11,8 @@ from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Us
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
+from palimpsest.foreign.exporting.formatting import visible
 from palimpsest.foreign.exporting.html import mono, text_block, write_html
-from palimpsest.foreign.exporting.showing import visible
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.home import Home
 

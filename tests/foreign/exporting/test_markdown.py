@@ -12,8 +12,8 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import rewind, undo
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.markdown import fence, quoted, words, write_markdown
-from palimpsest.foreign.exporting.showing import visible
+from palimpsest.foreign.exporting.formatting import visible
+from palimpsest.foreign.exporting.markdown import escaped, fence, quoted, write_markdown
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.home import Home
 
@@ -56,7 +56,7 @@ class _Tags(HTMLParser):
 
 
 def _structure(page: str, reader: MarkdownIt) -> list[str]:
-    """The blocks of a document as far as we made them: what stands inside quotes is not looked at."""
+    """The blocks of a document as far as we made them: the content of quotes is ignored."""
     shape: list[str] = []
     quotes = 0
     for token in reader.parse(page):
@@ -165,7 +165,7 @@ timeout = 10
 """
 
 
-def test_an_undone_edit_and_a_step_back_are_told(tmp_path: Path) -> None:
+def test_an_undone_edit_and_a_rewind_are_shown(tmp_path: Path) -> None:
     edited(Home(tmp_path))
     with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
         undo(log, 15, why="I want it back")
@@ -189,7 +189,7 @@ def test_edits_after_an_undone_one_hide_what_shows_again(tmp_path: Path) -> None
     assert page.count("· hides 4 items · adds 1 item") == 2
 
 
-def test_an_earlier_state_is_told_up_to_there(tmp_path: Path) -> None:
+def test_an_earlier_state_is_shown_up_to_its_event(tmp_path: Path) -> None:
     edited(Home(tmp_path))
     with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
         page = "".join(write_markdown(log, log.reader.path(4)))
@@ -255,7 +255,7 @@ def test_a_fence_holds_exactly_its_text(text: str) -> None:
 def test_one_line_of_words_is_only_text(text: str) -> None:
     line = " ".join(visible(text).split())
     for reader in _READERS:
-        (inline,) = [token for token in reader.parse(f"# a {words(line)}") if token.type == "inline"]
+        (inline,) = [token for token in reader.parse(f"# a {escaped(line)}") if token.type == "inline"]
         assert inline.children is not None
         assert {token.type for token in inline.children} <= {"text", "text_special"}
         assert "".join(token.content for token in inline.children) == f"a {line}".rstrip()

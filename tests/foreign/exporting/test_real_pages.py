@@ -9,13 +9,13 @@ from markdown_it import MarkdownIt
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.log import Log
+from palimpsest.foreign.exporting.formatting import visible
 from palimpsest.foreign.exporting.html import write_html
 from palimpsest.foreign.exporting.markdown import write_markdown
-from palimpsest.foreign.exporting.messages import write_request
-from palimpsest.foreign.exporting.showing import visible
+from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.check import check_request
@@ -54,7 +54,7 @@ def _sessions(folder: Path) -> list[tuple[str, Log, MemoryBlobs]]:
             continue
         for form in FORMATS:
             for source in form.sources(path):
-                if isinstance(source, Source):
+                if isinstance(source, TranscriptSource):
                     store, blobs = MemorySessions(), MemoryBlobs()
                     done = import_session(form, source, store, blobs, FixedClock(1))
                     found.append((f"{path.name} {done.session}", Log.open(store, done.session, FixedClock(1)), blobs))

@@ -64,7 +64,7 @@ def test_a_document_that_grows_message_by_message_gives_the_same_log(tmp_path: P
         assert grown.logs() == whole.logs(), f"{count} messages first"
 
 
-def test_calls_that_come_after_a_message_was_told_are_told_too(tmp_path: Path) -> None:
+def test_calls_that_are_added_to_a_message_after_it_was_read_are_read_too(tmp_path: Path) -> None:
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
     path = tmp_path / DOCUMENT.name
     first, reply = document["messages"][:2]
@@ -81,7 +81,7 @@ def test_calls_that_come_after_a_message_was_told_are_told_too(tmp_path: Path) -
     assert faults(home, done.session) == []
 
 
-def test_messages_and_calls_without_ids_are_told_by_their_places(tmp_path: Path) -> None:
+def test_messages_and_calls_without_ids_are_named_by_their_index(tmp_path: Path) -> None:
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
     for message in document["messages"]:
         del message["id"]
@@ -96,7 +96,7 @@ def test_messages_and_calls_without_ids_are_told_by_their_places(tmp_path: Path)
     assert called(bodies) == returned(bodies) == ["message-1.0", "message-1.1", "message-6.0"]
 
 
-def test_a_recording_as_lines_tells_rewinds_and_rewritten_histories() -> None:
+def test_a_recording_as_lines_has_rewinds_and_rewritten_histories() -> None:
     home = check_repeat(FORM, LINES)
     (session,) = home.store.sessions()
     bodies = home.bodies(session)
@@ -130,7 +130,7 @@ def test_lines_that_grow_lose_and_repeat_nothing(tmp_path: Path) -> None:
         path.write_bytes(data[:cut])
         grown = Home()
         (done,) = grown.take(FORM, path)
-        assert done.bad == ()
+        assert done.problems == ()
         path.write_bytes(data)
         (done,) = grown.take(FORM, path)
         again = grown.bodies(done.session)
@@ -177,6 +177,6 @@ def test_damaged_recordings_never_raise(data: bytes, tmp_path: Path) -> None:
     path.write_bytes(data)
     home = Home()
     for done in home.take(FORM, path):
-        assert len(done.bad) <= 2
-        assert not any("reading stopped" in line.why for line in done.bad)
+        assert len(done.problems) <= 2
+        assert not any("reading stopped" in line.why for line in done.problems)
         assert faults(home, done.session) == []

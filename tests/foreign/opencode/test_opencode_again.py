@@ -58,7 +58,7 @@ def test_importing_in_two_halves_gives_the_log_of_the_whole(half: int, tmp_path:
         assert home.bytes_of() == whole.bytes_of()
 
 
-def test_a_tool_that_was_running_and_has_ended_is_told_on_a_branch(tmp_path: Path) -> None:
+def test_a_tool_that_was_running_and_has_ended_is_read_on_a_branch(tmp_path: Path) -> None:
     talk, home = Talk(), Home()
     talk.user("one")
     talk.assistant("runs", call("bash", status="running", time={"start": 1}), finish=None, time={"created": talk.now + 10})
@@ -75,7 +75,7 @@ def test_a_tool_that_was_running_and_has_ended_is_told_on_a_branch(tmp_path: Pat
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
-def test_what_was_typed_while_a_reply_was_written_is_told_again_after_the_whole_reply(tmp_path: Path) -> None:
+def test_what_was_typed_during_a_reply_is_read_again_after_the_complete_reply(tmp_path: Path) -> None:
     talk, home = Talk(), Home()
     talk.user("one")
     started = talk.now + 10
@@ -90,7 +90,7 @@ def test_what_was_typed_while_a_reply_was_written_is_told_again_after_the_whole_
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
-def test_a_result_that_was_cleared_since_is_masked_without_telling_anything_else(tmp_path: Path) -> None:
+def test_a_result_that_was_cleared_since_is_masked_without_reading_anything_else(tmp_path: Path) -> None:
     talk, home = long_talk(), Home()
     home.take(talk.database(tmp_path))
     talk.part(4, 1)["state"]["time"]["compacted"] = talk.now + 5
@@ -111,7 +111,7 @@ def test_a_row_that_changed_beside_what_a_model_sees_is_noted_and_nothing_more(t
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
-def test_a_new_title_is_told(tmp_path: Path) -> None:
+def test_a_new_title_is_an_event(tmp_path: Path) -> None:
     talk, home = long_talk(), Home()
     home.take(talk.database(tmp_path))
     talk.info["title"] = "Another"
@@ -158,7 +158,7 @@ def test_what_the_program_deleted_after_going_back_stays_on_a_branch(tmp_path: P
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
-def test_things_to_do_are_told_when_the_list_changed(tmp_path: Path) -> None:
+def test_the_todo_list_is_an_event_when_it_changed(tmp_path: Path) -> None:
     talk, home = Talk(), Home()
     talk.user("one")
     path = talk.database(tmp_path)
@@ -173,16 +173,16 @@ def test_things_to_do_are_told_when_the_list_changed(tmp_path: Path) -> None:
     assert states == [b'[{"content":"write tests","status":"%s","priority":"high"}]' % word for word in (b"pending", b"done")]
 
 
-def test_a_mark_of_something_else_is_no_mark(tmp_path: Path) -> None:
+def test_the_position_of_another_format_is_ignored(tmp_path: Path) -> None:
     talk, home = long_talk(), Home()
     home.take(talk.database(tmp_path))
-    mark = home.marks["ses_test"]
+    mark = home.positions["ses_test"]
     assert mark is not None
-    home.marks["ses_test"] = type(mark)(7, type(mark.state)(b'["what"]'))
+    home.positions["ses_test"] = type(mark)(7, type(mark.state)(b'["what"]'))
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
-def test_no_result_is_told_twice_when_a_session_grows_row_by_row(tmp_path: Path) -> None:
+def test_no_result_is_read_twice_when_a_session_grows_row_by_row(tmp_path: Path) -> None:
     talk, home = long_talk(), Home()
     rows: list[tuple[Row, list[Row]]] = talk.rows
     for count in range(1, len(rows) + 1):
@@ -194,7 +194,7 @@ def test_no_result_is_told_twice_when_a_session_grows_row_by_row(tmp_path: Path)
 
 
 @pytest.mark.parametrize("marked", [True, False])
-def test_a_whole_reply_takes_the_place_of_the_half_one_with_a_mark_or_without(tmp_path: Path, *, marked: bool) -> None:
+def test_a_complete_reply_replaces_the_incomplete_one_with_a_position_or_without(tmp_path: Path, *, marked: bool) -> None:
     talk, home = Talk(), Home()
     talk.user("one")
     started = talk.now + 10

@@ -12,7 +12,7 @@ from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, call, sour
 
 from palimpsest.foreign.opencode import database
 from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 
 GOLDEN_DUMP = GOLDEN / "opencode" / "export.json"
 EXPORTS = corpus("opencode-export/*.json")
@@ -171,9 +171,9 @@ def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     for table in ("account", "control_account", "credential", "session_share"):
         with pytest.raises(sqlite3.DatabaseError, match="prohibited"):
-            database.look(path, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
+            database.query(path, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
-        database.look(path, lambda connection: connection.execute("DELETE FROM part"))
+        database.query(path, lambda connection: connection.execute("DELETE FROM part"))
     assert words(view_of(path)) == [("user", "hello")]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]
@@ -225,8 +225,11 @@ def test_a_database_that_is_being_written_is_read_as_it_was_committed(tmp_path: 
 
 def test_the_default_places_are_those_of_the_environment_and_of_custom() -> None:
     form = OpencodeFormat()
-    assert form.places(Path("/home/u"), {}) == (Path("/home/u/.local/share/opencode"),)
-    assert form.places(Path("/home/u"), {"XDG_DATA_HOME": "/data"}) == (Path("/data/opencode"), Path("/home/u/.local/share/opencode"))
+    assert form.default_paths(Path("/home/u"), {}) == (Path("/home/u/.local/share/opencode"),)
+    assert form.default_paths(Path("/home/u"), {"XDG_DATA_HOME": "/data"}) == (
+        Path("/data/opencode"),
+        Path("/home/u/.local/share/opencode"),
+    )
 
 
 def test_files_of_other_programs_are_passed_over(tmp_path: Path) -> None:
@@ -250,8 +253,8 @@ def test_what_cannot_be_read_is_one_line_each_and_the_rest_goes_on(tmp_path: Pat
     broken.parent.mkdir()
     broken.write_bytes(b"SQLite format 3\x00" + b"garbage" * 200)
     found = list(OpencodeFormat().sources(tmp_path))
-    assert [each.session for each in found if isinstance(each, Source)] == ["ses_test"]
-    assert sorted(each.where for each in found if isinstance(each, BadLine)) == [str(broken), str(tmp_path / "cut.json")]
+    assert [each.session for each in found if isinstance(each, TranscriptSource)] == ["ses_test"]
+    assert sorted(each.where for each in found if isinstance(each, ReadProblem)) == [str(broken), str(tmp_path / "cut.json")]
 
 
 def test_a_bad_row_is_named_and_the_other_rows_are_read(tmp_path: Path) -> None:
@@ -267,7 +270,7 @@ def test_a_bad_row_is_named_and_the_other_rows_are_read(tmp_path: Path) -> None:
     connection.close()
     home = Home()
     done = home.take(path)
-    assert [line.where for line in done.bad] == [f"{path}:part/{key}" for key in bad]
+    assert [line.where for line in done.problems] == [f"{path}:part/{key}" for key in bad]
     assert words(home.log().view) == [("user", "three")]
 
 

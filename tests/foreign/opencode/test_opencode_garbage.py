@@ -11,7 +11,7 @@ from opencode_session import Home, Row, Talk, call
 
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -61,11 +61,11 @@ def test_any_value_in_any_place_can_be_read_and_sent(tmp_path: Path, changes: li
     path = tmp_path / "export.json"
     path.write_text(json.dumps(value))
     for source in OpencodeFormat().sources(path):
-        if not isinstance(source, Source):
+        if not isinstance(source, TranscriptSource):
             continue
         home = Home()
         done = home.take(path)
-        assert [bad for bad in done.bad if "stopped" in bad.why or "taken over" in bad.why] == []
+        assert [bad for bad in done.problems if "stopped" in bad.why or "taken over" in bad.why] == []
         view = Log.open(home.store, done.session, FixedClock()).view
         if view.items:
             request = encode(view, card("openai-compatible/x"), fetch=home.blobs.get)

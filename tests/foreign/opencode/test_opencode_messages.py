@@ -26,7 +26,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.reading.importing import foreign_of
+from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -43,7 +43,7 @@ def bodies(log: Log) -> list[Body]:
 def told(path: Path, session: str = "") -> list[Body]:
     home = Home()
     done = home.take(path, session)
-    assert done.bad == ()
+    assert done.problems == ()
     return bodies(Log.open(home.store, done.session, FixedClock()))
 
 
@@ -75,7 +75,7 @@ def rows_of(path: Path) -> list[tuple[Row, list[Row]]]:
 
 
 @pytest.mark.parametrize("session", [source.session for source in sources(GOLDEN_DATABASE)])
-def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_told_twice(session: str) -> None:
+def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_read_twice(session: str) -> None:
     dump = json.loads((GOLDEN_DATABASE.parent / "export.json").read_text())
     messages = [row for row in dump["message"] if row["session_id"] == session]
     rows = [(row["data"], [part["data"] for part in dump["part"] if part["message_id"] == row["id"]]) for row in messages]
@@ -84,7 +84,7 @@ def test_no_message_call_or_result_of_the_golden_sessions_is_lost_or_told_twice(
 
 @pytest.mark.skipif(not EXPORTS, reason=WITHOUT)
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem[-12:])
-def test_no_message_call_or_result_of_a_public_session_is_lost_or_told_twice(path: Path) -> None:
+def test_no_message_call_or_result_of_a_public_session_is_lost_or_read_twice(path: Path) -> None:
     assert ours(told(path)) == naive(rows_of(path))
 
 
@@ -202,7 +202,7 @@ def test_parts_that_no_model_sees_are_kept_with_the_message(part: Row, tmp_path:
     assert [type(body) for body in log[3:]] == [UserSaid, ForeignNoted]
     assert [body.parts for body in log if isinstance(body, UserSaid)] == [(Text("look"),)]
     for body in log[3:]:
-        found = foreign_of(body)
+        found = provenance_of(body)
         assert found is not None
         kept = json.loads(bytes(found.line))["parts"][-1]
         assert {name: value for name, value in kept.items() if name != "id"} == {name: part[name] for name in kept if name != "id"}
@@ -260,7 +260,7 @@ def test_a_message_of_several_steps_is_several_replies(tmp_path: Path) -> None:
     assert [(reply.stop, reply.usage.input) for reply in replies] == [("tool-calls", 10), ("stop", 20)]
 
 
-def test_snapshots_patches_and_retries_are_facts_without_items(tmp_path: Path) -> None:
+def test_snapshots_patches_and_retries_are_events_without_items(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")
     error = {"name": "APIError", "data": {"message": "busy"}}
@@ -281,7 +281,7 @@ def test_snapshots_patches_and_retries_are_facts_without_items(tmp_path: Path) -
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), ("assistant", "yes")]
 
 
-def test_calls_that_share_an_id_are_told_apart(tmp_path: Path) -> None:
+def test_calls_that_share_an_id_are_distinguished(tmp_path: Path) -> None:
     talk = Talk()
     talk.user("one")
     talk.assistant(call("bash", "A", call_id="call_0"), finish="tool-calls")
@@ -371,7 +371,7 @@ def test_rows_can_be_written_back_from_body_and_line(tmp_path: Path) -> None:
     talk.assistant("looks", call("bash", "out", metadata={"output": "out", "exit": 0, "more": [1]}, title="bash"))
     log = told(talk.database(tmp_path))
     result = next(body for body in log if isinstance(body, ToolReturned))
-    found = foreign_of(result)
+    found = provenance_of(result)
     assert found is not None
     assert json.loads(bytes(found.line)) == {
         "id": talk.part(1, 1)["id"],

@@ -59,7 +59,7 @@ def test_server_0_59_0_forgets_what_its_condensation_names() -> None:
     ]
 
 
-def test_sdk_1_8_0_tells_a_folder_of_events_as_one_session() -> None:
+def test_sdk_1_8_0_has_one_session_in_a_folder_of_events() -> None:
     home = check_repeat(FORM, SDK)
     (session,) = home.store.sessions()
     bodies = home.bodies(session)
@@ -99,7 +99,7 @@ def test_a_folder_that_grows_gives_the_same_log_and_any_file_of_it_names_it(tmp_
             shutil.copy(file, folder / "events")
         (folder / "events" / EVENTS[count].name).write_text('{"kind": "Half', encoding="utf-8")
         (done,) = grown.take(FORM, folder)
-        assert done.bad == ()
+        assert done.problems == ()
         for file in EVENTS:
             shutil.copy(file, folder / "events")
         grown.take(FORM, folder)
@@ -109,7 +109,7 @@ def test_a_folder_that_grows_gives_the_same_log_and_any_file_of_it_names_it(tmp_
     assert [source.session for source in sources(FORM, EVENTS[3])] == [folder.name]
 
 
-def test_a_document_that_grows_tells_only_what_is_new(tmp_path: Path) -> None:
+def test_a_document_that_grows_yields_only_what_is_new(tmp_path: Path) -> None:
     events = json.loads(SERVER.read_text(encoding="utf-8"))
     path = tmp_path / SERVER.name
     whole = Home()
@@ -134,5 +134,5 @@ def test_damaged_events_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     (folder / "3.json").write_text('[1, {"action": 5}]', encoding="utf-8")
     home = Home()
     (done,) = home.take(FORM, tmp_path)
-    assert [Path(line.where).name for line in done.bad] == ["2.json"]
+    assert [Path(line.where).name for line in done.problems] == ["2.json"]
     assert said(home.bodies(done.session)) == ["Please run the tests.", "Try again."]

@@ -25,7 +25,7 @@ def test_a_line_without_secrets_keeps_its_bytes() -> None:
     assert clean_line(line, redact) == line
 
 
-def test_a_name_tells_that_its_value_is_a_secret() -> None:
+def test_a_key_shows_that_its_value_is_a_secret() -> None:
     assert _clean({"api_key": "abcdef123456", "apiKey": "short", "key": "abcdef123456"}) == {
         "api_key": "[REDACTED:assignment]",
         "apiKey": "short",

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from palimpsest.foreign.reading.cursors import Cursors, Seen
-from palimpsest.foreign.reading.transcript import Mark, Source
+from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
+from palimpsest.foreign.reading.transcript import ReadPosition, TranscriptSource
 from palimpsest.stores.slots import FileSlot, MemorySlot
 
-SOURCE = Source("tiny", "/somewhere/a.tiny", "a", "10-20")
-SEEN = Seen("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, Mark(10, Raw(b'{"line":3}')), {"github": 2})
+SOURCE = TranscriptSource("tiny", "/somewhere/a.tiny", "a", "10-20")
+SEEN = SourceCursor("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, ReadPosition(10, Raw(b'{"line":3}')), {"github": 2})
 
 
 def test_what_was_seen_is_there_again(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from tiny_format import Tiny, user, written
 
-from palimpsest.foreign.reading.finding import Found, find_sources
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.finding import FoundSources, find_sources
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 
 
-def names(found: Found) -> list[str]:
+def names(found: FoundSources) -> list[str]:
     return [source.session for source in found.sources]
 
 
-def problems(found: Found, below: Path) -> dict[str, str]:
+def problems(found: FoundSources, below: Path) -> dict[str, str]:
     return {os.path.relpath(bad.where, below): bad.why for bad in found.skipped}
 
 
@@ -51,11 +51,11 @@ def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Pat
     assert problems(found, tmp_path) == {
         "below/up": f"a link that leads back to {tmp_path}",
         "empty.jsonl": "it is empty",
-        "half.jsonl": "no session of a program that is known",
+        "half.jsonl": "not a session of a known program",
         "itself": "too many levels of symbolic links",
         "nowhere.jsonl": "a link that leads nowhere",
         "pipe.jsonl": "a pipe, not a file",
-        "unknown.jsonl": "no session of a program that is known",
+        "unknown.jsonl": "not a session of a known program",
     }
 
 
@@ -80,7 +80,9 @@ def test_what_may_not_be_read_is_one_line_each(tmp_path: Path) -> None:
     written(tmp_path / "good.tiny", user("u", "hello"))
     without = ("--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
     prefix = ("setpriv", *without) if os.geteuid() == 0 else ()
-    support = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) for path in (Path(__file__).parents[2] / "support").iterdir())}
+    tests = Path(__file__).parents[2]
+    folders = (tests.parent / "src", *(tests / "support").iterdir())
+    support = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders)}
     ran = subprocess.run([*prefix, sys.executable, "-c", _FINDING, str(tmp_path)], capture_output=True, text=True, check=True, env=support)
     closed.chmod(0o700)
 
@@ -110,29 +112,29 @@ def test_what_was_named_and_is_no_session_is_one_line(tmp_path: Path) -> None:
     found = find_sources((Tiny(),), [tmp_path / "a.txt", tmp_path / "b.jsonl", tmp_path / "pipe", tmp_path / "gone"])
 
     assert problems(found, tmp_path) == {
-        "a.txt": "no session of a program that is known",
-        "b.jsonl": "no session of a program that is known",
+        "a.txt": "not a session of a known program",
+        "b.jsonl": "not a session of a known program",
         "gone": "it does not exist",
         "pipe": "a pipe, not a file",
     }
 
 
 class _Other(Tiny):
-    """Knows the same files, and stumbles over all others."""
+    """Knows the same files, and raises for all others."""
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        yield BadLine(str(path / "a.tiny"), "this is none of mine")
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        yield ReadProblem(str(path / "a.tiny"), "this is none of mine")
         yield from super().sources(path)
         raise ValueError("what is this")
 
 
-def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_stumbles_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_two_formats_know_is_taken_by_the_first_and_a_format_that_fails_is_one_problem(tmp_path: Path) -> None:
     written(tmp_path / "a.tiny", user("u", "hello"))
 
     found = find_sources((Tiny(), _Other("other")), [tmp_path])
 
     assert [(source.format, source.session) for source in found.sources] == [("tiny", "a")]
-    assert problems(found, tmp_path) == {".": "other stumbled over it: ValueError: what is this"}
+    assert problems(found, tmp_path) == {".": "other failed on it: ValueError: what is this"}
 
 
 def test_thousands_of_files_are_found_in_one_go(tmp_path: Path) -> None:

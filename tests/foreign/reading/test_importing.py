@@ -30,16 +30,16 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.foreign.reading.importing import (
     Counts,
-    Foreign,
     Imported,
-    _Recording,
-    foreign_of,
+    Provenance,
+    _LogImport,
+    foreign_key,
     import_session,
-    key_of,
-    put_by,
+    inserted_ids,
+    provenance_of,
     session_id,
 )
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TALK = (
@@ -54,8 +54,8 @@ TALK = (
 )
 
 
-def bring(path: Path, store: SessionStore, mark: Mark | None = None, since: int = -1) -> Imported:
-    return import_session(Tiny(), source_of(path), store, MemoryBlobs(), FixedClock(BEGAN), mark=mark, since=since)
+def bring(path: Path, store: SessionStore, position: ReadPosition | None = None, since: int = -1) -> Imported:
+    return import_session(Tiny(), source_of(path), store, MemoryBlobs(), FixedClock(BEGAN), position=position, since=since)
 
 
 def raw(store: MemorySessions, session: str = "tiny-a") -> bytes:
@@ -78,13 +78,13 @@ def test_a_session_becomes_a_log_with_keys_lines_times_and_counts(tmp_path: Path
 
     imported = bring(path, store)
 
-    assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), Mark(path.stat().st_size), 4)
+    assert imported == Imported("tiny-a", Counts(5, 1, 1, 1), (), ReadPosition(path.stat().st_size), 4)
     found = events(store)
-    assert [key_of(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
+    assert [foreign_key(event.body) for event in found] == ["open", "u1", "r1:call", "r1", "t1"]
     assert found[0].body == SessionOpened("tiny-a", "shop", "tiny", model=MODEL, foreign=Raw(b'{"key":"open"}'))
     assert found[0].at == BEGAN
-    assert foreign_of(found[1].body) == Foreign("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
-    assert foreign_of(TurnEnded()) is None
+    assert provenance_of(found[1].body) == Provenance("u1", Raw(b'{"extra":{"cwd":"shop"}}'))
+    assert provenance_of(TurnEnded()) is None
 
 
 def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Path) -> None:
@@ -93,20 +93,20 @@ def test_what_the_other_program_did_to_its_context_is_edits_of_ours(tmp_path: Pa
 
     assert shown(store) == ["What is in a.py?", "I look.", "read {}", "(cleared)", "Ten seconds."]
 
-    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), store, before.mark, before.tip)
+    after = bring(written(tmp_path / "a.tiny", *TALK[6:]), store, before.position, before.tip)
 
     assert (before.counts.masks, before.counts.folds, after.counts.masks, after.counts.folds) == (1, 0, 0, 1)
     assert shown(store) == ["a.py was read", "And b.py?"]
 
 
-def test_importing_twice_changes_nothing_with_a_mark_or_without(tmp_path: Path) -> None:
+def test_importing_twice_changes_nothing_with_a_position_or_without(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     first = bring(path, store)
     before = raw(store)
 
     assert bring(path, store).counts == Counts()
-    assert bring(path, store, first.mark, first.tip).counts == Counts()
+    assert bring(path, store, first.position, first.tip).counts == Counts()
     assert raw(store) == before
 
 
@@ -119,7 +119,7 @@ def test_in_two_parts_comes_the_same_log_as_at_once(tmp_path_factory: pytest.Tem
     (folder / "a.tiny").unlink()
 
     first = bring(written(folder / "a.tiny", *branches[:cut]), twice)
-    bring(written(folder / "a.tiny", *branches[cut:]), twice, first.mark if marked else None, first.tip)
+    bring(written(folder / "a.tiny", *branches[cut:]), twice, first.position if marked else None, first.tip)
 
     assert raw(twice) == raw(once)
 
@@ -133,8 +133,8 @@ def test_a_line_that_is_still_being_written_is_read_next_time(tmp_path: Path) ->
     with path.open("ab") as file:
         file.write(b'xt":"whole"}\n')
 
-    assert (first.bad, shown(store)) == ((), ["What is in a.py?"])
-    assert bring(path, store, first.mark, first.tip).counts == Counts(1, 1)
+    assert (first.problems, shown(store)) == ((), ["What is in a.py?"])
+    assert bring(path, store, first.position, first.tip).counts == Counts(1, 1)
     assert shown(store) == ["What is in a.py?", "whole"]
 
 
@@ -170,19 +170,19 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
 
     imported = bring(path, store)
 
-    assert [bad.where for bad in imported.bad] == [f"{path}:0", f"{path}:8"]
+    assert [bad.where for bad in imported.problems] == [f"{path}:0", f"{path}:8"]
     assert imported.counts == Counts(2, 1, bad_lines=2)
     assert shown(store) == ["fine"]
 
 
-def test_a_reader_that_stumbles_is_a_bad_line_and_what_it_told_stays(tmp_path: Path) -> None:
+def test_an_exception_of_a_reader_is_a_problem_and_the_events_before_it_stay(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", user("u1", "one"), {"id": "x", "kind": "crash", "text": "no such shape"}, user("u2", "two"))
     store = MemorySessions()
 
     imported = bring(path, store)
 
-    assert imported.bad == (BadLine(str(path), "reading stopped: RuntimeError: no such shape"),)
-    assert imported.mark is None
+    assert imported.problems == (ReadProblem(str(path), "reading stopped: RuntimeError: no such shape"),)
+    assert imported.position is None
     assert shown(store) == ["one"]
 
 
@@ -194,32 +194,32 @@ def test_a_file_that_is_gone_is_a_bad_line_and_makes_no_log(tmp_path: Path) -> N
 
     imported = import_session(_Lazy(), source, store, MemoryBlobs(), FixedClock())
 
-    assert imported == Imported("tiny-a", Counts(bad_lines=1), (BadLine(str(path), "reading stopped: No such file or directory"),))
+    assert imported == Imported("tiny-a", Counts(bad_lines=1), (ReadProblem(str(path), "reading stopped: No such file or directory"),))
     assert list(store.sessions()) == []
 
 
 class _Lazy(Tiny):
-    """Opens its file before it tells anything."""
+    """Opens its file before it yields anything."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         Path(source.path).read_bytes()
-        yield from super().read(source, blobs, mark)
+        yield from super().read(source, blobs, position)
 
 
 def test_a_text_that_no_line_can_hold_is_a_bad_line(tmp_path: Path) -> None:
-    imported = import_session(_Broken(), Source("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
+    imported = import_session(_Broken(), TranscriptSource("tiny", "a.tiny", "a"), MemorySessions(), MemoryBlobs(), FixedClock())
 
-    assert [bad.where for bad in imported.bad] == ["u1"]
+    assert [bad.where for bad in imported.problems] == ["u1"]
     assert imported.counts == Counts(2, 1, bad_lines=1)
 
 
 class _Broken(Tiny):
-    """Tells half a letter."""
+    """Yields half a character."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield Told(SessionOpened(""), BEGAN, "open")
-        yield Told(UserSaid((Text("\ud800"),)), BEGAN, "u1")
-        yield Told(UserSaid((Text("fine"),)), BEGAN, "u2")
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield ReadEvent(SessionOpened(""), BEGAN, "open")
+        yield ReadEvent(UserSaid((Text("\ud800"),)), BEGAN, "u1")
+        yield ReadEvent(UserSaid((Text("fine"),)), BEGAN, "u2")
 
 
 def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_branch(tmp_path: Path) -> None:
@@ -231,25 +231,25 @@ def test_what_was_recorded_here_since_stays_the_tip_and_the_others_part_is_a_bra
 
     for text in ("two", "three"):
         written(path, user(text, text))
-        bring(path, store, first.mark, first.tip)
+        bring(path, store, first.position, first.tip)
 
     assert shown(store) == ["one", "ours"]
     with Log.open(store, "tiny-a", FixedClock()) as log:
-        newest = max(event.seq for event in log.reader.run(0, log.tip) if key_of(event.body) == "three")
+        newest = max(event.seq for event in log.reader.run(0, log.tip) if foreign_key(event.body) == "three")
         assert [text_of(item.content) for item in log.state_at(newest).view.items] == ["one", "two", "three"]
     before = raw(store)
     bring(path, store)
     assert raw(store) == before
 
 
-def test_a_mark_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Path) -> None:
+def test_a_position_is_not_trusted_when_the_log_is_shorter_than_it_was(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     first = bring(path, store)
     whole = raw(store)
     store.replace("tiny-a", b"".join(whole.splitlines(keepends=True)[:4]))
 
-    bring(path, store, first.mark, first.tip)
+    bring(path, store, first.position, first.tip)
 
     assert raw(store) == whole
 
@@ -280,7 +280,7 @@ def test_a_call_weighs_what_the_whole_view_weighs_whatever_was_edited_before(tmp
     assert (len(calls), len(unseen)) == (6, 1)
 
 
-def test_a_log_that_somebody_writes_is_refused_and_let_go(tmp_path: Path) -> None:
+def test_a_log_that_another_process_writes_is_refused_and_closed(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     store = MemorySessions()
     bring(path, store)
@@ -303,10 +303,10 @@ def test_a_damaged_log_is_refused_and_let_go(tmp_path: Path) -> None:
 
 
 class _Full(Tiny):
-    """The disk fills up while it tells."""
+    """The disk fills up while it reads."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield from super().read(source, blobs, mark)
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield from super().read(source, blobs, position)
         raise StoreError("the disk is full", where="blobs")
 
 
@@ -329,26 +329,26 @@ def test_ids_are_plain_names_that_stay_apart() -> None:
 
 @dataclass(frozen=True)
 class _Recounted(Tiny):
-    """Tells bodies that somebody made."""
+    """Yields the given bodies."""
 
     bodies: tuple[Body, ...] = ()
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield Told(SessionOpened(""), BEGAN, "open")
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield ReadEvent(SessionOpened(""), BEGAN, "open")
         for number, body in enumerate(self.bodies):
-            yield Told(body, BEGAN, f"k{number}")
+            yield ReadEvent(body, BEGAN, f"k{number}")
 
 
-def test_a_key_leads_to_all_items_that_its_fact_brought(tmp_path: Path) -> None:
+def test_a_key_gives_the_ids_of_all_items_of_its_event(tmp_path: Path) -> None:
     store = MemorySessions()
     bodies = tuple(body for body in generate(7, 400) if not isinstance(body, SessionOpened))
-    import_session(_Recounted(bodies=bodies), Source("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
+    import_session(_Recounted(bodies=bodies), TranscriptSource("tiny", "a.tiny", "a"), store, MemoryBlobs(), FixedClock())
 
-    desk = _Recording(store, "tiny-a", FixedClock())
-    desk.close()
-    found = {key_of(event.body): event for event in events(store)}
+    context = _LogImport(store, "tiny-a", FixedClock())
+    context.close()
+    found = {foreign_key(event.body): event for event in events(store)}
     brought = {key: tuple(item.id for item in items_of(event.seq, event.body)) for key, event in found.items()}
-    edits = {key: put_by(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
-    assert {key: desk.ids(key) for key in found} == brought | edits
+    edits = {key: inserted_ids(event.seq, event.body) for key, event in found.items() if isinstance(event.body, ViewEdited)}
+    assert {key: context.item_ids(key) for key in found} == brought | edits
     assert {"user_said", "model_replied", "tool_returned", "context_stated"} <= {str(type(each).__struct_config__.tag) for each in bodies}
-    assert desk.ids("never told") == ()
+    assert context.item_ids("never told") == ()

@@ -10,9 +10,9 @@ from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.reading.cleaning import Thing, clean_value
-from palimpsest.foreign.reading.importing import foreign_of, import_session
-from palimpsest.foreign.reading.secrets import Redacting, count_secrets, pieces_of
+from palimpsest.foreign.reading.cleaning import AnyValue, clean_value
+from palimpsest.foreign.reading.importing import import_session, provenance_of
+from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets, line_batches
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -27,11 +27,11 @@ TALK: tuple[dict[str, Any], ...] = (
 )
 
 
-def redacted(value: Thing) -> Thing:
+def redacted(value: AnyValue) -> AnyValue:
     return clean_value(value, redact)
 
 
-def bring(form: Tiny | Redacting, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
+def bring(form: Tiny | RedactingFormat, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
     store = MemorySessions()
     import_session(form, source_of(path), store, blobs, FixedClock(BEGAN))
     data = b"".join(chunk for _, chunk in store.open("tiny-a").chunks())
@@ -49,7 +49,7 @@ def test_redacting_leaves_no_secret_in_bodies_lines_edits_and_blobs_and_keeps_th
     path = written(tmp_path / "a.tiny", *TALK)
     blobs = MemoryBlobs()
     plain, _ = bring(Tiny(), path, MemoryBlobs())
-    data, found = bring(Redacting(Tiny()), path, blobs)
+    data, found = bring(RedactingFormat(Tiny()), path, blobs)
 
     assert found == {}
     assert [secret for secret in (TOKEN, KEY, PASSWORD) if secret.encode() in data] == []
@@ -62,18 +62,18 @@ def test_redacting_leaves_no_secret_in_bodies_lines_edits_and_blobs_and_keeps_th
 
 def test_redacting_twice_gives_the_same_log(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    once, _ = bring(Redacting(Tiny()), path, MemoryBlobs())
-    twice, _ = bring(Redacting(Redacting(Tiny())), path, MemoryBlobs())
+    once, _ = bring(RedactingFormat(Tiny()), path, MemoryBlobs())
+    twice, _ = bring(RedactingFormat(RedactingFormat(Tiny())), path, MemoryBlobs())
 
     assert once == twice
 
 
 def test_redacting_is_still_the_same_format(tmp_path: Path) -> None:
     written(tmp_path / "a.tiny", user("u1", "hello"))
-    form = Redacting(Tiny())
+    form = RedactingFormat(Tiny())
 
     assert form.name == "tiny"
-    assert form.places(tmp_path, {}) == (tmp_path / ".tiny",)
+    assert form.default_paths(tmp_path, {}) == (tmp_path / ".tiny",)
     assert [*form.sources(tmp_path)] == [*Tiny().sources(tmp_path)]
 
 
@@ -96,11 +96,11 @@ def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
     assert redacted(said) is said
 
     written(tmp_path / "a.tiny", user("u1", "hello", extra={"b": 1, "a": [1.50, "é"]}))
-    with_, _ = bring(Redacting(Tiny()), tmp_path / "a.tiny", MemoryBlobs())
+    with_, _ = bring(RedactingFormat(Tiny()), tmp_path / "a.tiny", MemoryBlobs())
     without, _ = bring(Tiny(), tmp_path / "a.tiny", MemoryBlobs())
     assert with_ == without
     body = redacted(UserSaid((Text("x"),), foreign=Raw(b'{"key":"k", "line":{"a":1}}')))
-    assert foreign_of(body) is not None
+    assert provenance_of(body) is not None
     assert bytes(body.foreign) == b'{"key":"k", "line":{"a":1}}'
 
 
@@ -109,7 +109,7 @@ def test_lines_of_a_log_come_whole_and_none_is_missing(lines: list[bytes], first
     log = MemorySessions(run=100_000).create("a", b"".join(lines) + b"later\n")
     start, stop = len(b"".join(lines[:first])), len(b"".join(lines))
 
-    found = list(pieces_of(log, start, stop))
+    found = list(line_batches(log, start, stop))
 
     assert b"".join(found) == b"".join(lines[first:])
     assert all(chunk.endswith(b"\n") for chunk in found)

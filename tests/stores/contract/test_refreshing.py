@@ -11,7 +11,7 @@ from store_kinds import StoreKind
 
 from palimpsest.core.errors import BadLog, StoreError
 from palimpsest.core.ports import LogFile, SessionStore
-from palimpsest.foreign.reading.gathering import Gathering
+from palimpsest.foreign.reading.buffering import BufferedStore
 from palimpsest.stores.ephemeral import MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.overlay import OverlaySessions
@@ -165,7 +165,7 @@ def test_a_reader_reaches_the_lines_of_another_process(tmp_path: Path) -> None:
 def test_a_reader_through_a_gathering_store_refreshes_too() -> None:
     below = MemorySessions()
     writer = below.create("one", b"first\n")
-    reader = Gathering(below).open("one")
+    reader = BufferedStore(below).open("one")
     writer.append(b"second\n")
     reader.refresh()
     assert state(reader) == (13, 0, b"first\nsecond\n", b"first\nsecond\n")

@@ -29,7 +29,7 @@ def log_with(*bodies: Body) -> Log:
 
 
 def chain_faults(lines: Iterable[Line]) -> list[str]:
-    """What is wrong with the chain of lines: every parent must stand before, and only roots and boundaries have none."""
+    """What is wrong with the chain of lines: every parent must come first, and only roots and boundaries have none."""
     seen: set[str] = set()
     found = []
     for number, line in enumerate(lines):
@@ -46,7 +46,7 @@ def chain_faults(lines: Iterable[Line]) -> list[str]:
 
 
 def paired(lines: Iterable[Line]) -> bool:
-    """Whether every result answers a call that stands before it, once."""
+    """Whether every result answers an earlier call, once."""
     waiting: set[str] = set()
     for line in lines:
         content = line.get("message", {}).get("content")

@@ -26,7 +26,7 @@ def chained(uuid: str, parent: str | None, kind: str, **fields: Any) -> Line:
 
 
 def prompt(uuid: str, parent: str | None, text: object, **fields: Any) -> Line:
-    """Words of a user."""
+    """A message of the user."""
     return chained(uuid, parent, "user", message={"role": "user", "content": text}, **fields)
 
 
@@ -55,7 +55,7 @@ def call(call_id: str, tool: str = "Bash", **given: Any) -> Line:
 
 
 def result(uuid: str, parent: str | None, call_id: str, content: object, **fields: Any) -> Line:
-    """What a tool gave back."""
+    """A tool result."""
     block = {"tool_use_id": call_id, "type": "tool_result", "content": content}
     return chained(uuid, parent, "user", message={"role": "user", "content": [block]}, sourceToolAssistantUUID=parent, **fields)
 

@@ -78,7 +78,7 @@ def texts(session: Session) -> list[str]:
 
 
 def body_of(request: Sendable) -> dict[str, Any]:
-    """A request as JSON, without its cache marks."""
+    """A request as JSON, without its cache breakpoints."""
     decoded: dict[str, Any] = _unmarked(json.loads(request.body))
     return decoded
 

@@ -21,11 +21,11 @@ def imported(path: Path) -> tuple[Home, str]:
     """A home with one session of Codex, of which every line could be read."""
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert done.bad == ()
+    assert done.problems == ()
     return home, done.session
 
 
 def bodies(path: Path) -> list[Body]:
-    """What a session of Codex tells, without what its lines say beside it."""
+    """The bodies of a session of Codex, without their source lines."""
     home, session = imported(path)
     return [structs.replace(body, foreign=NULL) for body in home.bodies(session)]

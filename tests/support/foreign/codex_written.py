@@ -47,5 +47,5 @@ def taken(data: bytes, folder: Path) -> tuple[Home, str]:
     os.utime(path, (1, 1))
     home = Home()
     (done,) = home.take(CODEX, path)
-    assert done.bad == ()
+    assert done.problems == ()
     return home, done.session

@@ -24,12 +24,12 @@ from palimpsest.foreign.claude.edits import CLEARED
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session, write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import halves_of
+from palimpsest.foreign.file_ids import paired_items
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.parts import wire_of
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
@@ -59,12 +59,12 @@ class Trip(Struct, frozen=True):
     differences: tuple[str, ...]
 
 
-def sessions_below(path: Path) -> list[Source]:
+def sessions_below(path: Path) -> list[TranscriptSource]:
     """The sessions at a path, without those of sub-agents: no program goes on from them."""
     return [source for source in find_sources(FORMATS, [path]).sources if not source.parent]
 
 
-def trips(source: Source) -> Iterator[Trip]:
+def trips(source: TranscriptSource) -> Iterator[Trip]:
     """Every way of a session: to each program, as it is and folded without a model, if there is anything to fold."""
     home = Home()
     done = import_session(format_named(source.format), source, home.store, home.blobs, FixedClock(_AT))
@@ -118,7 +118,7 @@ def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[A
 
 def _repeated(log: Log) -> frozenset[str]:
     """The ids of calls that are recorded under another one than they came with."""
-    halves = halves_of(log.reader.run(log.reader.first, log.tip))
+    halves = paired_items(log.reader.run(log.reader.first, log.tip))
     calls = [item.content for item in halves if isinstance(item.content, ToolCall) and item.content.given]
     return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
 
@@ -155,8 +155,8 @@ def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[A
         os.utime(path, (1, 1))
         other = Home()
         done = other.take(ClaudeFormat() if target == "claude" else CodexFormat(), path)[0]
-    if done.bad:
-        return [f"not read: {each.where}: {each.why}" for each in done.bad]
+    if done.problems:
+        return [f"not read: {each.where}: {each.why}" for each in done.problems]
     with Log.open(other.store, done.session, FixedClock(_AT)) as back:
         return shown(request_of(back.view, model, other))
 

@@ -31,7 +31,7 @@ _SHOWN = 5
 _SEALED = (b'"signature":', b'"encrypted_content":', b'"data":')
 
 
-class Seen(Struct, frozen=True):
+class SourceCursor(Struct, frozen=True):
     """What was looked at in a session: each event, the requests that differed from the one before, and what is wrong with them."""
 
     session: str
@@ -46,7 +46,7 @@ def take_all(home: Home, paths: Sequence[Path]) -> list[str]:
     bad = [f"{each.where}: {each.why}" for each in found.skipped]
     for source in found.sources:
         done = import_session(format_named(source.format), source, home.store, home.blobs, home.clock)
-        bad += [f"{each.where}: {each.why}" for each in done.bad]
+        bad += [f"{each.where}: {each.why}" for each in done.problems]
     return bad
 
 
@@ -60,7 +60,7 @@ def views(log: Log) -> Iterator[tuple[Event, View]]:
         yield event, projection.view
 
 
-def look(folder: Path, session: str) -> Seen:
+def look(folder: Path, session: str) -> SourceCursor:
     """Check the request for each view of a session on each wire, unless it is the same as for the view before."""
     home = Home(folder)
     encoders = [(card, Encoder(card, fetch=home.blobs.get)) for card in CARDS]
@@ -82,7 +82,7 @@ def look(folder: Path, session: str) -> Seen:
                     last[number] = request.digest
                 requests += 1
                 faults += [f"event {event.seq}, {card.wire}: {fault}" for fault in wrong]
-    return Seen(session, events, requests, tuple(faults))
+    return SourceCursor(session, events, requests, tuple(faults))
 
 
 def strange_seals(event: Event, provider: str, body: bytes) -> Iterator[str]:
@@ -107,7 +107,7 @@ def main(words: Sequence[str]) -> int:
             print(f"not read: {line}")
         # The longest first, so that no process is left alone with one at the end.
         sessions = sorted(home.store.sessions(), key=lambda session: -home.store.path_of(session).stat().st_size)
-        done: list[Seen] = []
+        done: list[SourceCursor] = []
         with ProcessPoolExecutor(_PROCESSES, mp_context=get_context("spawn")) as pool:
             for seen in pool.map(partial(look, home.folder), sessions):
                 done.append(seen)

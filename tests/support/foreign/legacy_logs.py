@@ -8,7 +8,7 @@ from palimpsest.stores.ephemeral import MemorySessions
 
 
 def store_of(bodies: Iterable[bytes], opened: bytes = b'{"type":"session_opened","session":"s"}') -> MemorySessions:
-    """A store with one session `s`, whose events are these bodies as they stand in a file."""
+    """A store with one session `s`, whose events are these bodies as they are in a file."""
     store, prev = MemorySessions(), ""
     lines = store.create("s")
     for seq, body in enumerate((opened, *bodies)):

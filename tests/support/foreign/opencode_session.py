@@ -12,7 +12,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
 from palimpsest.foreign.opencode.format import OpencodeFormat
 from palimpsest.foreign.reading.importing import Imported, import_session
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source
+from palimpsest.foreign.reading.transcript import ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 SCHEMA = GOLDEN / "opencode" / "schema.sql"
@@ -146,17 +146,17 @@ def call(tool: str, output: str = "", *, call_id: str = "", status: str = "compl
 
 
 class Home:
-    """Where sessions are imported to, and the marks that the imports left."""
+    """Where sessions are imported to, and the positions at which the imports stopped."""
 
     def __init__(self) -> None:
         self.store, self.blobs = MemorySessions(), MemoryBlobs()
-        self.marks: dict[str, Mark | None] = {}
+        self.positions: dict[str, ReadPosition | None] = {}
 
     def take(self, path: Path, session: str = "", *, marked: bool = True) -> Imported:
         source = next(each for each in sources(path) if not session or each.session == session)
-        mark = self.marks.get(source.session) if marked else None
-        done = import_session(OpencodeFormat(), source, self.store, self.blobs, FixedClock(), mark=mark)
-        self.marks[source.session] = done.mark
+        position = self.positions.get(source.session) if marked else None
+        done = import_session(OpencodeFormat(), source, self.store, self.blobs, FixedClock(), position=position)
+        self.positions[source.session] = done.position
         return done
 
     def log(self, session: str = "ses_test") -> Log:
@@ -167,11 +167,11 @@ class Home:
         return b"".join(data for _, data in lines.chunks(0))
 
 
-def sources(path: Path) -> list[Source]:
+def sources(path: Path) -> list[TranscriptSource]:
     """The sessions in a place, none of which is bad."""
     found = list(OpencodeFormat().sources(path))
-    assert [each for each in found if isinstance(each, BadLine)] == []
-    return [each for each in found if isinstance(each, Source)]
+    assert [each for each in found if isinstance(each, ReadProblem)] == []
+    return [each for each in found if isinstance(each, TranscriptSource)]
 
 
 def view_of(path: Path, session: str = "") -> View:

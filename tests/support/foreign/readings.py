@@ -9,7 +9,7 @@ from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.foreign.reading.importing import Imported, import_session
-from palimpsest.foreign.reading.transcript import BadLine, Format, Source
+from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.models.cards import card
@@ -31,7 +31,7 @@ class Home:
         found = []
         for source in sources(form, path):
             old = self.done.get(source.session)
-            done = import_session(form, source, self.store, self.blobs, FixedClock(1), mark=old.mark if old else None)
+            done = import_session(form, source, self.store, self.blobs, FixedClock(1), position=old.position if old else None)
             self.done[source.session] = done
             found.append(done)
         return found
@@ -55,11 +55,11 @@ class Home:
         return [event.body for event in self.events(session)]
 
 
-def sources(form: Format, path: Path) -> list[Source]:
-    """The sessions of a path; the test fails if one cannot be looked at."""
+def sources(form: Format, path: Path) -> list[TranscriptSource]:
+    """The sessions of a path; the test fails if one cannot be read."""
     found = list(form.sources(path))
-    assert [each for each in found if isinstance(each, BadLine)] == []
-    return [each for each in found if isinstance(each, Source)]
+    assert [each for each in found if isinstance(each, ReadProblem)] == []
+    return [each for each in found if isinstance(each, TranscriptSource)]
 
 
 def said(bodies: list[Body]) -> list[str]:
@@ -101,7 +101,7 @@ def faults(home: Home, session: str, every: int = 1) -> list[str]:
 
 
 def check_repeat(form: Format, path: Path) -> Home:
-    """Import twice, with the mark and without: nothing changes."""
+    """Import twice, with the position and without: nothing changes."""
     home = Home()
     first = home.take(form, path)
     logs = home.logs()
@@ -115,7 +115,7 @@ def check_repeat(form: Format, path: Path) -> Home:
 
 
 def cuts(data: bytes, count: int = 5) -> Iterator[int]:
-    """Some places at which a file may have ended before it grew: within lines and between them."""
+    """Some offsets at which a file may have ended before it grew: within lines and between them."""
     for number in range(1, count + 1):
         place = len(data) * number // (count + 1)
         yield place

@@ -56,7 +56,7 @@ class Always:
 
 @cache
 def generated() -> Place:
-    """Three made-up sessions, the longest of more tokens than a window holds."""
+    """Three synthetic sessions, the longest of more tokens than a window holds."""
     store = MemorySessions()
     names = []
     for seed, events in ((1, 40), (2, 150), (3, 500)):

@@ -41,12 +41,12 @@ def message(role: str, *texts: str, **more: object) -> Line:
 
 
 def said(text: str) -> Line:
-    """The user says something."""
+    """A message of the user."""
     return item(**message("user", text))
 
 
 def answered(text: str) -> Line:
-    """The model says something."""
+    """A message of the model."""
     return item(**message("assistant", text))
 
 
@@ -56,7 +56,7 @@ def called(call_id: str, name: str = "exec_command", arguments: str = "{}") -> L
 
 
 def output(call_id: str, text: str = "done") -> Line:
-    """A function gives something back."""
+    """The output of a function."""
     return item(type="function_call_output", call_id=call_id, output=text)
 
 

@@ -12,7 +12,8 @@ from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Body, CallStarted, ForeignNoted, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Made, Mark, Source, Told
+from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 BEGAN = 1_932_800_400_000
 MODEL = "claude-sonnet-4-5"
@@ -24,19 +25,19 @@ class Tiny:
 
     name: str = "tiny"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         return (home / ".tiny",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         for file in [path] if path.is_file() else sorted(path.rglob("*.tiny")):
             if file.suffix == ".tiny":
                 facts = file.stat()
-                yield Source(self.name, str(file), file.stem, f"{facts.st_size}-{facts.st_mtime_ns}")
+                yield TranscriptSource(self.name, str(file), file.stem, f"{facts.st_size}-{facts.st_mtime_ns}")
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        offset = 0 if mark is None else mark.offset
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        offset = 0 if position is None else position.offset
         if not offset:
-            yield Told(SessionOpened("", "shop", "tiny", model=MODEL), BEGAN, "open")
+            yield ReadEvent(SessionOpened("", "shop", "tiny", model=MODEL), BEGAN, "open")
         with Path(source.path).open("rb") as file:
             file.seek(offset)
             for line in file:
@@ -44,23 +45,23 @@ class Tiny:
                     break
                 yield from _facts(line, f"{source.path}:{offset}", blobs)
                 offset += len(line)
-        yield Mark(offset)
+        yield ReadPosition(offset)
 
 
-def _facts(line: bytes, where: str, blobs: Blobs) -> Iterator[Told | BadLine]:
+def _facts(line: bytes, where: str, blobs: Blobs) -> Iterator[ReadEvent | ReadProblem]:
     try:
         said: dict[str, Any] = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        yield BadLine(where, str(error))
+        yield ReadProblem(where, str(error))
         return
     key, after, at = said["id"], said.get("after", ""), BEGAN + said.get("at", 0)
     if said["kind"] == "reply":
-        yield Told(CallStarted(MODEL, "anthropic"), at, f"{key}:call", after)
+        yield ReadEvent(CallStarted(MODEL, "anthropic"), at, f"{key}:call", after)
         after = ""
-    yield Told(_body(said, blobs), at, key, after, Raw(msgspec.json.encode({"extra": said.get("extra")})))
+    yield ReadEvent(_body(said, blobs), at, key, after, Raw(msgspec.json.encode({"extra": said.get("extra")})))
 
 
-def _body(said: dict[str, Any], blobs: Blobs) -> Body | Made:
+def _body(said: dict[str, Any], blobs: Blobs) -> Body | DeferredBody:
     text = said.get("text", "")
     match said["kind"]:
         case "user":
@@ -73,17 +74,19 @@ def _body(said: dict[str, Any], blobs: Blobs) -> Body | Made:
         case "result":
             return ToolReturned(ToolResult(said["call"], (Text(text),)), "read")
         case "fold":
-            return lambda desk: ViewEdited((Fold(desk.ids(said["first"])[0], desk.view.ids[-1], (Put("summary", Text(text)),)),), "tiny")
+            return lambda context: ViewEdited(
+                (Fold(context.item_ids(said["first"])[0], context.view.ids[-1], (Put("summary", Text(text)),)),), "tiny"
+            )
         case "mask":
-            return lambda desk: _masked(desk, said["what"])
+            return lambda context: _masked(context, said["what"])
         case "crash":
             raise RuntimeError(text)
         case _:
             return ForeignNoted("tiny", (said["id"],))
 
 
-def _masked(desk: Desk, key: str) -> Body | None:
-    ids = desk.ids(key)
+def _masked(context: ImportContext, key: str) -> Body | None:
+    ids = context.item_ids(key)
     return ViewEdited((Mask(ids, "(cleared)"),), "tiny") if ids else None
 
 
@@ -94,10 +97,10 @@ def written(path: Path, *lines: dict[str, Any]) -> Path:
     return path
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> TranscriptSource:
     """The one session of a file."""
     (found,) = Tiny().sources(path)
-    assert isinstance(found, Source)
+    assert isinstance(found, TranscriptSource)
     return found
 
 

@@ -1,1 +1,1 @@
-"""Transcripts of Claude Code, in and out."""
+"""Reads and writes transcripts of Claude Code."""

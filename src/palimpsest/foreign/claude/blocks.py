@@ -1,29 +1,35 @@
-"""Contents of Claude Code's messages: taken out of a line as contents of ours, and put back where they stood."""
+"""Content blocks of Claude Code's messages, decoded into contents and encoded back."""
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 from msgspec import Raw
 
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Seal, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
+from palimpsest.wire.encoding.alternate import framed, is_statement
+from palimpsest.wire.encoding.repair import scrubbed
+from palimpsest.wire.encoding.tools import object_of, tool_name
 from palimpsest.wire.fallbacks import twin_of
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
 
-# What stands in a kept line where the body has the content: nothing that a program would write there.
-HOLE: Json = {"$": 0}
+# Marks a value that is stored in the body instead of the line; no program writes this object.
+PLACEHOLDER: Json = {"$": 0}
 
 PROVIDER = "anthropic"
-# Blocks of the provider's own that may go back to it; of all others only a twin is ever shown.
-_OWN = ANTHROPIC_BLOCKS - {"text", "image", "document", "thinking", "tool_use", "tool_result"}
+# Provider-specific blocks that may be sent back; of all others only a text fallback is shown.
+_PROVIDER_BLOCKS = ANTHROPIC_BLOCKS - {"text", "image", "document", "thinking", "tool_use", "tool_result"}
 
 
 def raw_of(value: object) -> Raw:
-    """A value as JSON; numbers of any size."""
+    """A value as JSON, with integers of any size."""
     try:
         return Raw(msgspec.json.encode(value))
     except OverflowError:
@@ -36,46 +42,46 @@ def dumped(value: object) -> str:
 
 
 def take_blocks(message: Json, role: Role, model: str, blobs: Blobs) -> list[Content]:
-    """The contents of a message, one a block; the message keeps a hole for each."""
+    """Decode the contents of a message, one for each block, and replace them in the message by placeholders."""
     content = message.get("content")
     if isinstance(content, str):
-        message["content"] = HOLE
+        message["content"] = PLACEHOLDER
         return [Text(content, role)]
     if not isinstance(content, list):
         return []
-    return [_take(content, place, role, model, blobs) for place in range(len(content))]
+    return [_take_block(content, index, role, model, blobs) for index in range(len(content))]
 
 
-def _take(blocks: list[object], place: int, role: Role, model: str, blobs: Blobs) -> Content:
-    block = blocks[place]
+def _take_block(blocks: list[object], index: int, role: Role, model: str, blobs: Blobs) -> Content:
+    block = blocks[index]
     if is_json(block) and role == "user" and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
         return _result(block, model, blobs)
-    return _take_part(blocks, place, role, model, blobs)
+    return _take_part(blocks, index, role, model, blobs)
 
 
-def _take_part(blocks: list[object], place: int, role: Role, model: str, blobs: Blobs) -> Content:
-    block = blocks[place]
-    found = _known(block, role, model, blobs) if is_json(block) else None
+def _take_part(blocks: list[object], index: int, role: Role, model: str, blobs: Blobs) -> Content:
+    block = blocks[index]
+    found = _take_known_block(block, role, model, blobs) if is_json(block) else None
     if found is not None:
         return found
-    blocks[place] = HOLE
+    blocks[index] = PLACEHOLDER
     if isinstance(block, str):
         return Text(block, role)
     data = block if is_json(block) else {"type": "unknown", "value": block}
-    return Opaque(PROVIDER if model and text(data, "type") in _OWN else "claude-code", model, dumped(data), twin_of(data))
+    return Opaque(PROVIDER if model and text(data, "type") in _PROVIDER_BLOCKS else "claude-code", model, dumped(data), twin_of(data))
 
 
-def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
+def _take_known_block(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
     match block.get("type"):
-        case "text" if isinstance(said := block.get("text"), str):
-            block["text"] = HOLE
-            return Text(said, role)
-        case "thinking" if role == "assistant" and isinstance(thought := block.get("thinking"), str):
-            block["thinking"] = HOLE
-            return Thinking(thought, _seal(block, model), form="whole" if thought else "sealed")
+        case "text" if isinstance(text_value := block.get("text"), str):
+            block["text"] = PLACEHOLDER
+            return Text(text_value, role)
+        case "thinking" if role == "assistant" and isinstance(thinking := block.get("thinking"), str):
+            block["thinking"] = PLACEHOLDER
+            return Thinking(thinking, _seal(block, model), form="whole" if thinking else "sealed")
         case "tool_use" if role == "assistant" and "input" in block and isinstance(block.get("id"), str):
             args = dumped(block["input"])
-            block["input"] = HOLE
+            block["input"] = PLACEHOLDER
             return ToolCall(text(block, "id"), text(block, "name"), args)
         case "image" | "document":
             return _media(block, blobs)
@@ -87,7 +93,7 @@ def _seal(block: Json, model: str) -> Seal | None:
     signature = text(block, "signature")
     if not signature:
         return None
-    block["signature"] = HOLE
+    block["signature"] = PLACEHOLDER
     return Seal(PROVIDER, model, signature)
 
 
@@ -95,11 +101,11 @@ def _result(block: Json, model: str, blobs: Blobs) -> ToolResult:
     content = block.get("content")
     parts: tuple[Part, ...] = ()
     if isinstance(content, str):
-        block["content"] = HOLE
+        block["content"] = PLACEHOLDER
         parts = (Text(content),) if content else ()
     elif isinstance(content, list):
-        taken = (_take_part(content, place, "user", model, blobs) for place in range(len(content)))
-        parts = tuple(part if isinstance(part, Text | Image | Document | Opaque) else Text(text_of(part)) for part in taken)
+        decoded_parts = (_take_part(content, index, "user", model, blobs) for index in range(len(content)))
+        parts = tuple(part if isinstance(part, Text | Image | Document | Opaque) else Text(text_of(part)) for part in decoded_parts)
     return ToolResult(text(block, "tool_use_id"), parts, error=block.get("is_error") is True)
 
 
@@ -113,29 +119,29 @@ def _media(block: Json, blobs: Blobs) -> Part | None:
     if text(source, "type") != "base64" or not data:
         return None
     part = blob_part(text(source, "media_type"), data, blobs, text(block, "title"))
-    if isinstance(part, Image | Document) and _same(part, data, blobs):
-        source["data"] = HOLE
+    if isinstance(part, Image | Document) and _is_canonical_base64(part, data, blobs):
+        source["data"] = PLACEHOLDER
     return part
 
 
-def _same(part: Image | Document, data: str, blobs: Blobs) -> bool:
+def _is_canonical_base64(part: Image | Document, data: str, blobs: Blobs) -> bool:
     return base64.b64encode(blobs.get(part.blob)).decode() == data
 
 
 def fill_blocks(message: Json, contents: Iterator[Content], blobs: Blobs) -> None:
-    """Put contents back into the holes of a message; one content belongs to each block."""
+    """Replace the placeholders of a message by contents, one for each block; the inverse of `take_blocks`."""
     content = message.get("content")
-    if content == HOLE:
+    if content == PLACEHOLDER:
         message["content"] = _text(next(contents, None))
     elif isinstance(content, list):
-        for place in range(len(content)):
-            _fill(content, place, next(contents, None), blobs)
+        for index in range(len(content)):
+            _fill(content, index, next(contents, None), blobs)
 
 
-def _fill(blocks: list[object], place: int, content: Content | None, blobs: Blobs) -> None:
-    block = blocks[place]
-    if block == HOLE:
-        blocks[place] = _whole(content)
+def _fill(blocks: list[object], index: int, content: Content | None, blobs: Blobs) -> None:
+    block = blocks[index]
+    if block == PLACEHOLDER:
+        blocks[index] = _whole_block(content)
     if not is_json(block):
         return
     match content:
@@ -147,27 +153,27 @@ def _fill(blocks: list[object], place: int, content: Content | None, blobs: Blob
         case ToolCall():
             _put(block, "input", _decoded(content.args))
         case ToolResult():
-            _refill(block, content, blobs)
+            _fill_result(block, content, blobs)
         case Image() | Document():
             source = table_at(block, "source")
-            if source.get("data") == HOLE:
+            if source.get("data") == PLACEHOLDER:
                 source["data"] = base64.b64encode(blobs.get(content.blob)).decode()
         case Opaque() | None:
             pass
 
 
-def _refill(block: Json, result: ToolResult, blobs: Blobs) -> None:
+def _fill_result(block: Json, result: ToolResult, blobs: Blobs) -> None:
     content = block.get("content")
     if isinstance(content, list):
         parts = iter(result.parts)
-        for place in range(len(content)):
-            _fill(content, place, next(parts, None), blobs)
+        for index in range(len(content)):
+            _fill(content, index, next(parts, None), blobs)
     else:
         _put(block, "content", "".join(text_of(part) for part in result.parts))
 
 
 def _put(block: Json, key: str, value: object) -> None:
-    if block.get(key) == HOLE:
+    if block.get(key) == PLACEHOLDER:
         block[key] = value
 
 
@@ -175,7 +181,7 @@ def _text(content: Content | None) -> str:
     return content.text if isinstance(content, Text) else ""
 
 
-def _whole(content: Content | None) -> object:
+def _whole_block(content: Content | None) -> object:
     if isinstance(content, Opaque):
         data = _decoded(content.data)
         return data["value"] if is_json(data) and data.get("type") == "unknown" and "value" in data else data
@@ -187,3 +193,94 @@ def _decoded(data: str) -> object:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
         return data
+
+
+_MAX_ID_LENGTH = 128
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+def plain_id(call_id: str) -> str:
+    """A call id in the characters and the length that the provider accepts, as in a request."""
+    plain = scrubbed(call_id, "claude")
+    return plain if len(plain) <= _MAX_ID_LENGTH else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
+
+
+def usage_of(usage: Usage) -> Json:
+    """Token counts with the provider's field names."""
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write + usage.cache_write_long,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+        "cache_creation": {"ephemeral_5m_input_tokens": usage.cache_write, "ephemeral_1h_input_tokens": usage.cache_write_long},
+    }
+
+
+def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
+    """The blocks of a reply, each with the index of its part.
+
+    Thinking without a signature of this provider is left out, because the provider would refuse it.
+    """
+    return [(number, block) for number, part in enumerate(parts) if (block := _assistant_block(part)) is not None]
+
+
+def _assistant_block(part: Content) -> Json | None:
+    match part:
+        case Thinking():
+            sealed = part.seal is not None and part.seal.provider == PROVIDER
+            return {"type": "thinking", "thinking": part.text, "signature": part.seal.data} if sealed and part.seal is not None else None
+        case ToolCall():
+            return {
+                "type": "tool_use",
+                "id": plain_id(part.call_id),
+                "name": tool_name(part.tool),
+                "input": msgspec.json.decode(object_of(part)),
+            }
+        case Opaque(provider="anthropic"):
+            block_fields: Json = msgspec.json.decode(part.data)
+            return block_fields
+        case _:
+            shown_text = text_of(part)
+            return {"type": "text", "text": shown_text} if shown_text.strip() else None
+
+
+def user_content(contents: Sequence[Content], blobs: Blobs) -> str | list[Json]:
+    """The content of a user line: a text, or blocks if there is more than one text; empty if all texts are empty."""
+    if len(contents) == 1 and isinstance(contents[0], Text):
+        return _user_text(contents[0])
+    return [block for content in contents if (block := _user_block(content, blobs)) is not None]
+
+
+def result_block(result: ToolResult, blobs: Blobs) -> Json:
+    """A tool result; its content is a plain text if it has no other parts."""
+    texts = all(isinstance(part, Text) for part in result.parts)
+    content = text_of(result) if texts else [block for part in result.parts if (block := _user_block(part, blobs)) is not None]
+    block_fields: Json = {"tool_use_id": plain_id(result.call_id), "type": "tool_result", "content": content}
+    return {**block_fields, "is_error": True} if result.error else block_fields
+
+
+def _user_block(content: Content | Part, blobs: Blobs) -> Json | None:
+    match content:
+        case Image(url=url) if url.startswith(("http://", "https://")):
+            return {"type": "image", "source": {"type": "url", "url": url}}
+        case Image(blob=blob) | Document(blob=blob) if blob and (isinstance(content, Document) or content.media in _IMAGE_TYPES):
+            return _media_block(content, blobs)
+        case _:
+            shown_text = _user_text(content) if isinstance(content, Text) else text_of(content)
+            return {"type": "text", "text": shown_text} if shown_text.strip() else None
+
+
+def _user_text(content: Text) -> str:
+    """A text on the user's side. Statements of the operator are framed as in a request, because these lines have no other role."""
+    if not content.text.strip():
+        return ""
+    return framed(content.text) if is_statement(content) else content.text
+
+
+def _media_block(content: Image | Document, blobs: Blobs) -> Json:
+    try:
+        data = base64.b64encode(blobs.get(content.blob)).decode()
+    except PalimpsestError:
+        return {"type": "text", "text": text_of(content)}
+    kind = "image" if isinstance(content, Image) else "document"
+    return {"type": kind, "source": {"type": "base64", "media_type": content.media, "data": data}}

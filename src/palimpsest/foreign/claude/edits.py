@@ -1,4 +1,4 @@
-"""What Claude Code did to its own context, as edits of ours: compaction is a fold, clearing a mask."""
+"""Reads the compactions and clearings of Claude Code as edits: a compaction is a fold, a clearing a mask."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,131 +6,132 @@ from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import Body, ViewEdited
 from palimpsest.core.items import Content
 from palimpsest.core.view import View
-from palimpsest.foreign.claude.facts import Facts, kept
-from palimpsest.foreign.claude.graph import Entry, Held, Trail
-from palimpsest.foreign.reading.transcript import Desk, Told
+from palimpsest.foreign.claude.events import EventBuilder, stored_lines
+from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, number, table_at, text
 
 BY = "claude-code"
 CLEARED = "[Old tool result content cleared]"
 
 
-def folded(entry: Entry, contents: Sequence[Content], trail: Trail) -> Told:
-    """A compaction: everything gives way to the summary, but for what was preserved and what was stated since.
+def fold_event(group: LineGroup, contents: Sequence[Content], path: ConversationPath) -> ReadEvent:
+    """A compaction as a fold: the summary replaces everything except what was preserved, and what was stated since.
 
-    A request shows statements before the words they came with, so the newest preserved words stand last.
+    A request shows statements before the text they came with, so the newest preserved text is last.
     """
-    held = entry.lines[0]
-    details = table_at(entry.boundary, "compactMetadata")
-    stays = list(preserved(entry.boundary, trail))
-    last = max((place for place, (_, each) in enumerate(stays) if each.sort in {"reply", "result"}), default=-1)
-    head, tail = stays[: last + 1], stays[last + 1 :]
-    words = [pair for pair in tail if pair[1].sort != "attachment"]
-    stated = [pair for pair in tail if pair[1].sort == "attachment"]
+    source_line = group.lines[0]
+    details = table_at(group.boundary, "compactMetadata")
+    kept_lines = list(preserved_lines(group.boundary, path))
+    last = max((index for index, (_, kept) in enumerate(kept_lines) if kept.kind in {"reply", "result"}), default=-1)
+    head, tail = kept_lines[: last + 1], kept_lines[last + 1 :]
+    texts = [pair for pair in tail if pair[1].kind != "attachment"]
+    attachments = [pair for pair in tail if pair[1].kind == "attachment"]
     summary = tuple(Put("summary", content) for content in contents)
 
-    def made(desk: Desk) -> Body:
-        if entry.added:
-            return _edited((Insert(summary),), details)
-        early = _keeps(desk, entry.early)
-        rest = _keeps(desk, [*head, *stated, *_whole(entry.late), *words])
+    def build(context: ImportContext) -> Body:
+        if group.only_adds:
+            return _edit_body((Insert(summary),), details)
+        early = _kept_items(context, group.kept_before)
+        rest = _kept_items(context, [*head, *attachments, *_with_lines(group.kept_after), *texts])
         into: tuple[Put | Keep, ...] = tuple(dict.fromkeys([*early, *summary, *rest]))
-        return _edited(_fold_into(into, desk.view), details)
+        return _edit_body(_fold_into(into, context.view), details)
 
-    return Told(made, held.at, held.key, line=kept(held))
+    return ReadEvent(build, source_line.at, source_line.key, line=stored_lines(source_line))
 
 
 def _fold_into(into: tuple[Put | Keep, ...], view: View) -> tuple[Edit, ...]:
-    """A fold of everything that shows; what an earlier fold took out and this one keeps is brought back first."""
-    there = frozenset(view.ids)
-    gone = tuple(piece for piece in into if isinstance(piece, Keep) and piece.id not in there)
-    ids = (*view.ids, *(keep.id for keep in gone))
-    back: tuple[Edit, ...] = (Insert(gone),) if gone else ()
-    return (*back, Fold(ids[0], ids[-1], into)) if ids else (Insert(into),)
+    """A fold of the whole view. Items that an earlier fold removed and this one keeps are inserted first."""
+    visible = frozenset(view.ids)
+    removed = tuple(piece for piece in into if isinstance(piece, Keep) and piece.id not in visible)
+    ids = (*view.ids, *(keep.id for keep in removed))
+    restore: tuple[Edit, ...] = (Insert(removed),) if removed else ()
+    return (*restore, Fold(ids[0], ids[-1], into)) if ids else (Insert(into),)
 
 
-def _edited(edits: tuple[Edit, ...], details: Json) -> ViewEdited:
+def _edit_body(edits: tuple[Edit, ...], details: Json) -> ViewEdited:
     trigger = text(details, "trigger")
     moment = "asked" if trigger == "manual" else "before_call"
     return ViewEdited(edits, BY, trigger, moment, number(details, "preTokens"), number(details, "postTokens"))
 
 
-def keeps_itself(boundary: Json) -> bool:
-    """Whether what a boundary preserves stands right behind it, so that it folds by itself: a summary can only follow."""
+def folds_without_summary(boundary: Json) -> bool:
+    """Whether a boundary folds without a summary: the preserved lines follow it directly."""
     details = table_at(boundary, "compactMetadata")
     anchors = (text(table_at(details, key), "anchorUuid") for key in ("preservedMessages", "preservedSegment"))
     return text(boundary, "uuid") in filter(None, anchors)
 
 
-def masked(held: Held, results: dict[str, str], trail: Trail, facts: Facts) -> Told:
-    """Old results were cleared, and notes that had been recalled went with them; `results` are the facts that tell the results of calls."""
-    details = table_at(held.line, "microcompactMetadata")
-    calls = [each for each in _texts(details, "compactedToolIds") if each in results]
-    dropped = [(uuid, entry) for uuid in _texts(details, "clearedAttachmentUUIDs") if (entry := trail.entry(uuid)) is not None]
+def mask_event(source_line: SourceLine, results: dict[str, str], path: ConversationPath, builder: EventBuilder) -> ReadEvent:
+    """Clearing of old results and recalled notes, as masks. `results` has the event keys of results by call id."""
+    details = table_at(source_line.json, "microcompactMetadata")
+    calls = [call_id for call_id in _texts(details, "compactedToolIds") if call_id in results]
+    cleared_notes = [(uuid, group) for uuid in _texts(details, "clearedAttachmentUUIDs") if (group := path.group_of(uuid)) is not None]
 
-    def made(desk: Desk) -> Body | None:
+    def build(context: ImportContext) -> Body | None:
         edits: list[Edit] = []
         plain: list[str] = []
         for call in calls:
-            ids = desk.ids(results[call])
-            saved = next((name for name in (f"{call}.txt", f"{call}.json") if facts.saved(name) is not None), "")
-            if saved:
-                edits.append(Mask(ids, f"<persisted-output>Tool result saved to: {saved}\n\nUse Read to view</persisted-output>"))
+            ids = context.item_ids(results[call])
+            saved_name = next((name for name in (f"{call}.txt", f"{call}.json") if builder.saved_output(name) is not None), "")
+            if saved_name:
+                edits.append(Mask(ids, f"<persisted-output>Tool result saved to: {saved_name}\n\nUse Read to view</persisted-output>"))
             else:
                 plain.extend(ids)
         if plain:
             edits.append(Mask(tuple(plain), CLEARED))
-        gone = tuple(keep.id for keep in _keeps(desk, dropped))
-        if gone:
-            edits.append(Mask(gone))
-        before, less = number(details, "preTokens"), number(details, "tokensSaved")
+        removed = tuple(keep.id for keep in _kept_items(context, cleared_notes))
+        if removed:
+            edits.append(Mask(removed))
+        tokens_before, saved_tokens = number(details, "preTokens"), number(details, "tokensSaved")
         trigger = text(details, "trigger")
-        return ViewEdited(tuple(edits), BY, trigger, "before_call", before, before - less) if edits else None
+        return ViewEdited(tuple(edits), BY, trigger, "before_call", tokens_before, tokens_before - saved_tokens) if edits else None
 
-    return Told(made, held.at, f"{held.key}~mask")
+    return ReadEvent(build, source_line.at, f"{source_line.key}~mask")
 
 
-def preserved(boundary: Json, trail: Trail) -> Iterator[tuple[str, Entry]]:
-    """The lines that a compaction kept as they are, in order, with their entries."""
+def preserved_lines(boundary: Json, path: ConversationPath) -> Iterator[tuple[str, LineGroup]]:
+    """The lines that a compaction preserved, in order, with their groups."""
     details = table_at(boundary, "compactMetadata")
     messages, segment = table_at(details, "preservedMessages"), table_at(details, "preservedSegment")
     uuids = _texts(messages, "allUuids") or _texts(messages, "uuids")
     if uuids:
-        yield from (found for uuid in uuids if (found := trail.named(uuid)) is not None)
+        yield from (found for uuid in uuids if (found := path.origin(uuid)) is not None)
     else:
-        yield from _whole(trail.between(text(segment, "headUuid"), text(segment, "tailUuid")))
+        yield from _with_lines(path.between(text(segment, "headUuid"), text(segment, "tailUuid")))
 
 
-def _whole(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
-    return [(uuid, entry) for entry in entries for uuid in ([uuid for uuid, _ in entry.spans] or [entry.key])]
+def _with_lines(groups: Iterable[LineGroup]) -> list[tuple[str, LineGroup]]:
+    return [(uuid, group) for group in groups for uuid in ([uuid for uuid, _ in group.part_counts] or [group.key])]
 
 
-def _keeps(desk: Desk, lines: Iterable[tuple[str, Entry]]) -> list[Keep]:
-    return [Keep(item_id) for uuid, entry in lines for item_id in _ids(desk, uuid, entry)]
+def _kept_items(context: ImportContext, lines: Iterable[tuple[str, LineGroup]]) -> list[Keep]:
+    return [Keep(item_id) for uuid, group in lines for item_id in _line_item_ids(context, uuid, group)]
 
 
-def _ids(desk: Desk, uuid: str, entry: Entry) -> tuple[str, ...]:
-    """The items that a line brought; a reply of several lines is one fact, of which each line brought a stretch."""
-    if len(entry.spans) > 1:
-        return _stretch(desk, uuid, entry)
-    if uuid != entry.key:
-        # The line only follows the entry: it brought nothing itself.
+def _line_item_ids(context: ImportContext, uuid: str, group: LineGroup) -> tuple[str, ...]:
+    """Ids of the items of a line. The lines of a reply are one event, of which each line has a range."""
+    if len(group.part_counts) > 1:
+        return _reply_item_ids(context, uuid, group)
+    if uuid != group.key:
+        # The line has no content of its own; it only follows the group.
         return ()
-    found = desk.ids(uuid)
-    place = 1
-    while more := desk.ids(f"{uuid}#{place}"):
+    found = context.item_ids(uuid)
+    index = 1
+    while more := context.item_ids(f"{uuid}#{index}"):
         found += more
-        place += 1
+        index += 1
     return found
 
 
-def _stretch(desk: Desk, uuid: str, entry: Entry) -> tuple[str, ...]:
-    found = desk.ids(entry.key)
-    # An earlier import may have met the file in the middle of the reply: then its first lines are facts of their own.
-    start = len(found) - sum(size for _, size in entry.spans)
-    for each, size in entry.spans:
-        if each == uuid:
-            return found[start : start + size] if start >= 0 else desk.ids(uuid)
+def _reply_item_ids(context: ImportContext, uuid: str, group: LineGroup) -> tuple[str, ...]:
+    found = context.item_ids(group.key)
+    # An earlier import may have read only the first lines of the reply; those are events of their own.
+    start = len(found) - sum(size for _, size in group.part_counts)
+    for line_id, size in group.part_counts:
+        if line_id == uuid:
+            return found[start : start + size] if start >= 0 else context.item_ids(uuid)
         start += size
     return ()
 

@@ -1,4 +1,4 @@
-"""Sessions of Claude Code: its folder of projects, read line by line into facts."""
+"""The transcript format of Claude Code: finds sessions in its project folders and reads them line by line."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,49 +6,49 @@ from pathlib import Path
 
 from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.claude.graph import Held
-from palimpsest.foreign.claude.reading import Reading
+from palimpsest.foreign.claude.path import SourceLine
+from palimpsest.foreign.claude.reader import TranscriptReader
 from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, object_on, reason, whole_lines
-from palimpsest.foreign.reading.importing import opener_in
+from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
-# The opening of a session says which model it began with; it is looked for in this many lines.
+# Lines that are searched for the model, folder and version of a session.
 _OPENING_LINES = 200
 _HEAD_LINES = 40
-_SIDE = re.compile(rb'"isSidechain"\s*:\s*true')
+_SIDECHAIN = re.compile(rb'"isSidechain"\s*:\s*true')
 _VERSION = re.compile(rb'"version"\s*:\s*"(\d+)\.(\d+)\.')
 _OWN_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
 
 
 class ClaudeFormat:
-    """Claude Code, of versions 1.0.98 to 2.1.325."""
+    """Claude Code, versions 1.0.98 to 2.1.325."""
 
     @property
     def name(self) -> str:
-        """What commands call it."""
+        """The name in commands."""
         return "claude"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The folder of projects, below the configured folder or below the two usual ones."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The project folders: those in `CLAUDE_CONFIG_DIR`, or else the two default ones."""
         configured = environment.get("CLAUDE_CONFIG_DIR", "")
         if configured:
             return tuple(Path(each.strip()) / "projects" for each in configured.split(",") if each.strip())
         return (home / ".claude" / "projects", home / ".config" / "claude" / "projects")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        """The sessions in a file or below a folder, those of sub-agents included."""
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """The sessions in a file or below a folder, including those of sub-agents."""
         for found in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(found, BadLine):
+            if isinstance(found, ReadProblem):
                 yield found
                 continue
             try:
                 yield from self._in_file(found)
             except OSError as error:
-                yield BadLine(str(found), reason(error))
+                yield ReadProblem(str(found), reason(error))
 
-    def _in_file(self, path: Path) -> Iterator[Source]:
+    def _in_file(self, path: Path) -> Iterator[TranscriptSource]:
         head = head_of(path)
         if not _is_claude(head):
             return
@@ -56,57 +56,57 @@ class ClaudeFormat:
         if path.name.startswith("agent-"):
             parent = path.parent.parent.name if path.parent.name == "subagents" else _first_text(head, "sessionId")
             agent = path.stem.removeprefix("agent-")
-            yield Source(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
+            yield TranscriptSource(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
             return
-        yield Source(self.name, str(path), path.stem, stamp)
-        for root in _side_roots(path) if _old(head) else ():
-            yield Source(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
+        yield TranscriptSource(self.name, str(path), path.stem, stamp)
+        for root in _side_roots(path) if _may_have_side_agents(head) else ():
+            yield TranscriptSource(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The facts of a session; lines before the mark are looked at again only for what later ones refer to."""
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a session. Lines before the position are parsed again, because later lines refer to them, but yield nothing."""
         path = Path(source.path)
         side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
-        told_before = mark.offset if mark is not None else 0
+        read_before = position.offset if position is not None else 0
         try:
-            yield from self._read(source, path, blobs, told_before, side)
+            yield from self._read(source, path, blobs, read_before, side)
         except OSError as error:
-            yield BadLine(source.path, reason(error))
+            yield ReadProblem(source.path, reason(error))
 
-    def _read(self, source: Source, path: Path, blobs: Blobs, told_before: int, side: str) -> Iterator[Told | BadLine | Mark]:
-        reading = Reading(source.session, path, blobs, told_before, side)
-        held: list[Held] = []
-        bad: list[BadLine] = []
+    def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int, side: str) -> Iterator[ReadOutput]:
+        reading = TranscriptReader(source.session, path, blobs, read_before, side)
+        source_lines: list[SourceLine] = []
+        bad: list[ReadProblem] = []
         opened = False
-        offset, at = 0, 0
+        stop_offset, at = 0, 0
         for line in whole_lines(path):
-            offset = line.stop
+            stop_offset = line.stop
             value = object_on(line, path)
-            if isinstance(value, BadLine):
-                if line.stop > told_before and not side:
+            if isinstance(value, ReadProblem):
+                if line.stop > read_before and not side:
                     bad.append(value)
                 continue
             at = milliseconds(value.get("timestamp")) or at
-            held.append(Held(line.number, line.stop, text(value, "uuid"), at, value))
-            if opened or len(held) >= _OPENING_LINES:
+            source_lines.append(SourceLine(line.number, line.stop, text(value, "uuid"), at, value))
+            if opened or len(source_lines) >= _OPENING_LINES:
                 if not opened:
-                    yield from _opening(source, path, held)
+                    yield from _opening(source, path, source_lines)
                     opened = True
-                for each in held:
-                    yield from reading.take(each)
-                held = []
+                for each in source_lines:
+                    yield from reading.add_line(each)
+                source_lines = []
                 yield from bad
                 bad = []
-        if not opened and held:
-            yield from _opening(source, path, held)
-        for each in held:
-            yield from reading.take(each)
+        if not opened and source_lines:
+            yield from _opening(source, path, source_lines)
+        for each in source_lines:
+            yield from reading.add_line(each)
         yield from bad
         yield from reading.flush()
-        yield Mark(offset)
+        yield ReadPosition(stop_offset)
 
 
 def _is_claude(head: bytes) -> bool:
-    """Whether a file begins like a session: an object with a type and a field that only these files have."""
+    """Whether a file looks like a session: one of the first lines is an object with a type and a field that only these files have."""
     for data in _first_lines(head):
         value = decoded(data) if data.lstrip().startswith(b"{") else None
         if is_json(value) and text(value, "type") and "payload" not in value and any(key in value for key in _OWN_FIELDS):
@@ -123,56 +123,57 @@ def _first_text(head: bytes, key: str) -> str:
     return next((found for value in values if is_json(value) and (found := text(value, key))), "")
 
 
-def _old(head: bytes) -> bool:
-    """Whether a session began with a version that wrote its sub-agents into the same file; unless it says otherwise, it may have."""
+def _may_have_side_agents(head: bytes) -> bool:
+    """Whether the version that began the session wrote sub-agents into the same file; true if the version is unknown."""
     found = _VERSION.search(head)
     return found is None or (int(found[1]), int(found[2])) < (2, 1)
 
 
 def _side_roots(path: Path) -> Iterator[str]:
-    """The first lines of sub-agents that older versions wrote into the file of their parent."""
+    """Ids of the first lines of sub-agents that older versions wrote into the file of their parent."""
     for line in whole_lines(path):
-        if _SIDE.search(line.data):
+        if _SIDECHAIN.search(line.data):
             value = decoded(line.data)
             if is_json(value) and value.get("isSidechain") is True and not text(value, "parentUuid") and text(value, "uuid"):
                 yield text(value, "uuid")
 
 
-def _opening(source: Source, path: Path, held: list[Held]) -> Iterator[Told]:
-    lines = [each.line for each in held]
+def _opening(source: TranscriptSource, path: Path, source_lines: list[SourceLine]) -> Iterator[ReadEvent]:
+    """`SessionOpened`, and the title from the list of sessions if there is one."""
+    lines = [each.json for each in source_lines]
     side = source.session.removeprefix(f"{source.parent}.") if source.parent else ""
-    at = next((each.at for each in held if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
-    known = (("version", "version"), ("branch", "gitBranch"))
-    meta = {name: found for name, key in known if (found := _first(lines, key))}
+    at = next((each.at for each in source_lines if each.at and (not side or each.uuid == side or path.name.startswith("agent-"))), 0)
+    fields = (("version", "version"), ("branch", "gitBranch"))
+    meta = {name: found for name, key in fields if (found := _first_value(lines, key))}
     if source.parent:
         meta |= _agent_meta(path, side)
     model = next((found for line in lines if (found := text(table_at(line, "message"), "model")) and found != "<synthetic>"), "")
-    opener = opener_in("claude", source.parent)
-    opened = SessionOpened(source.session, cwd=_first(lines, "cwd"), origin="claude-code", model=model, opener=opener, meta=meta)
-    yield Told(opened, at, source.session)
+    opener = parent_place("claude", source.parent)
+    opened = SessionOpened(source.session, cwd=_first_value(lines, "cwd"), origin="claude-code", model=model, opener=opener, meta=meta)
+    yield ReadEvent(opened, at, source.session)
     title = "" if source.parent else _index_title(path)
     if title:
-        yield Told(Titled(title, by="claude-code"), at, f"index:{title}")
+        yield ReadEvent(Titled(title, by="claude-code"), at, f"index:{title}")
 
 
-def _first(lines: list[Json], key: str) -> str:
+def _first_value(lines: list[Json], key: str) -> str:
     return next((found for line in lines if (found := text(line, key))), "")
 
 
 def _agent_meta(path: Path, agent: str) -> dict[str, str]:
-    """What is known of a sub-agent: its role, what it was for, and the call that made it."""
+    """What the file beside a sub-agent's transcript says: its role, its task, and the id of the call that started it."""
     found = {"agent": agent}
     try:
         value = decoded(path.with_suffix(".meta.json").read_bytes())
     except OSError:
         return found
-    known = value if is_json(value) else {}
+    fields = value if is_json(value) else {}
     names = (("role", "agentType"), ("description", "description"), ("call_id", "toolUseId"))
-    return found | {name: text(known, key) for name, key in names if text(known, key)}
+    return found | {name: text(fields, key) for name, key in names if text(fields, key)}
 
 
 def _index_title(path: Path) -> str:
-    """The title that the list of sessions beside the file has for it."""
+    """The title of a session in the list of sessions beside its file; empty if there is none."""
     try:
         value = decoded((path.parent / "sessions-index.json").read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""How a view is laid out in a file of Claude Code: which of its items are on lines that can be named, and which need new lines."""
+"""Maps a view to lines of a Claude Code file: which items are on existing lines, and which need new ones."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -8,121 +8,121 @@ from typing import NamedTuple
 from palimpsest.core.items import Item, Kind, Opaque, Text, ToolCall, ToolResult
 from palimpsest.foreign.claude.blocks import PROVIDER
 
-_REPLIED: frozenset[Kind] = frozenset({"assistant", "thinking", "call"})
-_SAID: frozenset[Kind] = frozenset({"user", "steering"})
+_REPLY_KINDS: frozenset[Kind] = frozenset({"assistant", "thinking", "call"})
+_USER_KINDS: frozenset[Kind] = frozenset({"user", "steering"})
 
 
 @dataclass(slots=True)
 class LineIndex:
-    """The lines of a file: which one each item came from, what each brings, and which line each follows."""
+    """The lines of a file: the line of each item, the items of each line, and the parent of each line."""
 
     sources: dict[str, str] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
-    brings: dict[str, list[str]] = field(default_factory=dict)
-    # The program moves attachments up to the reply or the result before them, wherever they stand.
+    items: dict[str, list[str]] = field(default_factory=dict)
+    # The program moves attachments up to the reply or result before them.
     attachments: set[str] = field(default_factory=set)
-    # Answers that calls got before their results came, if they ever did, by the line of the call.
+    # Lines of answers written before the actual result, by the line of the call.
     early_answers: dict[str, str] = field(default_factory=dict)
 
     def add(self, ids: Iterable[str], uuid: str) -> None:
-        """Items stand on a line."""
+        """Record that items are on a line."""
         for item_id in ids:
             self.sources[item_id] = uuid
-            self.brings.setdefault(uuid, []).append(item_id)
+            self.items.setdefault(uuid, []).append(item_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Neighbours in a view that come from one line, or one item that is on no line; without items, a line that only answers a call.
+class ItemRun:
+    """Adjacent items of a view on one line, or one item without a line; if empty, a line that only answers a call.
 
-    `whole` says that the line `uuid` brings these items as they show, and no others.
+    `is_whole` says that the line has exactly these items, as they are shown.
     """
 
     items: tuple[Item, ...]
     uuid: str = ""
-    whole: bool = False
+    is_whole: bool = False
 
     @property
-    def of_user(self) -> bool:
-        """Whether all of it stands on the user's side and belongs to no call."""
-        return bool(self.items) and all(_is_of_user(item) for item in self.items)
+    def is_user_side(self) -> bool:
+        """Whether all items are on the user's side and belong to no call."""
+        return bool(self.items) and all(_is_user_item(item) for item in self.items)
 
     @property
-    def paired(self) -> bool:
-        """Whether it holds calls or results: a second line with one of those would be a second call or result of that id."""
+    def has_calls(self) -> bool:
+        """Whether it has calls or results, which must not be written twice because their ids must be unique."""
         return not self.items or any(isinstance(item.content, ToolCall | ToolResult) for item in self.items)
 
 
 class Layout(NamedTuple):
-    """A view as the program puts it together after a compaction: new lines first, the last of which is the summary, then the rest.
+    """A view as the program rebuilds it after a compaction: new lines, the last of which is the summary, then preserved lines.
 
-    The rest are lines that are named, and new ones that are written before the boundary so that they can be named too. Where
-    nothing can be the summary there are no lines before the rest.
+    Preserved lines are existing ones, and new ones that are written before the boundary to be preserved too. Without a summary there are
+    no leading lines.
     """
 
-    leading: tuple[Unit, ...]
-    rest: tuple[tuple[Unit, bool], ...]
-    """Each with whether its own line is named."""
+    leading: tuple[ItemRun, ...]
+    preserved: tuple[tuple[ItemRun, bool], ...]
+    """Each with whether its existing line is preserved."""
 
 
-def layout_of(items: Sequence[Item], index: LineIndex, made: str, pending: AbstractSet[str]) -> Layout:
-    """The layout of a view after an edit whose items have ids that begin with `made`; calls on the lines `pending` have no answer yet.
+def layout_of(items: Sequence[Item], index: LineIndex, edit_prefix: str, pending: AbstractSet[str]) -> Layout:
+    """The layout after an edit whose items have ids that start with `edit_prefix`. Calls on the lines `pending` have no answer yet.
 
-    The summary is the last one that the edit brought before the first reply, call or result, or else the last other text of its:
-    what stands before it, as the user's messages do that were kept, is written once more.
+    The summary is the last summary item of the edit before the first reply, call or result, or else its last other text there. What comes
+    before it, such as kept user messages, is written again.
     """
-    units = list(_units([item for item in items if not item.hidden], index, pending))
-    summary = other = -1
-    for place, unit in enumerate(units):
-        if not unit.of_user:
+    runs = list(_item_runs([item for item in items if not item.hidden], index, pending))
+    summary = other_text = -1
+    for number, run in enumerate(runs):
+        if not run.is_user_side:
             break
-        first = unit.items[0]
-        if first.id.startswith(made) and first.kind not in _SAID:
-            summary, other = (place, other) if first.kind == "summary" else (summary, place)
-    start = 1 + (summary if summary >= 0 else other)
-    return Layout(tuple(units[:start]), tuple(_rest(units[start:], index, top=not start)))
+        first = run.items[0]
+        if first.id.startswith(edit_prefix) and first.kind not in _USER_KINDS:
+            summary, other_text = (number, other_text) if first.kind == "summary" else (summary, number)
+    start = 1 + (summary if summary >= 0 else other_text)
+    return Layout(tuple(runs[:start]), tuple(_preserved(runs[start:], index, at_top=not start)))
 
 
-def _rest(units: Iterable[Unit], index: LineIndex, *, top: bool) -> Iterator[tuple[Unit, bool]]:
-    """Whether a line can be named: all of it shows, and nothing of the user's stands above an attachment that would move up."""
-    for unit in units:
-        is_attachment = unit.uuid in index.attachments
-        named = bool(unit.uuid) and (unit.paired or (unit.whole and (top or not is_attachment)))
-        yield unit, named
-        if not is_attachment or not named:
-            top = not unit.of_user
+def _preserved(runs: Iterable[ItemRun], index: LineIndex, *, at_top: bool) -> Iterator[tuple[ItemRun, bool]]:
+    """Whether each line can be preserved: it is shown completely, and no user text is above an attachment, which would move up."""
+    for run in runs:
+        is_attachment = run.uuid in index.attachments
+        is_preserved = bool(run.uuid) and (run.has_calls or (run.is_whole and (at_top or not is_attachment)))
+        yield run, is_preserved
+        if not is_attachment or not is_preserved:
+            at_top = not run.is_user_side
 
 
-def _units(shown: Sequence[Item], index: LineIndex, pending: AbstractSet[str]) -> Iterator[Unit]:
-    named: set[str] = set()
-    owed: list[str] = []
-    place = 0
-    while place < len(shown):
-        item = shown[place]
-        if item.kind not in _REPLIED:
-            yield from _answers(owed, named)
+def _item_runs(shown: Sequence[Item], index: LineIndex, pending: AbstractSet[str]) -> Iterator[ItemRun]:
+    used_lines: set[str] = set()
+    pending_answers: list[str] = []
+    start = 0
+    while start < len(shown):
+        item = shown[start]
+        if item.kind not in _REPLY_KINDS:
+            yield from _early_answers(pending_answers, used_lines)
         uuid = index.sources.get(item.id, "")
-        run = _run(shown, place, index) if uuid else (item,)
-        place += len(run)
-        if uuid in named:
+        line_items = _same_line(shown, start, index) if uuid else (item,)
+        start += len(line_items)
+        if uuid in used_lines:
             continue
-        unit = Unit(run, uuid, whole=bool(uuid) and _is_whole(run, index.brings[uuid]))
-        yield unit
-        if uuid and (unit.whole or unit.paired):
-            named.add(uuid)
+        run = ItemRun(line_items, uuid, is_whole=bool(uuid) and _is_whole(line_items, index.items[uuid]))
+        yield run
+        if uuid and (run.is_whole or run.has_calls):
+            used_lines.add(uuid)
             answer = index.early_answers.get(uuid, "")
-            owed += [answer] if answer and uuid not in pending else []
-    yield from _answers(owed, named)
+            pending_answers += [answer] if answer and uuid not in pending else []
+    yield from _early_answers(pending_answers, used_lines)
 
 
-def _answers(owed: list[str], named: set[str]) -> Iterator[Unit]:
-    """After the calls of a reply stand the answers that they got early."""
-    yield from (Unit((), uuid, whole=True) for uuid in owed if uuid not in named)
-    named.update(owed)
-    owed.clear()
+def _early_answers(pending_answers: list[str], used_lines: set[str]) -> Iterator[ItemRun]:
+    """The early answers follow the calls of a reply."""
+    yield from (ItemRun((), uuid, is_whole=True) for uuid in pending_answers if uuid not in used_lines)
+    used_lines.update(pending_answers)
+    pending_answers.clear()
 
 
-def _run(items: Sequence[Item], start: int, index: LineIndex) -> tuple[Item, ...]:
+def _same_line(items: Sequence[Item], start: int, index: LineIndex) -> tuple[Item, ...]:
     uuid = index.sources[items[start].id]
     stop = start + 1
     while stop < len(items) and index.sources.get(items[stop].id) == uuid:
@@ -130,13 +130,13 @@ def _run(items: Sequence[Item], start: int, index: LineIndex) -> tuple[Item, ...
     return tuple(items[start:stop])
 
 
-def _is_whole(items: Sequence[Item], brought: Sequence[str]) -> bool:
-    return [item.id for item in items] == brought and all(item.mask is None or item.mask.form == "cached" for item in items)
+def _is_whole(items: Sequence[Item], line_items: Sequence[str]) -> bool:
+    return [item.id for item in items] == line_items and all(item.mask is None or item.mask.form == "cached" for item in items)
 
 
-def _is_of_user(item: Item) -> bool:
+def _is_user_item(item: Item) -> bool:
     content = item.content
-    if item.kind in _REPLIED or isinstance(content, ToolCall | ToolResult):
+    if item.kind in _REPLY_KINDS or isinstance(content, ToolCall | ToolResult):
         return False
     if isinstance(content, Text):
         return content.role != "assistant"

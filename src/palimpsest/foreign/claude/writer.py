@@ -1,4 +1,4 @@
-"""A session of any origin as a file that Claude Code resumes: imported lines as they were, all else in its form."""
+"""Writes a session of any origin as a file that Claude Code can resume; imported lines are written unchanged."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,171 +26,189 @@ from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.claude.compacting import Compacting, EditLine
-from palimpsest.foreign.claude.exact import Kept, pending_calls
-from palimpsest.foreign.claude.forms import assistant_blocks, plain_id, result_block, usage_of, user_content
+from palimpsest.foreign.claude.blocks import assistant_blocks, plain_id, result_block, usage_of, user_content
+from palimpsest.foreign.claude.compacting import CompactionWriter, EditLine
+from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_calls
 from palimpsest.foreign.claude.layout import LineIndex
-from palimpsest.foreign.file_ids import FileIds, halves_of
-from palimpsest.foreign.reading.importing import key_of
+from palimpsest.foreign.file_ids import FileIds, paired_items
+from palimpsest.foreign.reading.importing import foreign_key
 from palimpsest.wire.json_reading import Json, text
 
 VERSION = "2.1.325"
-_INTERRUPTED = "The call was interrupted; there is no result."
-_GONE_BACK = "The conversation goes on from here."
+_NO_RESULT = "The call was interrupted; there is no result."
+_RESUME_TEXT = "The conversation goes on from here."
 _NO_USAGE = Usage()
-# The program looks for titles and tags only here, at the end of a file.
-TAIL = 16 * 1024
+# Bytes at the end of a file in which the program looks for titles and tags.
+TITLE_WINDOW = 16 * 1024
 
 
 def claude_session(log: Log) -> str:
-    """The id that a session has in Claude Code: its own if it came from there and was not forked here, else one made from ours."""
+    """The id of a session in Claude Code: its own if it was imported from there and not forked since, else a UUID derived from ours."""
     opened = log.opened
-    own = key_of(opened)
-    return own if opened.origin == "claude-code" and own and opened.base is None else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
+    own_id = foreign_key(opened)
+    return (
+        own_id
+        if opened.origin == "claude-code" and own_id and opened.base is None
+        else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
+    )
 
 
 def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
-    """The lines of a session file, each with its newline; the file is to be named after `claude_session`.
+    """The lines of a session file, each with its newline; the file name must be `claude_session` of the log.
 
-    `cwd` is the folder to go on in, which then stands on all lines; without it each line keeps its own.
+    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own.
     """
-    whole = log.opened.base is None
-    events = log.reader.run(log.reader.first, log.tip) if whole else log.events()
-    kept = Kept(blobs)
-    ours: list[Event] = []
+    is_complete = log.opened.base is None
+    events = log.reader.run(log.reader.first, log.tip) if is_complete else log.events()
+    imported = ImportedLines(blobs)
+    new_events: list[Event] = []
     parents: dict[int, int] = {}
     results: dict[str, list[Event]] = {}
-    came = False
+    is_imported = False
     for event in events:
         parents[event.seq] = event.parent
         if isinstance(event.body, SessionOpened) and event.body.origin == "claude-code":
-            came = True
-        if not (came and kept.take(event)):
-            ours.append(event)
-    ids = FileIds((*kept.halves, *halves_of(ours)), plain_id, frozenset(item.id for item in kept.halves), log.path)
-    ours = [ids.renamed_event(event) for event in ours]
-    for event in ours:
+            is_imported = True
+        if not (is_imported and imported.add(event)):
+            new_events.append(event)
+    ids = FileIds((*imported.paired, *paired_items(new_events)), plain_id, frozenset(item.id for item in imported.paired), log.path)
+    new_events = [ids.renamed_event(event) for event in new_events]
+    for event in new_events:
         if isinstance(event.body, ToolReturned):
             results.setdefault(event.body.result.call_id, []).append(event)
-    writing = _Writing(log, blobs, kept, parents, results, ids=ids, cwd=cwd)
-    for line in kept.lines():
-        if not whole and "sessionId" in line:
-            line["sessionId"] = writing.session
+    writer = _TranscriptWriter(log, blobs, imported, parents, results, ids=ids, cwd=cwd)
+    for line in imported.lines():
+        if not is_complete and "sessionId" in line:
+            line["sessionId"] = writer.session
         if cwd and "cwd" in line:
             line["cwd"] = cwd
         yield _encoded(line)
-    for event in ours:
-        yield from writing.take(event)
-    yield from writing.end()
+    for event in new_events:
+        yield from writer.lines_of(event)
+    yield from writer.end()
 
 
-class _Writing:
-    """Writes events that no line was kept of, chained to the lines before them."""
+class _TranscriptWriter:
+    """Writes events that were not imported from this format, chained to the lines before them."""
 
     def __init__(
-        self, log: Log, blobs: Blobs, kept: Kept, parents: dict[int, int], results: dict[str, list[Event]], *, ids: FileIds, cwd: str
+        self,
+        log: Log,
+        blobs: Blobs,
+        imported: ImportedLines,
+        parents: dict[int, int],
+        results: dict[str, list[Event]],
+        *,
+        ids: FileIds,
+        cwd: str,
     ) -> None:
         opened = log.opened
         self._log = log
         self._blobs = blobs
-        # A session that came from there goes on as it was: a file may have been renamed, and a sub-agent's lines say whose they are.
-        like = kept.last
-        own = opened.base is None and text(like, "sessionId")
-        self.session = own or claude_session(log)
+        # An imported session keeps its id: the file may have been renamed, and lines of a sub-agent have their parent's id.
+        last_line = imported.last_line
+        own_id = opened.base is None and text(last_line, "sessionId")
+        self.session = own_id or claude_session(log)
         self._common: Json = {
-            "isSidechain": like.get("isSidechain") is True,
+            "isSidechain": last_line.get("isSidechain") is True,
             "userType": "external",
-            "cwd": cwd or text(like, "cwd") or opened.cwd or "/",
+            "cwd": cwd or text(last_line, "cwd") or opened.cwd or "/",
             "sessionId": self.session,
-            "version": text(like, "version") or VERSION,
-            "gitBranch": text(like, "gitBranch") or opened.meta.get("branch", ""),
-            **({"agentId": like["agentId"]} if "agentId" in like else {}),
+            "version": text(last_line, "version") or VERSION,
+            "gitBranch": text(last_line, "gitBranch") or opened.meta.get("branch", ""),
+            **({"agentId": last_line["agentId"]} if "agentId" in last_line else {}),
         }
         self._model = opened.model
         self._parents = parents
-        # The last line at or before each event, by which branches find where they begin.
-        self._ends: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in kept.sources.items() if uuid}
-        # The calls that wait for a result after each event, and the lines they stand on: another branch does not wait for them.
-        self._pending: dict[int, dict[str, str]] = {}
-        self._open: dict[str, str] = {}
-        if self._ends:
-            last = max(self._ends)
-            self._ends[last] = text(like, "uuid")
-            self._pending[last] = pending_calls(list(kept.lines()))
-        index = LineIndex(attachments=kept.attachments)
-        index.parents.update({text(line, "uuid"): text(line, "parentUuid") for line in kept.lines() if "uuid" in line})
-        for item, uuid in kept.sources.items():
+        # The last line at or before each event, which is the parent of a branch that begins there.
+        self._last_line_of: dict[int, str] = {int(item.partition(".")[0]): uuid for item, uuid in imported.sources.items() if uuid}
+        # Pending calls after each event, with their lines, so that another branch does not wait for them.
+        self._pending_after: dict[int, dict[str, str]] = {}
+        self._pending_calls: dict[str, str] = {}
+        if self._last_line_of:
+            newest_event = max(self._last_line_of)
+            self._last_line_of[newest_event] = text(last_line, "uuid")
+            self._pending_after[newest_event] = pending_calls(list(imported.lines()))
+        index = LineIndex(attachments=imported.attachments)
+        index.parents.update({text(line, "uuid"): text(line, "parentUuid") for line in imported.lines() if "uuid" in line})
+        for item, uuid in imported.sources.items():
             index.add((item,), uuid)
         self._index = index
-        self._compacting = Compacting(log, blobs, self.session, index, ids)
-        # Results by their calls: one that came too late for the provider is told earlier, and then not again.
+        self._compaction = CompactionWriter(log, blobs, self.session, index, ids)
+        # Results by call id. A result that came too late for the provider is written early, and then not again.
         self._results = results
-        self._answered: set[int] = set()
-        self._typed: dict[int, UserTyped] = {}
-        self._kept_events = kept.events
-        self._names = kept.names
-        self._since_names = TAIL
-        self._wrote = False
-        # Whether the conversation went back and nothing was said since.
-        self._moved = False
+        self._written_results: set[int] = set()
+        self._queued_input: dict[int, UserTyped] = {}
+        self._imported_events = imported.events
+        self._title_lines = imported.title_lines
+        self._bytes_since_title = TITLE_WINDOW
+        self._has_written = False
+        # Whether there was a rewind and no line since.
+        self._has_rewound = False
         self._seq = 0
         self._number = 0
         self._at = self._newest = 0
 
-    def take(self, event: Event) -> Iterator[bytes]:
+    def lines_of(self, event: Event) -> Iterator[bytes]:
         """The lines of one event."""
         self._seq, self._number, self._at = event.seq, 0, event.at
         self._newest = max(self._newest, event.at)
-        before = self._before(event.parent)
-        self._parent = self._ends.get(before, "")
-        self._open = dict(self._pending.get(before, {}))
-        for line in self._lines(event):
+        parent_event = self._event_with_line(event.parent)
+        self._parent = self._last_line_of.get(parent_event, "")
+        self._pending_calls = dict(self._pending_after.get(parent_event, {}))
+        for line in self._lines_of(event):
             data = _encoded(line)
-            self._since_names += len(data)
+            self._bytes_since_title += len(data)
             yield data
-        self._ends[event.seq] = self._parent
-        if self._open:
-            self._pending[event.seq] = self._open
+        self._last_line_of[event.seq] = self._parent
+        if self._pending_calls:
+            self._pending_after[event.seq] = self._pending_calls
 
     def end(self) -> Iterator[bytes]:
-        """What must lie at the end of a file: answers to the last calls, words that were typed and not yet said, the title and the tags."""
-        if self._wrote or self._moved:
-            # The program forgets a call that nothing answers.
-            yield from (_encoded(line) for line in self._interrupted())
-        settled = self._compacting.settled(self._log.view, frozenset(self._open.values()))
-        yield from (_encoded(line) for line in self._edit_lines(settled))
-        if self._moved and self._parent:
-            # It goes on from the newest line, so going back to an earlier one leaves a line there that is newer than all.
+        """The last lines of a file: answers to pending calls, queued input, title and tags."""
+        if self._has_written or self._has_rewound:
+            # The program drops calls without a result.
+            yield from (_encoded(line) for line in self._answer_pending())
+        catch_up = self._compaction.catch_up(self._log.view, frozenset(self._pending_calls.values()))
+        yield from (_encoded(line) for line in self._edit_lines(catch_up))
+        if self._has_rewound and self._parent:
+            # The program resumes at the newest line, so a rewind needs a newer line at its target.
             self._at = self._newest + 1
-            # Behind a compaction that preserved lines only one that is said counts.
-            yield _encoded(self._chained("user", {"message": {"role": "user", "content": _GONE_BACK}, "isMeta": True}))
-        for typed in self._typed.values():
-            said = "\n".join(text_of(part) for part in typed.parts)
+            # After a compaction with preserved lines only a user line counts.
+            yield _encoded(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
+        for queued in self._queued_input.values():
+            queued_text = "\n".join(text_of(part) for part in queued.parts)
             yield _encoded(
-                {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self.session, "content": said}
+                {
+                    "type": "queue-operation",
+                    "operation": "enqueue",
+                    "timestamp": self._time(),
+                    "sessionId": self.session,
+                    "content": queued_text,
+                }
             )
-        if self._wrote and self._names and self._since_names > TAIL // 2:
-            yield from self._named()
+        if self._has_written and self._title_lines and self._bytes_since_title > TITLE_WINDOW // 2:
+            yield from self._repeated_titles()
 
-    def _before(self, seq: int) -> int:
-        """The newest event at or before this one after which a line is known."""
-        while seq >= 0 and seq not in self._ends:
+    def _event_with_line(self, seq: int) -> int:
+        """The newest event at or before this one that has a line."""
+        while seq >= 0 and seq not in self._last_line_of:
             seq = self._parents.get(seq, -1)
         return seq
 
     def _follows(self, seq: int) -> bool:
-        """Whether an event comes after the present one on the same branch."""
+        """Whether an event comes after the current one on the same branch."""
         while seq > self._seq:
             seq = self._parents.get(seq, -1)
         return seq == self._seq
 
-    def _lines(self, event: Event) -> Iterator[Json]:
+    def _lines_of(self, event: Event) -> Iterator[Json]:
         body = event.body
         match body:
             case UserTyped():
-                self._typed[event.seq] = body
+                self._queued_input[event.seq] = body
             case UserSaid():
-                self._typed.pop(body.typed if body.typed is not None else -1, None)
+                self._queued_input.pop(body.typed if body.typed is not None else -1, None)
                 yield from self._user(event, {"permissionMode": "default"})
             case ContextStated():
                 yield from self._user(event, {"isMeta": True}, len(body.head or ()))
@@ -199,50 +217,50 @@ class _Writing:
             case ModelReplied() | Interrupted():
                 yield from self._assistant(event, body)
             case ToolReturned():
-                yield from self._result(event, body)
+                yield from self._result_lines(event, body)
             case ViewEdited():
-                yield from self._edited(event, body)
-            case EditUndone() if body.event in self._kept_events and event.seq in self._log.path:
-                self._compacting.undone()
+                yield from self._lines_of_edit(event, body)
+            case EditUndone() if body.event in self._imported_events and event.seq in self._log.path:
+                self._compaction.note_undone()
             case Titled():
-                self._names = list(self._naming(body))
-                yield from self._names
-                self._since_names = 0
+                self._title_lines = list(self._lines_of_title(body))
+                yield from self._title_lines
+                self._bytes_since_title = 0
             case Rewound():
-                self._moved = True
+                self._has_rewound = True
             case _:
                 pass
 
     def _user(self, event: Event, fields: Json, first: int = 0) -> Iterator[Json]:
-        """What an event brought on the user's side, from one of its items on."""
+        """The user line of an event, from its item `first` on."""
         items = items_of(event.seq, event.body)[first:]
-        yield from self._said([item.id for item in items], [item.content for item in items], fields)
+        yield from self._user_line([item.id for item in items], [item.content for item in items], fields)
 
-    def _said(self, ids: list[str], contents: list[Content], fields: Json) -> Iterator[Json]:
+    def _user_line(self, ids: list[str], contents: list[Content], fields: Json) -> Iterator[Json]:
         content = user_content(contents, self._blobs)
         if not content:
             return
-        yield from self._interrupted()
-        line = self._chained("user", {"message": {"role": "user", "content": content}, **fields})
+        yield from self._answer_pending()
+        line = self._line("user", {"message": {"role": "user", "content": content}, **fields})
         self._index.add(ids, self._parent)
         yield line
 
-    def _interrupted(self) -> Iterator[Json]:
-        """Calls are answered before anybody speaks on, or the provider would refuse the conversation: by what came later, if it came."""
-        for call_id, uuid in list(self._open.items()):
+    def _answer_pending(self) -> Iterator[Json]:
+        """Answer pending calls before the next message, or the provider would refuse it: with the later result if there is one."""
+        for call_id, uuid in list(self._pending_calls.items()):
             event = next((event for event in self._results.get(call_id, ()) if event.seq > self._seq and self._follows(event.seq)), None)
             if event is not None and isinstance(event.body, ToolReturned):
                 self._results[call_id].remove(event)
-                self._answered.add(event.seq)
-                yield self._answer(event.seq, event.body, uuid)
+                self._written_results.add(event.seq)
+                yield self._result_line(event.seq, event.body, uuid)
             else:
-                yield self._answer(-1, ToolReturned(ToolResult(call_id, (Text(_INTERRUPTED),), error=True)), uuid)
+                yield self._result_line(-1, ToolReturned(ToolResult(call_id, (Text(_NO_RESULT),), error=True)), uuid)
             self._index.early_answers[uuid] = self._parent
-        self._open.clear()
+        self._pending_calls.clear()
 
-    def _answer(self, seq: int, body: ToolReturned, source: str) -> Json:
+    def _result_line(self, seq: int, body: ToolReturned, source: str) -> Json:
         block = result_block(body.result, self._blobs)
-        line = self._chained("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
+        line = self._line("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
         self._index.add((f"{seq}.0",), self._parent)
         return line
 
@@ -251,19 +269,19 @@ class _Writing:
         blocks = assistant_blocks(parts)
         if not blocks:
             return
-        yield from self._interrupted()
+        yield from self._answer_pending()
         self._model = body.model or self._model
-        own = body.message if isinstance(body, ModelReplied) else ""
-        message = own if own.startswith("msg_") else self._message_id("message")
+        own_id = body.message if isinstance(body, ModelReplied) else ""
+        message = own_id if own_id.startswith("msg_") else self._message_id("message")
         stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         for number, block in blocks:
-            line = self._reply(message, block, stop, body.usage)
+            line = self._reply_line(message, block, stop, body.usage)
             self._index.add((f"{event.seq}.{number}",), self._parent)
             if block["type"] == "tool_use":
-                self._open[text(block, "id")] = self._parent
+                self._pending_calls[text(block, "id")] = self._parent
             yield line
 
-    def _reply(self, message: str, block: Json, stop: str = "end_turn", usage: Usage = _NO_USAGE) -> Json:
+    def _reply_line(self, message: str, block: Json, stop: str = "end_turn", usage: Usage = _NO_USAGE) -> Json:
         """One line of a reply."""
         reply = {
             "id": message,
@@ -275,61 +293,61 @@ class _Writing:
             "stop_sequence": None,
             "usage": usage_of(usage),
         }
-        return self._chained("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
+        return self._line("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
 
     def _message_id(self, what: str) -> str:
         return f"msg_{self._uuid(what).replace('-', '')[:24]}"
 
-    def _result(self, event: Event, body: ToolReturned) -> Iterator[Json]:
-        if event.seq in self._answered:
+    def _result_lines(self, event: Event, body: ToolReturned) -> Iterator[Json]:
+        if event.seq in self._written_results:
             return
-        source = self._open.pop(body.result.call_id, "")
+        source = self._pending_calls.pop(body.result.call_id, "")
         if source:
-            yield self._answer(event.seq, body, source)
+            yield self._result_line(event.seq, body, source)
         else:
-            # A result whose call the file does not have would be refused: what it says is told as context.
-            yield from self._said([f"{event.seq}.0"], [Text(text_of(body.result))], {"isMeta": True})
+            # A result without its call would be refused, so its text is written as context.
+            yield from self._user_line([f"{event.seq}.0"], [Text(text_of(body.result))], {"isMeta": True})
 
-    def _edited(self, event: Event, body: ViewEdited) -> Iterator[Json]:
-        yield from self._edit_lines(self._compacting.lines(event, body, frozenset(self._open.values())))
+    def _lines_of_edit(self, event: Event, body: ViewEdited) -> Iterator[Json]:
+        yield from self._edit_lines(self._compaction.lines(event, body, frozenset(self._pending_calls.values())))
 
     def _edit_lines(self, lines: Iterator[EditLine]) -> Iterator[Json]:
-        # The boundary names the summary that follows it, so all lines of an edit are made before the first is written.
-        yield from [self._edit_line(line) for line in lines]
-        if self._compacting.compacted:
-            # The list of sessions looks for them at the end only, and a compaction can be long.
-            yield from self._names
-            self._since_names = 0
+        # A boundary names the summary that follows it, so all lines of an edit are built before the first is written.
+        yield from [self._encode_edit_line(line) for line in lines]
+        if self._compaction.compacted:
+            # The list of sessions reads titles only at the end of a file, and a compaction can be long.
+            yield from self._title_lines
+            self._bytes_since_title = 0
 
-    def _edit_line(self, made: EditLine) -> Json:
-        fields = made.fields
-        if made.sort == "boundary":
-            # Calls that the fold took out wait no more; those that stay are answered behind it.
-            self._open = {call: uuid for call, uuid in self._open.items() if uuid in self._compacting.stays}
+    def _encode_edit_line(self, edit_line: EditLine) -> Json:
+        fields = edit_line.fields
+        if edit_line.kind == "boundary":
+            # Calls that the fold removed are no longer pending; preserved ones are answered after it.
+            self._pending_calls = {call: uuid for call, uuid in self._pending_calls.items() if uuid in self._compaction.preserved}
             fields = {"logicalParentUuid": self._parent or None, **fields}
             self._parent = ""
-        if made.sort == "assistant":
-            line = self._reply(self._message_id(f"message {self._number}"), fields)
+        if edit_line.kind == "assistant":
+            line = self._reply_line(self._message_id(f"message {self._number}"), fields)
         else:
-            line = self._chained("user" if made.sort in {"summary", "user"} else "system", fields)
-        self._index.add(made.items, self._parent)
-        self._compacting.newest = self._parent
-        if made.sort == "summary":
-            self._compacting.anchored(self._parent)
+            line = self._line("user" if edit_line.kind in {"summary", "user"} else "system", fields)
+        self._index.add(edit_line.items, self._parent)
+        self._compaction.newest = self._parent
+        if edit_line.kind == "summary":
+            self._compaction.set_anchor(self._parent)
         return line
 
-    def _naming(self, body: Titled) -> Iterator[Json]:
+    def _lines_of_title(self, body: Titled) -> Iterator[Json]:
         if body.title:
             yield {"type": "custom-title", "customTitle": body.title, "sessionId": self.session}
         for tag in body.tags:
             yield {"type": "tag", "tag": tag, "sessionId": self.session}
 
-    def _named(self) -> Iterator[bytes]:
-        yield from (_encoded(line) for line in self._names)
+    def _repeated_titles(self) -> Iterator[bytes]:
+        yield from (_encoded(line) for line in self._title_lines)
 
-    def _chained(self, kind: str, fields: Json) -> Json:
-        """A line with the fields that all have; it follows the line before, and the next one follows it."""
-        self._wrote, self._moved = True, False
+    def _line(self, kind: str, fields: Json) -> Json:
+        """A line with the fields that all lines have; its parent is the line before."""
+        self._has_written, self._has_rewound = True, False
         self._number += 1
         uuid = self._uuid(str(self._number))
         line: Json = {

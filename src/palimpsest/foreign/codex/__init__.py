@@ -1,1 +1,1 @@
-"""Rollouts of Codex, in and out."""
+"""Reads and writes rollouts of Codex."""

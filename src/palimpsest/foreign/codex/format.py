@@ -1,4 +1,4 @@
-"""Sessions of Codex CLI: rollouts of every version, read as they are and while they grow."""
+"""The transcript format of Codex CLI: reads rollouts of every version, also while they grow."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -10,140 +10,142 @@ from msgspec import Raw
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Titled
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.codex.files import begun, is_rollout_name, lines_of, name_of, rollout_of
-from palimpsest.foreign.codex.lineage import Copies
-from palimpsest.foreign.codex.meta import NAME
-from palimpsest.foreign.codex.rollout import Rollout
+from palimpsest.foreign.codex.files import find_rollout, is_rollout_name, rollout_lines, rollout_start, thread_name
+from palimpsest.foreign.codex.lineage import CopiedLines
+from palimpsest.foreign.codex.opening import NAME
+from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
 from palimpsest.foreign.reading.files import changed, decoded, files_below, reason
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
 
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]
 
-# A file that was written to a moment ago, or whose last line is this young, is taken to grow: an unfinished reply at its end can wait.
-_MOMENT = 0.15
-_YOUNG = 5_000
+# A file that was modified within the last moment, or whose last line is young, is taken to grow: an unfinished reply at its end can
+# wait.
+_MOMENT_SECONDS = 0.15
+_YOUNG_MS = 5_000
 _LIVE = "-live"
-_BASES = 16
+_MAX_BASES = 16
 
 
-class _State(msgspec.Struct, frozen=True):
-    """Where earlier reads told an unfinished fact, so that reading again does the same there."""
+class _PositionState(msgspec.Struct, frozen=True):
+    """Byte offsets at which earlier reads yielded an unfinished event, so that reading again does the same there."""
 
     cuts: tuple[int, ...] = ()
 
 
 class CodexFormat:
-    """Codex's way of keeping sessions."""
+    """Codex CLI."""
 
     name = NAME
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The sessions of a home, and those put away."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folders of current and of archived sessions."""
         root = Path(environment.get("CODEX_HOME") or home / ".codex")
         return (root / "sessions", root / "archived_sessions")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        """The rollouts of a folder; a second file of the same thread is a session of its own."""
-        known: set[str] = set()
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """The rollouts in a file or below a folder. A second file of the same thread is a session of its own."""
+        sessions: set[str] = set()
         for found in files_below(path, is_rollout_name):
-            source = found if isinstance(found, BadLine) else _source(found)
-            if isinstance(source, Source):
-                if source.session in known:
+            source = found if isinstance(found, ReadProblem) else _source(found)
+            if isinstance(source, TranscriptSource):
+                if source.session in sessions:
                     stem = Path(source.path).name.partition(".jsonl")[0].removeprefix("rollout-")
-                    source = Source(NAME, source.path, stem, source.changed, source.parent)
-                known.add(source.session)
+                    source = TranscriptSource(NAME, source.path, stem, source.changed, source.parent)
+                sessions.add(source.session)
             if source is not None:
                 yield source
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The facts of a rollout; after a mark the lines before it are read once more, and told no more."""
-        yield from _Reading(source, blobs, mark).told()
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a rollout. Lines before the position are parsed again, but yield nothing."""
+        yield from _RolloutPass(source, blobs, position).outputs()
 
 
-def _source(path: Path) -> Source | BadLine | None:
+def _source(path: Path) -> TranscriptSource | ReadProblem | None:
     try:
-        start = begun(path)
+        start = rollout_start(path)
         if start is not None:
             live = _LIVE if _is_fresh(path) else ""
-            return Source(NAME, str(path), start.thread, changed(path) + live, start.parent)
+            return TranscriptSource(NAME, str(path), start.thread, changed(path) + live, start.parent)
         if not path.name.startswith("rollout-"):
             return None
         if _is_fresh(path):
-            # Its first line is still to come.
+            # Its first line is not written yet.
             return None
-        return BadLine(str(path), "this is not a rollout" if path.stat().st_size else "the file is empty")
+        return ReadProblem(str(path), "this is not a rollout" if path.stat().st_size else "the file is empty")
     except OSError as error:
-        return BadLine(str(path), reason(error))
+        return ReadProblem(str(path), reason(error))
     except BadInput as error:
-        return BadLine(str(path), str(error))
+        return ReadProblem(str(path), str(error))
     except Exception as error:  # noqa: BLE001 - each unpacker has its own error for a damaged file
-        return BadLine(str(path), f"it cannot be unpacked: {error}")
+        return ReadProblem(str(path), f"it cannot be unpacked: {error}")
 
 
 def _is_fresh(path: Path) -> bool:
-    # A clock that was set back must not make a file young for ever.
-    return 0 <= time.time() - path.stat().st_mtime < _MOMENT
+    # A file from the future, after a clock was set back, does not count as fresh.
+    return 0 <= time.time() - path.stat().st_mtime < _MOMENT_SECONDS
 
 
-class _Reading:
-    """One read of one rollout."""
+class _RolloutPass:
+    """One pass over one rollout."""
 
-    def __init__(self, source: Source, blobs: Blobs, mark: Mark | None) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> None:
         self._path = Path(source.path)
         self._thread = source.session
-        self._fresh = source.changed.endswith(_LIVE)
-        self._rollout = Rollout(blobs)
-        self._reached = mark.offset if mark is not None else 0
-        self._cuts = _cuts_of(mark)
-        self._bad: list[BadLine] = []
-        self._copies: Copies | None = None
+        self._is_live = source.changed.endswith(_LIVE)
+        self._rollout = RolloutReader(blobs)
+        self._read_before = position.offset if position is not None else 0
+        self._partial_offsets = _cuts_of(position)
+        self._problems: list[ReadProblem] = []
+        self._copied_lines: CopiedLines | None = None
 
-    def told(self) -> Iterator[Told | BadLine | Mark]:
+    def outputs(self) -> Iterator[ReadOutput]:
+        """The events and problems of the rollout, and the position."""
         rollout, stop, first = self._rollout, 0, True
-        for number_, stop, data in lines_of(self._path):
-            self._take(number_, data, first=first)
+        for line_number, stop, data in rollout_lines(self._path):
+            self._take_line(line_number, data, first=first)
             first = first and not data.strip()
-            everything = stop in self._cuts
-            told = rollout.telling.pop(everything=everything)
-            if stop > self._reached:
-                yield from told
-                yield from self._bad
-            self._bad = []
-        if stop < self._reached:
-            # The file is shorter than it was: another one stands in its place, and what is known of it is passed over by its keys.
-            yield from _Reading(Source(NAME, str(self._path), self._thread), rollout.telling.blobs, None).told()
+            flush = stop in self._partial_offsets
+            outputs = rollout.buffer.pop(flush=flush)
+            if stop > self._read_before:
+                yield from outputs
+                yield from self._problems
+            self._problems = []
+        if stop < self._read_before:
+            # The file is shorter than before, so it was replaced. It is read from the start; known events are skipped by their keys.
+            yield from _RolloutPass(TranscriptSource(NAME, str(self._path), self._thread), rollout.buffer.blobs, None).outputs()
             return
-        growing = rollout.waits and (self._fresh or 0 <= time.time() * 1000 - rollout.telling.at < _YOUNG)
-        if not growing:
-            told = rollout.telling.pop(everything=True)
-            if told:
-                self._cuts = (*self._cuts, stop)
-            yield from told
-        if rollout.telling.opening is None:
+        may_grow = rollout.may_continue and (self._is_live or 0 <= time.time() * 1000 - rollout.buffer.at < _YOUNG_MS)
+        if not may_grow:
+            outputs = rollout.buffer.pop(flush=True)
+            if outputs:
+                self._partial_offsets = (*self._partial_offsets, stop)
+            yield from outputs
+        if rollout.buffer.opening is None:
             yield from self._title()
-        yield Mark(stop, Raw(msgspec.json.encode(_State(self._cuts))))
+        yield ReadPosition(stop, Raw(msgspec.json.encode(_PositionState(self._partial_offsets))))
 
-    def _take(self, number_: int, data: bytes, *, first: bool) -> None:
+    def _take_line(self, line_number: int, data: bytes, *, first: bool) -> None:
         line = data.removeprefix(b"\xef\xbb\xbf").strip() if first else data.strip()
         if not line:
             return
         line, table = _parsed(line)
         if table is None:
-            self._bad.append(BadLine(f"{self._path}:{number_ + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
+            self._problems.append(ReadProblem(f"{self._path}:{line_number + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
             return
-        if self._copies is not None:
-            self._rollout.copied = self._copies.takes(table)
-            self._copies = self._copies if self._rollout.copied else None
-        self._rollout.take(number_, line, table)
+        if self._copied_lines is not None:
+            self._rollout.copied = self._copied_lines.is_copy(table)
+            self._copied_lines = self._copied_lines if self._rollout.copied else None
+        self._rollout.read_line(line_number, line, table)
         if first:
-            self._copies = Copies(table_at(table, "payload"), self._path)
+            self._copied_lines = CopiedLines(table_at(table, "payload"), self._path)
             self._read_base(table)
 
     def _read_base(self, table: Json) -> None:
-        """A fork by reference begins with the lines of another rollout."""
+        """Read the rollout that a fork by reference continues."""
         meta = table_at(table, "payload")
         if not table_at(meta, "history_base"):
             return
@@ -151,46 +153,48 @@ class _Reading:
             for path, end in reversed(self._bases(meta)):
                 self._read_lines(path, end)
         except (OSError, BadInput) as error:
-            self._bad.append(BadLine(f"{self._path}:1", f"the rollout it goes on from cannot be read: {error}"))
-        self._rollout.telling.close()
-        self._rollout.telling.base = ""
+            self._problems.append(ReadProblem(f"{self._path}:1", f"the rollout that it continues cannot be read: {error}"))
+        self._rollout.buffer.close()
+        self._rollout.buffer.base = ""
 
     def _bases(self, meta: Json) -> list[tuple[Path, int]]:
-        """The rollouts below this one, nearest first, and the ordinal at which each was left."""
+        """The rollouts that this one continues, nearest first, with the ordinal at which each was left."""
         found: list[tuple[Path, int]] = []
-        while (history := table_at(meta, "history_base")) and len(found) < _BASES:
+        while (history := table_at(meta, "history_base")) and len(found) < _MAX_BASES:
             thread = text(history, "thread_id")
-            path = rollout_of(thread, self._path)
+            path = find_rollout(thread, self._path)
             if path is None or path == self._path:
-                self._bad.append(BadLine(f"{self._path}:1", f"the rollout of {thread}, which this one goes on from, is not beside it"))
+                self._problems.append(
+                    ReadProblem(f"{self._path}:1", f"the rollout of {thread}, which this one continues, is not beside it")
+                )
                 break
             found.append((path, number(history, "end_ordinal_exclusive") or number(meta, "forked_from_ordinal_exclusive")))
-            start = begun(path)
+            start = rollout_start(path)
             meta = start.meta if start is not None else {}
         return found
 
     def _read_lines(self, path: Path, end: int) -> None:
-        self._rollout.telling.base = f"{path.name}:"
-        for number_, _, data in lines_of(path):
+        self._rollout.buffer.base = f"{path.name}:"
+        for line_number, _, data in rollout_lines(path):
             line, table = _parsed(data.strip())
             if table is None:
                 continue
             ordinal = table.get("ordinal")
-            if (ordinal if isinstance(ordinal, int) else number_) >= end:
+            if (ordinal if isinstance(ordinal, int) else line_number) >= end:
                 break
-            if number_:
-                self._rollout.take(number_, line, table)
-        self._rollout.telling.close()
+            if line_number:
+                self._rollout.read_line(line_number, line, table)
+        self._rollout.buffer.close()
 
-    def _title(self) -> Iterator[Told]:
-        named = name_of(self._thread, self._path)
-        if named is not None:
-            at = milliseconds(named.updated_at) or self._rollout.telling.at
-            yield Told(Titled(named.thread_name, by=NAME), at, f"name:{named.updated_at}:{named.thread_name}")
+    def _title(self) -> Iterator[ReadEvent]:
+        name = thread_name(self._thread, self._path)
+        if name is not None:
+            at = milliseconds(name.updated_at) or self._rollout.buffer.at
+            yield ReadEvent(Titled(name.thread_name, by=NAME), at, f"name:{name.updated_at}:{name.thread_name}")
 
 
 def _parsed(line: bytes) -> tuple[bytes, Json | None]:
-    """A line as JSON, and as bytes that are JSON by the letter."""
+    """A line as valid JSON bytes, and the object on it; None if it is no object."""
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -199,10 +203,10 @@ def _parsed(line: bytes) -> tuple[bytes, Json | None]:
     return line, value if is_json(value) else None
 
 
-def _cuts_of(mark: Mark | None) -> tuple[int, ...]:
-    if mark is None:
+def _cuts_of(position: ReadPosition | None) -> tuple[int, ...]:
+    if position is None:
         return ()
     try:
-        return msgspec.json.decode(bytes(mark.state), type=_State).cuts
+        return msgspec.json.decode(bytes(position.state), type=_PositionState).cuts
     except msgspec.DecodeError:
         return ()

@@ -1,4 +1,4 @@
-"""A session of any origin as a rollout that Codex goes on from; one that came from Codex keeps its lines as they were."""
+"""Writes a session of any origin as a rollout that Codex can resume; imported lines are written unchanged."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,24 +10,24 @@ from palimpsest.core.items import Content, Item
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.codex.fresh import Fresh, Variant, stamp, thread_of
-from palimpsest.foreign.codex.lines import contents_of, lines_back
-from palimpsest.foreign.codex.meta import NAME, envelope
-from palimpsest.foreign.file_ids import FileIds, halves_of
-from palimpsest.foreign.reading.importing import foreign_of
+from palimpsest.foreign.codex.line_writer import LineWriter, Variant, stamp, thread_of
+from palimpsest.foreign.codex.opening import NAME, envelope
+from palimpsest.foreign.codex.stored_lines import contents_of, restore_lines
+from palimpsest.foreign.file_ids import FileIds, paired_items
+from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.wire.encoding.repair import scrubbed
 from palimpsest.wire.json_reading import table_at
 
 
 def rollout_name(log: Log) -> str:
-    """The file name, with its folders, that Codex looks for a session under, below `sessions`."""
+    """The path below `sessions` where Codex looks for a session."""
     at = stamp(log.reader.opened.at)
     day, _, clock = at.partition("T")
     return f"{day.replace('-', '/')}/rollout-{day}T{clock[:8].replace(':', '-')}-{thread_id(log)}.jsonl"
 
 
 def thread_id(log: Log) -> str:
-    """The id that the session has, or would have, in Codex."""
+    """The id of the session in Codex: its own if it was imported from there and not forked since, else one derived from ours."""
     opened = log.opened
     if opened.origin == NAME and opened.base is None and opened.meta.get("id"):
         return opened.meta["id"]
@@ -35,79 +35,79 @@ def thread_id(log: Log) -> str:
 
 
 def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bool = False, cwd: str = "") -> Iterator[bytes]:
-    """The lines of a rollout, each with its newline; `alone` leaves no other rollout to be read before it.
+    """The lines of a rollout, each with its newline. With `alone` the file refers to no other rollout.
 
-    `cwd` is the folder to go on in, which then stands on every line that names one; without it each keeps its own.
+    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own.
     """
     if log.opened.origin == NAME and log.opened.base is None and not alone:
-        yield from _returned(log, blobs, variant, cwd)
+        yield from _continued_rollout(log, blobs, variant, cwd)
         return
-    ids = FileIds(halves_of(log.reader.along(log.path)), _call_id)
-    fresh = Fresh(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
-    yield fresh.opening(log.reader.opened, log.opened)
+    ids = FileIds(paired_items(log.reader.along(log.path)), _call_id)
+    line_writer = LineWriter(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
+    yield line_writer.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
         if not isinstance(event.body, SessionOpened):
-            yield from fresh.take(event)
-    yield from fresh.ending(log.tip)
+            yield from line_writer.lines_of(event)
+    yield from line_writer.ending(log.tip)
 
 
-def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[bytes]:
-    """A session that came from Codex: its own lines in their order, then what happened here since."""
-    kept: dict[int, bytes] = {}
-    since: list[Event] = []
-    halves: list[Item] = []
-    in_turn, said, paid = False, UserSaid(()), list[Usage]()
+def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[bytes]:
+    """A session imported from Codex: its lines in file order, then the events that were recorded here since."""
+    lines: dict[int, bytes] = {}
+    new_events: list[Event] = []
+    paired: list[Item] = []
+    in_turn, user_message, usages = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
-        found = foreign_of(event.body)
-        if found is None:
-            since.append(event)
+        provenance = provenance_of(event.body)
+        if provenance is None:
+            new_events.append(event)
             continue
         if isinstance(event.body, UserSaid):
-            in_turn, said = True, event.body
+            in_turn, user_message = True, event.body
         elif isinstance(event.body, ModelReplied):
-            paid.append(event.body.usage)
-        halves += halves_of((event,))
+            usages.append(event.body.usage)
+        paired += paired_items((event,))
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
-        # Lines that mean nothing to a model repeat the newest words of the user.
-        body = said if isinstance(event.body, ForeignNoted) else event.body
-        kept.update(lines_back(found.line, partial(contents_of, body, partial(_content, log)), blobs))
-    for number in sorted(kept):
-        yield (_moved(kept[number], cwd) if cwd else kept[number]) + b"\n"
-    last = msgspec.json.decode(kept[max(kept)]) if kept else {}
+        # Lines that the model does not see repeat the newest message of the user.
+        body = user_message if isinstance(event.body, ForeignNoted) else event.body
+        lines.update(restore_lines(provenance.line, partial(contents_of, body, partial(_content, log)), blobs))
+    for number in sorted(lines):
+        yield (_with_cwd(lines[number], cwd) if cwd else lines[number]) + b"\n"
+    last = msgspec.json.decode(lines[max(lines)]) if lines else {}
     ordinal = last.get("ordinal") if isinstance(last, dict) else None
-    dialect: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
+    line_variant: Variant = "codex-0.166" if isinstance(ordinal, int) else variant
     ordinal = ordinal + 1 if isinstance(ordinal, int) else None
-    # A call that is still open has a line that its result must fit; what a fold repeats of the others may have other ids.
-    answered = {call.id for call, _ in pairs_of(halves)}
-    waiting = frozenset(item.id for item in halves if item.id not in answered)
-    ids = FileIds((*halves, *halves_of(since)), _call_id, waiting, log.path)
-    fresh = Fresh(log, blobs, dialect, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
-    for usage in paid:
-        fresh.paid(usage)
+    # A pending call keeps the id on its line, which its result must match; other calls may get new ids.
+    answered = {call.id for call, _ in pairs_of(paired)}
+    pending = frozenset(item.id for item in paired if item.id not in answered)
+    ids = FileIds((*paired, *paired_items(new_events)), _call_id, pending, log.path)
+    line_writer = LineWriter(log, blobs, line_variant, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
+    for usage in usages:
+        line_writer.add_usage(usage)
     path = log.path
-    for event in since:
+    for event in new_events:
         if event.seq in path:
-            yield from fresh.take(event)
-    if since:
-        yield from fresh.ending(log.tip)
+            yield from line_writer.lines_of(event)
+    if new_events:
+        yield from line_writer.ending(log.tip)
 
 
 def _call_id(call_id: str) -> str:
     return scrubbed(call_id, "any")
 
 
-def _moved(line: bytes, cwd: str) -> bytes:
-    """A line with another folder, if it is one that names the folder of the session, of a turn or of the settings."""
+def _with_cwd(line: bytes, cwd: str) -> bytes:
+    """The line with another working directory, if it names that of the session, of a turn or of the settings."""
     if b'"cwd"' not in line:
         return line
     kind, payload = envelope(table := msgspec.json.decode(line, type=dict[str, object]))
-    named = payload if kind in {"session_meta", "turn_context"} else table_at(payload, "thread_settings") if kind == "event_msg" else {}
-    if "cwd" not in named:
+    settings = payload if kind in {"session_meta", "turn_context"} else table_at(payload, "thread_settings") if kind == "event_msg" else {}
+    if "cwd" not in settings:
         return line
-    old, named["cwd"] = named["cwd"], cwd
-    roots = named.get("runtime_workspace_roots")
+    old, settings["cwd"] = settings["cwd"], cwd
+    roots = settings.get("runtime_workspace_roots")
     if isinstance(roots, list):
-        named["runtime_workspace_roots"] = [cwd if root == old else root for root in roots]
+        settings["runtime_workspace_roots"] = [cwd if root == old else root for root in roots]
     return msgspec.json.encode(table)
 
 

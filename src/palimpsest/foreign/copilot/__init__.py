@@ -1,1 +1,1 @@
-"""Sessions of Copilot CLI."""
+"""Reads sessions of Copilot CLI."""

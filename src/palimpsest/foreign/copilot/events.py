@@ -1,4 +1,4 @@
-"""From the events of GitHub Copilot's CLI to facts of ours, line by line."""
+"""Reads the events of GitHub Copilot CLI line by line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,17 +30,18 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.files import Line, digest_of, object_on, still_there, whole_lines
-from palimpsest.foreign.reading.importing import opener_in, session_id
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.files import FileLine, digest_of, object_on, still_there, whole_lines
+from palimpsest.foreign.reading.importing import parent_place, session_id
 from palimpsest.foreign.reading.parts import blob_part, call_of, milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")
 _ENVELOPE = {"type", "data", "id", "timestamp", "parentId"}
 
 
-class _Open(Value, frozen=True):
+class _RunningCall(Value, frozen=True):
     """A call that waits for its result."""
 
     tool: str
@@ -48,8 +49,8 @@ class _Open(Value, frozen=True):
     path: str = ""
 
 
-class _State(Struct, omit_defaults=True):
-    """What the next line must know of the lines before it."""
+class _ReaderState(Struct, omit_defaults=True):
+    """What later lines need to know about earlier ones; the state of a position."""
 
     number: int = 0
     start: int = 0
@@ -60,7 +61,7 @@ class _State(Struct, omit_defaults=True):
     newest: str = ""
     folding: str = ""
     waiting: bool = False
-    calls: dict[str, _Open] = {}
+    calls: dict[str, _RunningCall] = {}
 
 
 def is_event(value: object) -> bool:
@@ -69,7 +70,7 @@ def is_event(value: object) -> bool:
 
 
 def owner_of(event: Json) -> str:
-    """The sub-agent that an event belongs to; that one began or ended is its parent's business."""
+    """The sub-agent that an event belongs to; empty for the main session, to which starts and ends of sub-agents belong."""
     if text(event, "type").startswith("subagent."):
         return ""
     return text(event, "agentId") or text(table_at(event, "data"), "parentToolCallId")
@@ -78,133 +79,135 @@ def owner_of(event: Json) -> str:
 class EventReader:
     """One pass over the lines of a session."""
 
-    def __init__(self, source: Source, blobs: Blobs) -> None:
+    def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
         self._source = source
         self._path = Path(source.path)
         self._owner = source.session.removeprefix(f"{source.parent}/") if source.parent else ""
         self._blobs = blobs
-        self._state = _State()
+        self._state = _ReaderState()
         self._opened = False
-        # Replies of one request that came in several lines: the last of them counts the tokens.
-        self._held: list[Json] = []
-        self._held_line = Line(0, 0, 0, b"")
+        # Lines of one reply that are not yielded yet; the last of them has the usage.
+        self._reply_lines: list[Json] = []
+        self._reply_start = FileLine(0, 0, 0, b"")
 
-    def run(self, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
-        """The facts after a mark, and where the next run goes on."""
-        offset = self._resume(mark)
-        last = Line(0, offset, offset, b"")
+    def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
+        """The events after a position, and the next position."""
+        offset = self._resume(position)
+        last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             event = object_on(line, self._path)
-            if isinstance(event, BadLine):
+            if isinstance(event, ReadProblem):
                 yield event
             elif not is_event(event):
-                yield BadLine(f"{self._path}:{line.number}", "this is not an event of Copilot")
+                yield ReadProblem(f"{self._path}:{line.number}", "this is not an event of Copilot")
             elif owner_of(event) == self._owner:
                 if not text(event, "id"):
                     event = {**event, "id": f"line-{line.number}"}
-                if self._held and not self._belongs(event):
+                if self._reply_lines and not self._continues_reply(event):
                     yield from self._reply()
                 yield from self._open(event)
-                for place, told in enumerate(self._take(event, line)):
-                    yield structs.replace(told, after="") if place else told
+                for index, event_read in enumerate(self._events(event, line)):
+                    yield structs.replace(event_read, after="") if index else event_read
             last = line
-        if self._held and not _unfinished(self._held[-1]):
+        if self._reply_lines and not _is_incomplete(self._reply_lines[-1]):
             yield from self._reply()
-        if self._held:
-            # What is still being written is read again when there is more of it.
-            state = structs.replace(self._state, number=self._held_line.number - 1, start=self._held_line.start, digest="")
-            yield Mark(self._held_line.start, Raw(msgspec.json.encode(state)))
+        if self._reply_lines:
+            # An incomplete reply is read again when it has grown.
+            state = structs.replace(self._state, number=self._reply_start.number - 1, start=self._reply_start.start, digest="")
+            yield ReadPosition(self._reply_start.start, Raw(msgspec.json.encode(state)))
             return
         if last.number:
             self._state.number, self._state.start, self._state.digest = last.number, last.start, digest_of(last.data)
-        yield Mark(last.stop, Raw(msgspec.json.encode(self._state)))
+        yield ReadPosition(last.stop, Raw(msgspec.json.encode(self._state)))
 
-    def _resume(self, mark: Mark | None) -> int:
-        """Go on after the last line told, if it is still there."""
-        if mark is None:
+    def _resume(self, position: ReadPosition | None) -> int:
+        """Restore the state of a position, and return its offset; 0 if the file does not match it."""
+        if position is None:
             return 0
         try:
-            state = msgspec.json.decode(bytes(mark.state), type=_State)
+            state = msgspec.json.decode(bytes(position.state), type=_ReaderState)
         except msgspec.DecodeError:
             return 0
-        if not still_there(self._path, state.start, mark.offset, state.digest):
+        if not still_there(self._path, state.start, position.offset, state.digest):
             return 0
         self._state, self._opened = state, True
-        return mark.offset
+        return position.offset
 
-    def _open(self, event: Json) -> Iterator[Told]:
+    def _open(self, event: Json) -> Iterator[ReadEvent]:
         if self._opened:
             return
         self._opened = True
         data = table_at(event, "data")
-        where = table_at(data, "context")
-        facts = {"version": text(data, "copilotVersion"), "branch": text(where, "branch"), "commit": text(where, "headCommit")}
-        yield Told(
+        context = table_at(data, "context")
+        meta = {"version": text(data, "copilotVersion"), "branch": text(context, "branch"), "commit": text(context, "headCommit")}
+        yield ReadEvent(
             SessionOpened(
                 self._source.session,
-                text(where, "cwd"),
+                text(context, "cwd"),
                 "copilot",
                 model=text(data, "selectedModel") or text(data, "model"),
-                opener=opener_in("copilot", self._source.parent),
-                meta={name: value for name, value in facts.items() if value},
+                opener=parent_place("copilot", self._source.parent),
+                meta={name: value for name, value in meta.items() if value},
             ),
             milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]),
             "opened",
         )
 
-    def _belongs(self, event: Json) -> bool:
-        """Whether an event continues the reply that is held."""
-        data, held = table_at(event, "data"), table_at(self._held[-1], "data")
-        same = text(data, "apiCallId") == text(held, "apiCallId") != ""
-        return event["type"] == "assistant.message" and same and not tables_at(held, "toolRequests")
+    def _continues_reply(self, event: Json) -> bool:
+        """Whether an event continues the held reply."""
+        data, reply_data = table_at(event, "data"), table_at(self._reply_lines[-1], "data")
+        is_same_call = text(data, "apiCallId") == text(reply_data, "apiCallId") != ""
+        return event["type"] == "assistant.message" and is_same_call and not tables_at(reply_data, "toolRequests")
 
-    def _take(self, event: Json, line: Line) -> Iterator[Told]:
+    def _events(self, event: Json, line: FileLine) -> Iterator[ReadEvent]:
         data, state = table_at(event, "data"), self._state
         match event["type"]:
             case "assistant.message":
-                if not self._held:
-                    self._held_line = line
-                self._held.append(event)
+                if not self._reply_lines:
+                    self._reply_start = line
+                self._reply_lines.append(event)
             case "user.message":
                 yield from self._user(event, data)
-            case "system.message" if (said := text(data, "content")) and digest_of(said.encode()) != state.head:
-                state.head = digest_of(said.encode())
-                yield _told(event, ContextStated(head=(Statement("copilot.system", said, "system"),)), "content")
+            case "system.message" if (prompt := text(data, "content")) and digest_of(prompt.encode()) != state.head:
+                state.head = digest_of(prompt.encode())
+                yield _read_event(event, ContextStated(head=(Statement("copilot.system", prompt, "system"),)), "content")
             case "system.notification" if text(data, "content").startswith("<system_notification>"):
                 state.newest = text(event, "id")
-                yield _told(event, ContextStated((Statement("copilot.notification", text(data, "content")),)), "content")
+                yield _read_event(event, ContextStated((Statement("copilot.notification", text(data, "content")),)), "content")
             case "tool.execution_start":
-                yield _told(event, ToolStarted(text(data, "toolCallId"), text(data, "toolName")), "toolCallId", "toolName", "arguments")
+                yield _read_event(
+                    event, ToolStarted(text(data, "toolCallId"), text(data, "toolName")), "toolCallId", "toolName", "arguments"
+                )
             case "tool.execution_complete":
                 yield self._result(event, data)
             case "session.compaction_complete":
-                yield self._folded(event, data)
+                yield self._fold_event(event, data)
             case _:
                 yield self._other(event, data)
 
-    def _user(self, event: Json, data: Json) -> Iterator[Told]:
-        typed, seen, source = text(data, "content"), text(data, "transformedContent"), text(data, "source")
-        shown, key = seen or typed, text(event, "id")
+    def _user(self, event: Json, data: Json) -> Iterator[ReadEvent]:
+        typed, transformed, source = text(data, "content"), text(data, "transformedContent"), text(data, "source")
+        visible_text, key = transformed or typed, text(event, "id")
         self._state.newest = key
         if (source and source != "user") or not typed.strip():
-            body = ContextStated((Statement(f"copilot.{source or 'context'}", shown, ref=key),)) if shown.strip() else None
-            yield _told(event, body or ForeignNoted("copilot", (key,)), *(("content", "transformedContent") if body else ()))
+            body = ContextStated((Statement(f"copilot.{source or 'context'}", visible_text, ref=key),)) if visible_text.strip() else None
+            yield _read_event(event, body or ForeignNoted("copilot", (key,)), *(("content", "transformedContent") if body else ()))
             return
-        before, found, after = shown.partition(typed)
-        if not found:
-            before, typed, after = "", shown, ""
-        pictures = tuple(self._media(tables_at(data, "attachments")))
+        before, has_typed, after = visible_text.partition(typed)
+        if not has_typed:
+            before, typed, after = "", visible_text, ""
+        media = tuple(self._media(tables_at(data, "attachments")))
         steering = text(data, "delivery") == "steering"
         if before.strip():
-            yield _part_told(event, "before", ContextStated((Statement("copilot.before", before, ref=key),)))
+            yield _earlier_event(event, "before", ContextStated((Statement("copilot.before", before, ref=key),)))
         if after.strip():
-            yield _part_told(event, "said", UserSaid((Text(typed, ref=key), *pictures), steering=steering))
-            yield _told(event, ContextStated((Statement("copilot.after", after, ref=key),)), "content", "transformedContent")
+            yield _earlier_event(event, "said", UserSaid((Text(typed, ref=key), *media), steering=steering))
+            yield _read_event(event, ContextStated((Statement("copilot.after", after, ref=key),)), "content", "transformedContent")
         else:
-            yield _told(event, UserSaid((Text(typed, ref=key), *pictures), steering=steering), "content", "transformedContent")
+            yield _read_event(event, UserSaid((Text(typed, ref=key), *media), steering=steering), "content", "transformedContent")
 
-    def _reply(self) -> Iterator[Told]:
-        events, self._held = self._held, []
+    def _reply(self) -> Iterator[ReadEvent]:
+        events, self._reply_lines = self._reply_lines, []
         last, state = events[-1], self._state
         parts: list[Content] = []
         output = 0
@@ -216,8 +219,8 @@ class EventReader:
         state.waiting = any(isinstance(part, ToolCall) for part in parts)
         state.newest = text(last, "id")
         at = milliseconds(last["timestamp"])
-        yield Told(call_of(state.model), state.started or at, f"{last['id']}/call", text(events[0], "parentId"))
-        said = ("content", "toolRequests", "reasoningText", "reasoningOpaque", "outputTokens", "model")
+        yield ReadEvent(call_of(state.model), state.started or at, f"{last['id']}/call", text(events[0], "parentId"))
+        fields = ("content", "toolRequests", "reasoningText", "reasoningOpaque", "outputTokens", "model")
         body = ModelReplied(
             tuple(parts),
             usage=Usage(output=output),
@@ -225,17 +228,17 @@ class EventReader:
             model=state.model,
             message=text(table_at(last, "data"), "messageId"),
         )
-        earlier = [_beside(event, *said) for event in events[:-1]]
-        beside = {**_beside(last, *said), "earlier": earlier} if earlier else _beside(last, *said)
-        yield Told(body, at, text(last, "id"), line=Raw(msgspec.json.encode(beside)))
+        earlier = [_rest_of_line(event, *fields) for event in events[:-1]]
+        rest = {**_rest_of_line(last, *fields), "earlier": earlier} if earlier else _rest_of_line(last, *fields)
+        yield ReadEvent(body, at, text(last, "id"), line=Raw(msgspec.json.encode(rest)))
 
     def _contents(self, data: Json) -> Iterator[Content]:
-        thought, sealed = text(data, "reasoningText"), text(data, "reasoningOpaque")
+        reasoning, signature = text(data, "reasoningText"), text(data, "reasoningOpaque")
         ref = text(data, "messageId")
-        if thought or sealed:
-            # Copilot's own service made the seal, so no other provider may be given it.
-            seal = Seal("copilot", text(data, "model"), sealed) if sealed else None
-            yield Thinking(thought, seal, "whole" if thought else "sealed", ref)
+        if reasoning or signature:
+            # The signature is Copilot's own and useless to any other provider.
+            seal = Seal("copilot", text(data, "model"), signature) if signature else None
+            yield Thinking(reasoning, seal, "whole" if reasoning else "sealed", ref)
         if text(data, "content").strip():
             yield Text(text(data, "content"), "assistant", text(data, "phase"), ref)
         for request in tables_at(data, "toolRequests"):
@@ -243,28 +246,30 @@ class EventReader:
             form: Form = "free" if text(request, "type") == "custom" else "json"
             call_id, tool = text(request, "toolCallId"), text(request, "name")
             path = text(args, "path") or text(args, "file_path") if is_json(args) else ""
-            self._state.calls[call_id] = _Open(tool, form, path)
+            self._state.calls[call_id] = _RunningCall(tool, form, path)
             yield ToolCall(call_id, tool, args if isinstance(args, str) else dump(args or {}), form, ref)
 
-    def _result(self, event: Json, data: Json) -> Told:
+    def _result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
-        call = self._state.calls.pop(call_id, _Open(text(data, "toolName")))
+        call = self._state.calls.pop(call_id, _RunningCall(text(data, "toolName")))
         result, error = table_at(data, "result"), table_at(data, "error")
         content = text(result, "content") if result else text(error, "message")
         parts: list[Part] = [Text(content)] if content else []
         parts += self._media((*tables_at(result, "contents"), *tables_at(result, "binaryResultsForLlm")))
         self._state.newest = text(event, "id")
-        code = _EXIT.search(content[-80:])
+        exit_match = _EXIT.search(content[-80:])
         body = ToolReturned(
             ToolResult(call_id, tuple(parts), error=data.get("success") is False, form=call.form),
             call.tool,
-            int(code[1]) if code else None,
+            int(exit_match[1]) if exit_match else None,
             (call.path,) if call.path else (),
         )
-        beside = _beside(event, "toolCallId", "result", "error")
-        left = {name: value for name, value in result.items() if name != "content" and value != content}
-        data_left = {**table_at(beside, "data"), **({"result": left} if left else {})}
-        return Told(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**beside, "data": data_left}))
+        rest = _rest_of_line(event, "toolCallId", "result", "error")
+        result_rest = {name: value for name, value in result.items() if name != "content" and value != content}
+        data_rest = {**table_at(rest, "data"), **({"result": result_rest} if result_rest else {})}
+        return ReadEvent(
+            body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**rest, "data": data_rest})
+        )
 
     def _media(self, tables: Iterable[Json]) -> Iterator[Part]:
         for each in tables:
@@ -272,87 +277,91 @@ class EventReader:
             if data and (part := blob_part(text(each, "mimeType"), data, self._blobs)) is not None:
                 yield part
 
-    def _folded(self, event: Json, data: Json) -> Told:
-        summary, until = text(data, "summaryContent"), self._state.folding
+    def _fold_event(self, event: Json, data: Json) -> ReadEvent:
+        summary, fold_end = text(data, "summaryContent"), self._state.folding
         self._state.folding = ""
         if data.get("success") is False or not summary:
-            fault = text(data, "error") or "no summary is in the file"
-            return _told(event, Failed("compaction", "compaction", fault, "copilot"))
+            error_text = text(data, "error") or "no summary is in the file"
+            return _read_event(event, Failed("compaction", "compaction", error_text, "copilot"))
 
-        def fold(desk: Desk) -> Body:
-            ids = desk.view.ids
+        def fold(context: ImportContext) -> Body:
+            ids = context.view.ids
             if not ids:
-                # What finds nothing to edit is noted, so that it is not tried again on a later view.
+                # An edit without a target is noted, so that the next import does not try it on a later view.
                 return ForeignNoted("copilot")
-            known = [name for name in desk.ids(until) if name in ids] if until else []
+            folded_ids = [name for name in context.item_ids(fold_end) if name in ids] if fold_end else []
             put = Put("summary", Text(summary))
             return ViewEdited(
-                (Fold(ids[0], known[-1] if known else ids[-1], (put,)),),
+                (Fold(ids[0], folded_ids[-1] if folded_ids else ids[-1], (put,)),),
                 "copilot",
                 "compaction",
                 tokens_before=number(data, "preCompactionTokens"),
                 tokens_after=number(data, "postCompactionTokens"),
             )
 
-        beside = _raw(_beside(event, "summaryContent"))
-        return Told(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), beside)
+        rest = _raw(_rest_of_line(event, "summaryContent"))
+        return ReadEvent(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), rest)
 
     def _child(self, event: Json, data: Json) -> str:
-        """The session of a sub-agent."""
+        """The id of the imported session of a sub-agent."""
         return session_id("copilot", f"{self._source.session}/{text(event, 'agentId') or text(data, 'toolCallId')}")
 
-    def _other(self, event: Json, data: Json) -> Told:
+    def _other(self, event: Json, data: Json) -> ReadEvent:
         state, key = self._state, text(event, "id")
         match event["type"]:
             case "assistant.turn_start":
                 state.started = milliseconds(event["timestamp"])
             case "assistant.turn_end" if not state.waiting:
-                return _told(event, TurnEnded())
+                return _read_event(event, TurnEnded())
             case "session.model_change" if text(data, "newModel"):
                 previous, state.model = state.model or text(data, "previousModel"), text(data, "newModel")
-                return _told(event, ModelSwitched(state.model, previous), "newModel")
+                return _read_event(event, ModelSwitched(state.model, previous), "newModel")
             case "session.mode_changed" if text(data, "newMode"):
-                return _told(event, ModeChanged(text(data, "newMode"), text(data, "previousMode")), "newMode", "previousMode")
+                return _read_event(event, ModeChanged(text(data, "newMode"), text(data, "previousMode")), "newMode", "previousMode")
             case "session.title_changed" if text(data, "title"):
-                return _told(event, Titled(text(data, "title"), by="copilot"), "title")
+                return _read_event(event, Titled(text(data, "title"), by="copilot"), "title")
             case "session.error":
-                return _told(event, Failed("call", text(data, "errorType") or "error", text(data, "message"), "copilot"), "message")
+                return _read_event(event, Failed("call", text(data, "errorType") or "error", text(data, "message"), "copilot"), "message")
             case "abort":
-                return _told(event, Failed("turn", "aborted", text(data, "reason"), "copilot"), "reason")
+                return _read_event(event, Failed("turn", "aborted", text(data, "reason"), "copilot"), "reason")
             case "session.compaction_start":
                 state.folding = state.newest
             case "subagent.started":
-                return _told(event, ChildOpened(self._child(event, data), text(data, "toolCallId"), text(data, "agentName")), "agentName")
+                return _read_event(
+                    event, ChildOpened(self._child(event, data), text(data, "toolCallId"), text(data, "agentName")), "agentName"
+                )
             case "subagent.completed":
-                return _told(event, ChildEnded(self._child(event, data), "done"))
+                return _read_event(event, ChildEnded(self._child(event, data), "done"))
             case "subagent.failed":
-                return _told(event, ChildEnded(self._child(event, data), "failed", text(data, "error")), "error")
+                return _read_event(event, ChildEnded(self._child(event, data), "failed", text(data, "error")), "error")
             case _:
                 pass
-        return _told(event, ForeignNoted("copilot", (key,)))
+        return _read_event(event, ForeignNoted("copilot", (key,)))
 
 
-def _unfinished(event: Json) -> bool:
-    """Whether a reply has only begun: nothing but a thought, and its tokens are not counted yet."""
+def _is_incomplete(event: Json) -> bool:
+    """Whether a reply is incomplete: it has only reasoning, and no usage."""
     data = table_at(event, "data")
     return "outputTokens" not in data and not text(data, "content") and not tables_at(data, "toolRequests")
 
 
-def _told(event: Json, body: Body, *said: str) -> Told:
-    """The fact that an event is, or the last of several."""
-    return Told(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_beside(event, *said)))
+def _read_event(event: Json, body: Body, *fields: str) -> ReadEvent:
+    """The only or last event of a line, with the rest of the line."""
+    return ReadEvent(
+        body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_rest_of_line(event, *fields))
+    )
 
 
-def _part_told(event: Json, name: str, body: Body) -> Told:
-    """A fact that stands in an event before its last one."""
-    return Told(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
+def _earlier_event(event: Json, name: str, body: Body) -> ReadEvent:
+    """An event of a line before its last one."""
+    return ReadEvent(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
 
 
 def _raw(value: Json) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-def _beside(event: Json, *said: str) -> Json:
-    """An event without its key and what the body says of it."""
-    data = {name: value for name, value in table_at(event, "data").items() if name not in said}
+def _rest_of_line(event: Json, *fields: str) -> Json:
+    """The line without its key and the fields that are in the body."""
+    data = {name: value for name, value in table_at(event, "data").items() if name not in fields}
     return {**{name: value for name, value in event.items() if name != "id"}, "data": data}

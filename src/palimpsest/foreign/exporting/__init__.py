@@ -1,1 +1,1 @@
-"""Sessions as files for other programs and for people."""
+"""Exports a session as a request, Markdown or HTML, and finds where an exported file belongs."""

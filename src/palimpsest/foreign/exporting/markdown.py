@@ -1,4 +1,4 @@
-"""A session as Markdown that people read, whose structure nothing in it can break."""
+"""Exports a session as Markdown whose structure no content can break."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,73 +7,77 @@ from html import escape
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import Document, Image, Opaque, Part, Text, Thinking, text_of
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.showing import (
+from palimpsest.foreign.exporting.entries import EditEntry, Entry, InputEntry, ItemLine, NoteEntry, ReplyEntry, ToolEntry, Turn
+from palimpsest.foreign.exporting.formatting import (
     arguments_of,
-    aside_line,
     by_line,
     call_line,
+    code_blocks,
+    collapsed_line,
     cut,
     edit_line,
-    facts_of,
-    fenced,
+    header_rows,
     heading_of,
     headline,
-    is_aside,
+    is_collapsed,
+    speaker_of,
     title_of,
     turn_line,
     visible,
-    who,
 )
-from palimpsest.foreign.exporting.story import Answered, Edited, Entry, Listed, Noted, Said, Turn, Used
-from palimpsest.foreign.exporting.telling import cover_of, turns_of
+from palimpsest.foreign.exporting.turns import header_of, turns_of
 from palimpsest.foreign.reading.cleaning import Clean, as_is
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 LIMIT = 4_000
-_LISTED = 100
-_LONG = 20_000
-# An underscore between letters means nothing, and names are full of them.
+_MAX_LISTED = 100
+_LONG_PARAGRAPH = 20_000
+# An underscore between letters has no meaning in Markdown, and names are full of them.
 _SPECIAL = re.compile(r"([\\`*\[\]<>#~&]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_TICKS = re.compile(r"`+")
+_BACKTICKS = re.compile(r"`+")
 _SPAN = re.compile(r"(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)")
 _SPAN_OR_TAG = re.compile(rf"{_SPAN.pattern}|{_TAG.pattern}")
-_TAKES_TICKS = re.compile(r"\]\(|\]:|\||\\`|\$")
+_MAY_USE_BACKTICK = re.compile(r"\]\(|\]:|\||\\`|\$")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*(?=\n))")
 
 
 def write_markdown(
     log: Log, path: Path | None = None, *, cards: Iterable[ModelCard] = CARDS, clean: Clean = as_is, limit: int | None = LIMIT
 ) -> Iterator[str]:
-    """The transcript of a session along a path, piece by piece; results longer than `limit` are cut in their middle."""
-    cover = cover_of(log, path, clean)
-    yield f"# {words(title_of(cover))}\n\n"
-    yield "".join(f"- {name}: {words(value)}\n" for name, value in facts_of(cover, len(cover.messages)))
+    """The transcript of a session along a path, in chunks. Results longer than `limit` characters are cut in the middle."""
+    header = header_of(log, path, clean)
+    yield f"# {escaped(title_of(header))}\n\n"
+    yield "".join(f"- {name}: {escaped(value)}\n" for name, value in header_rows(header, len(header.messages)))
     for turn in turns_of(log, path, cards=cards, clean=clean):
-        yield f"\n## {turn.number}\\. {words(heading_of(cover, turn)) or '(no words)'}\n"
+        yield f"\n## {turn.number}\\. {escaped(heading_of(header, turn)) or '(no words)'}\n"
         yield from (f"\n{block}\n" for block in _turn(turn, limit))
 
 
-def words(text: str) -> str:
-    """One line of text in which no letter means anything to Markdown."""
+def escaped(text: str) -> str:
+    """A line of text with all Markdown characters escaped."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
 def quoted(text: str) -> str:
-    """A text as a block quote: whatever it opens ends with the quote, and its tags are shown instead of taken."""
-    pieces = [piece if code else _shown_tags(piece) for code, piece in fenced(visible(text))]
+    """A text as a block quote: its structure ends with the quote, and its tags are escaped."""
+    pieces = [piece if code else _escape_tags(piece) for code, piece in code_blocks(visible(text))]
     return "\n".join(f"> {line}".rstrip() for piece in pieces for line in piece.split("\n"))
 
 
-def _shown_tags(text: str) -> str:
-    """Tags written so that they show; within backticks they show anyway, and are left where it is sure that those pair up."""
-    return "".join(_shown_in(each) for each in _PARAGRAPH_END.split(text))
+def _escape_tags(text: str) -> str:
+    """The text with escaped tags. Tags within code spans are left as they are, if the backticks surely pair up."""
+    return "".join(_escape_tags_in(each) for each in _PARAGRAPH_END.split(text))
 
 
-def _shown_in(paragraph: str) -> str:
+def _escape_tags_in(paragraph: str) -> str:
     lines = paragraph.split("\n")
-    # Where links, tables or escapes may take a backtick for themselves, or one is left over on a line, none is trusted.
-    if len(paragraph) > _LONG or _TAKES_TICKS.search(paragraph) or any(_TICKS.search(_SPAN.sub("", line)) for line in lines):
+    # If links, tables or escapes may use a backtick, or one is unpaired, no code span is trusted.
+    if (
+        len(paragraph) > _LONG_PARAGRAPH
+        or _MAY_USE_BACKTICK.search(paragraph)
+        or any(_BACKTICKS.search(_SPAN.sub("", line)) for line in lines)
+    ):
         return _TAG.sub("&lt;", paragraph)
     return "\n".join(_SPAN_OR_TAG.sub(lambda found: found[0] if found["ticks"] else "&lt;", line) for line in lines)
 
@@ -81,44 +85,44 @@ def _shown_in(paragraph: str) -> str:
 def fence(text: str) -> str:
     """A text as a code block that no backtick in it can end."""
     shown = visible(text).removesuffix("\n")
-    ticks = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
+    ticks = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(shown)), default=0))
     return f"{ticks}text\n{shown}\n{ticks}"
 
 
-def _folded(summary: str, *blocks: str) -> str:
+def _details(summary: str, *blocks: str) -> str:
     inner = "\n\n".join(block for block in blocks if block)
     return f"<details><summary>{summary}</summary>\n\n{inner}\n\n</details>"
 
 
 def _turn(turn: Turn, limit: int | None) -> Iterator[str]:
-    before: tuple[str, int, bool] | None = None
+    previous: tuple[str, int, bool] | None = None
     for entry in turn.entries:
-        if isinstance(entry, Said | Answered) and not is_aside(entry):
-            # What one message brought in several parts has its name above the first.
-            name = (who(entry), entry.seq, entry.hidden)
-            if name != before:
-                yield f"**{words(name[0])}**{words(by_line(entry))}"
-            before = name
+        if isinstance(entry, InputEntry | ReplyEntry) and not is_collapsed(entry):
+            # Parts of one message have one heading.
+            name = (speaker_of(entry), entry.seq, entry.hidden)
+            if name != previous:
+                yield f"**{escaped(name[0])}**{escaped(by_line(entry))}"
+            previous = name
             yield _part(entry.part)
         else:
-            before = None
+            previous = None
             yield _entry(entry, limit)
     line = turn_line(turn)
     if line:
-        yield f"*Turn {turn.number}: {words(line)}*"
+        yield f"*Turn {turn.number}: {escaped(line)}*"
 
 
 def _entry(entry: Entry, limit: int | None) -> str:
     match entry:
-        case Said() | Answered():
+        case InputEntry() | ReplyEntry():
             text = text_of(entry.part)
-            return _folded(f"{escape(who(entry))}{aside_line(entry)}", fence(cut(text, limit)) if text else "")
-        case Used():
-            return _used(entry, limit)
-        case Edited():
-            return _edited(entry, limit)
-        case Noted():
-            line = f"**Event {entry.seq}**: {words(headline(entry.line, 200))}"
+            return _details(f"{escape(speaker_of(entry))}{collapsed_line(entry)}", fence(cut(text, limit)) if text else "")
+        case ToolEntry():
+            return _tool_block(entry, limit)
+        case EditEntry():
+            return _edit_block(entry, limit)
+        case NoteEntry():
+            line = f"**Event {entry.seq}**: {escaped(headline(entry.line, 200))}"
             return f"{line}\n\n{quoted(cut(entry.text, limit))}" if entry.text else line
 
 
@@ -130,24 +134,24 @@ def _part(part: Part | Thinking) -> str:
             return quoted(text_of(part))
 
 
-def _used(used: Used, limit: int | None) -> str:
-    call, returned = used.call, used.returned
+def _tool_block(entry: ToolEntry, limit: int | None) -> str:
+    call, returned = entry.call, entry.returned
     text = text_of(returned.result) if returned is not None else ""
     arguments = arguments_of(call) if call is not None else ""
-    return _folded(call_line(used), fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
+    return _details(call_line(entry), fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
 
 
-def _edited(edit: Edited, limit: int | None) -> str:
-    blocks = [f"**Edit {edit.seq}** {words(edit_line(edit))}"]
-    blocks += [quoted(cut(text_of(item.content), limit)) for item in edit.made]
-    blocks += [quoted(text) for text in edit.covers]
-    for items, verb in ((edit.hid, "hid"), (edit.brought, "brought back")):
+def _edit_block(edit: EditEntry, limit: int | None) -> str:
+    blocks = [f"**Edit {edit.seq}** {escaped(edit_line(edit))}"]
+    blocks += [quoted(cut(text_of(item.content), limit)) for item in edit.inserted]
+    blocks += [quoted(text) for text in edit.mask_texts]
+    for items, verb in ((edit.hidden_items, "hid"), (edit.restored, "brought back")):
         if items:
-            rest = f"\n- … and {len(items) - _LISTED:,} more" if len(items) > _LISTED else ""
-            listed = "\n".join(_listed(item) for item in items[:_LISTED])
-            blocks.append(_folded(f"What edit {edit.seq} {verb}: {len(items):,}", listed + rest))
+            rest = f"\n- … and {len(items) - _MAX_LISTED:,} more" if len(items) > _MAX_LISTED else ""
+            listed = "\n".join(_item_line(item) for item in items[:_MAX_LISTED])
+            blocks.append(_details(f"What edit {edit.seq} {verb}: {len(items):,}", listed + rest))
     return "\n\n".join(blocks)
 
 
-def _listed(item: Listed) -> str:
-    return f"- {item.id} {item.kind}: {words(item.line)}"
+def _item_line(item: ItemLine) -> str:
+    return f"- {item.id} {item.kind}: {escaped(item.line)}"

@@ -1,1 +1,1 @@
-"""Sessions of Gemini CLI."""
+"""Reads sessions of Gemini CLI."""

@@ -1,4 +1,4 @@
-"""Sessions of the Gemini CLI: its recordings, as a document or as lines, and its checkpoints."""
+"""The transcript format of Gemini CLI: recordings, as a document or as lines, and checkpoints."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,83 +6,85 @@ from typing import Literal
 
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.gemini.contents import Contents, contents_in
-from palimpsest.foreign.gemini.records import Records
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.gemini.contents import ContentReader, contents_in
+from palimpsest.foreign.gemini.records import RecordReader
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
-from palimpsest.foreign.reading.importing import opener_in
+from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, text
 
-Shape = Literal["document", "lines", "checkpoint"]
+FileKind = Literal["document", "lines", "checkpoint"]
 
 
 class GeminiFormat:
-    """The Gemini CLI: `chats/session-*.json` and `.jsonl` below `~/.gemini/tmp`, and what `/chat save` writes."""
+    """Gemini CLI: `chats/session-*.json` and `.jsonl` below `~/.gemini/tmp`, and files that `/chat save` writes."""
 
     name = "gemini"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where the Gemini CLI keeps its sessions."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folder where Gemini CLI keeps its sessions."""
         return (Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp",)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each recording or checkpoint."""
         for file in files_below(path, lambda name: name.endswith((".json", ".jsonl"))):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
-                found = _shape(file)
-                if found is not None:
-                    # A sub-agent's recording lies in a folder that is named after the session which opened it.
+                kind_and_header = _file_kind(file)
+                if kind_and_header is not None:
+                    # The recording of a sub-agent is in a folder named after its parent session.
                     child = file.parent.parent.name == "chats"
-                    yield Source(self.name, str(file), _session(file, *found), changed(file), file.parent.name if child else "")
+                    yield TranscriptSource(
+                        self.name, str(file), _session(file, *kind_and_header), changed(file), file.parent.name if child else ""
+                    )
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session in order."""
         path = Path(source.path)
-        found = _shape(path)
-        if found is None:
-            yield from unread(path)
+        kind_and_header = _file_kind(path)
+        if kind_and_header is None:
+            yield from not_a_document(path)
             return
-        shape, header = found
-        if shape == "checkpoint":
-            yield from _checkpoint(source, path, blobs, mark)
+        kind, header = kind_and_header
+        if kind == "checkpoint":
+            yield from _checkpoint(source, path, blobs, position)
             return
         records: list[object] = []
-        if shape == "lines":
+        if kind == "lines":
             for line in whole_lines(path):
                 record = object_on(line, path)
-                if isinstance(record, BadLine):
+                if isinstance(record, ReadProblem):
                     yield record
                 else:
                     records.append(record)
         else:
             messages = header.get("messages")
             records = list(messages) if isinstance(messages, list) else []
-        telling = Records(blobs, mark)
-        if not telling.begun:
+        reader = RecordReader(blobs, position)
+        if not reader.is_resumed:
             yield _opened(source, path, header)
-        yield from telling.tell(records)
+        yield from reader.events_of_all(records)
         title = text(header, "summary")
-        if shape == "document" and title:
-            yield telling.titled(title)
-        yield telling.mark(records)
+        if kind == "document" and title:
+            yield reader.title_event(title)
+        yield reader.position(records)
 
 
-def _shape(path: Path) -> tuple[Shape, Json] | None:
-    """What a file is, and what it says of its session."""
+def _file_kind(path: Path) -> tuple[FileKind, Json] | None:
+    """What kind of file this is, and its header; None if it is of another program."""
     header = first_object(head_of(path))
     if _is_header(header) and "messages" not in header:
         return "lines", header
-    if begins(path, b'"sessionId"', b'"projectHash"', b'"messages"'):
+    if starts_like_json(path, b'"sessionId"', b'"projectHash"', b'"messages"'):
         document = document_in(path)
         return ("document", document) if is_json(document) and _is_header(document) and isinstance(document.get("messages"), list) else None
-    if begins(path, b'"parts"', b'"role"'):
+    if starts_like_json(path, b'"parts"', b'"role"'):
         document = document_in(path)
         contents = contents_in(document)
         return ("checkpoint", document if is_json(document) else {}) if contents is not None else None
@@ -93,51 +95,51 @@ def _is_header(value: Json) -> bool:
     return bool(text(value, "sessionId")) and isinstance(value.get("projectHash"), str)
 
 
-def _session(path: Path, shape: Shape, header: Json) -> str:
-    return f"{path.parent.name}.{path.stem}" if shape == "checkpoint" else text(header, "sessionId")
+def _session(path: Path, kind: FileKind, header: Json) -> str:
+    return f"{path.parent.name}.{path.stem}" if kind == "checkpoint" else text(header, "sessionId")
 
 
 def _folder(path: Path, header: Json) -> str:
-    """The folder that a session worked in, where the program noted it."""
+    """The working directory of a session; empty if the program did not note it."""
     for parent in path.parents[:4]:
-        note = parent / ".project_root"
-        if note.is_file():
-            return head_of(note, 4096).decode("utf-8", "replace").strip()
+        note_file = parent / ".project_root"
+        if note_file.is_file():
+            return head_of(note_file, 4096).decode("utf-8", "replace").strip()
     directories = header.get("directories")
     first = directories[0] if isinstance(directories, list) and directories else ""
     return first if isinstance(first, str) else ""
 
 
-def _opened(source: Source, path: Path, header: Json) -> Told:
+def _opened(source: TranscriptSource, path: Path, header: Json) -> ReadEvent:
     opened = SessionOpened(
         source.session,
         _folder(path, header),
         "gemini",
-        opener=opener_in("gemini", source.parent),
+        opener=parent_place("gemini", source.parent),
         meta={"project": text(header, "projectHash")} if text(header, "projectHash") else {},
     )
-    # What changes while a session goes on must not change how it began.
-    return Told(
+    # Fields that change during a session are left out, so that the first event stays the same.
+    return ReadEvent(
         opened, milliseconds(header.get("startTime")), "opened", line=rest_of(header, "messages", "lastUpdated", "summary", "directories")
     )
 
 
-def _checkpoint(source: Source, path: Path, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
+def _checkpoint(source: TranscriptSource, path: Path, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
     document = document_in(path)
     contents = contents_in(document)
     if contents is None:
-        yield from unread(path)
+        yield from not_a_document(path)
         return
-    growing = Growing(mark)
-    start = growing.after(contents)
-    # A checkpoint tells no times; when it was written is the nearest that is known.
+    growing = GrowingDocument(position)
+    start = growing.read_before(contents)
+    # A checkpoint has no times; the modification time is the best estimate.
     at = int(path.stat().st_mtime) * 1000
-    telling = Contents(blobs, at)
+    reader = ContentReader(blobs, at)
     if not start:
-        left = rest_of(document, "history", "clientHistory") if is_json(document) else rest_of({})
-        yield Told(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=left)
+        stored = rest_of(document, "history", "clientHistory") if is_json(document) else rest_of({})
+        yield ReadEvent(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=stored)
     for index, content in enumerate(contents):
-        facts = list(telling.take(index, content))
+        events = list(reader.events_of(index, content))
         if index >= start:
-            yield from facts
-    yield growing.mark(contents)
+            yield from events
+    yield growing.position(contents)

@@ -1,1 +1,1 @@
-"""Sessions of OpenCode."""
+"""Reads sessions of OpenCode."""

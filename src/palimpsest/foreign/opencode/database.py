@@ -1,4 +1,4 @@
-"""OpenCode's database, opened for reading only: sessions, messages, parts and things to do, and no other table."""
+"""Reads OpenCode's database read-only: the tables of sessions, messages, parts and todos, and no others."""
 
 import shutil
 import sqlite3
@@ -11,18 +11,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from palimpsest.foreign.opencode.rows import Part, Session, messages_of, part_of, try_parse
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.opencode.rows import OpencodeSession, PartRow, messages_of, part_of, try_parse
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json
 
-Looked = TypeVar("Looked")
+QueryResult = TypeVar("QueryResult")
 
 HEADER = b"SQLite format 3\x00"
 TABLES = frozenset({"session", "message", "part", "todo"})
-# How long to wait for the program that is writing, in seconds.
-_PATIENCE = 5.0
-_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_FUNCTION})
-_CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
+# Seconds to wait for a lock of the program that is writing.
+_TIMEOUT_SECONDS = 5.0
+_ALLOWED_ACTIONS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_FUNCTION})
+_SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema"})
 _TEXTS = {
     "slug": "slug",
     "project_id": "projectID",
@@ -44,50 +44,50 @@ def is_database(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
-def sources_in(path: Path) -> Iterator[Source | BadLine]:
-    """The sessions of a database, oldest first; nothing if it is of another program."""
+def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+    """The sessions of a database, oldest first; nothing if it belongs to another program."""
     try:
-        found = look(path, _sessions)
+        found = query(path, _sessions)
     except sqlite3.Error as error:
-        yield BadLine(str(path), f"the database cannot be read: {error}")
+        yield ReadProblem(str(path), f"the database cannot be read: {error}")
         return
-    yield from (Source("opencode", str(path), key, changed, parent) for key, changed, parent in found)
+    yield from (TranscriptSource("opencode", str(path), key, changed, parent) for key, changed, parent in found)
 
 
-def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
-    """A session as it stands now, all of it at one moment; `sqlite3.Error` if the database cannot be read."""
-    return look(path, lambda connection: _session(connection, session, str(path)))
+def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    """A consistent snapshot of a session, and its problems. Raises `sqlite3.Error` if the database cannot be read."""
+    return query(path, lambda connection: _session(connection, session, str(path)))
 
 
-def look(path: Path, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
-    """What a look at the database brings, without leaving a trace beside it."""
-    if not _logs_writes(path):
-        return _once(path, "mode=ro", reading)
+def query(path: Path, run: Callable[[sqlite3.Connection], QueryResult]) -> QueryResult:
+    """The result of `run` on a read-only connection; leaves no files beside the database."""
+    if not _uses_wal(path):
+        return _query_once(path, "mode=ro", run)
     if not _beside(path, "wal").exists():
-        found = _once(path, "mode=ro&immutable=1", reading)
+        found = _query_once(path, "mode=ro&immutable=1", run)
         if not _beside(path, "wal").exists():
             return found
-        # Somebody began to write meanwhile: look again, now side by side with them.
+        # A writer appeared meanwhile, so read again with locking.
     if _beside(path, "shm").exists():
-        return _once(path, "mode=ro", reading)
-    # A writer died and left its log: reading that makes a file beside it, so a copy is read.
+        return _query_once(path, "mode=ro", run)
+    # A writer crashed and left its log. Reading that would create a file beside it, so a copy is read.
     with TemporaryDirectory() as folder:
-        copied = Path(folder) / path.name
+        copy = Path(folder) / path.name
         for each in (path, _beside(path, "wal")):
-            shutil.copyfile(each, copied.with_name(each.name))
-        return _once(copied, "mode=ro", reading)
+            shutil.copyfile(each, copy.with_name(each.name))
+        return _query_once(copy, "mode=ro", run)
 
 
-def _once(path: Path, how: str, reading: Callable[[sqlite3.Connection], Looked]) -> Looked:
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=_PATIENCE, isolation_level=None)
+def _query_once(path: Path, options: str, run: Callable[[sqlite3.Connection], QueryResult]) -> QueryResult:
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{options}", uri=True, timeout=_TIMEOUT_SECONDS, isolation_level=None)
     with closing(connection):
         connection.text_factory = bytes
         connection.set_authorizer(_authorize)
         connection.execute("BEGIN")
-        return reading(connection)
+        return run(connection)
 
 
-def _logs_writes(path: Path) -> bool:
+def _uses_wal(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(20)[18:] == b"\x02\x02"
 
@@ -97,8 +97,8 @@ def _beside(path: Path, kind: str) -> Path:
 
 
 def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
-    """Reading the named tables is all that is allowed here, whatever a statement says."""
-    if action in _ALLOWED or (action == sqlite3.SQLITE_READ and first in TABLES | _CATALOGUE):
+    """Allow only reading the known tables, whatever a statement says."""
+    if action in _ALLOWED_ACTIONS or (action == sqlite3.SQLITE_READ and first in TABLES | _SCHEMA_TABLES):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 
@@ -110,47 +110,47 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     if not {"session", "message", "part"} <= _tables(connection):
         return []
-    touched = dict(connection.execute("SELECT session_id, max(time_updated) || '-' || count(*) FROM part GROUP BY session_id"))
+    part_stamps = dict(connection.execute("SELECT session_id, max(time_updated) || '-' || count(*) FROM part GROUP BY session_id"))
     found = connection.execute("SELECT id, time_updated, parent_id FROM session ORDER BY time_created, id")
-    return [(_said(key), f"{updated}-{_said(touched.get(key, b''))}", _said(parent)) for key, updated, parent in found]
+    return [(_text(key), f"{updated}-{_text(part_stamps.get(key, b''))}", _text(parent)) for key, updated, parent in found]
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
 
 
-def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
+def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    problems: list[ReadProblem] = []
     rows = _rows(connection, "SELECT * FROM session WHERE id = ?", session)
     if not rows:
-        return None, bad
-    parts: dict[str, list[Part]] = {}
+        return None, problems
+    parts: dict[str, list[PartRow]] = {}
     for key, message, data in connection.execute("SELECT id, message_id, data FROM part WHERE session_id = ?", (session,)):
-        found = try_parse(data, f"{where}:part/{_said(key)}")
-        if isinstance(found, BadLine):
-            bad.append(found)
+        found = try_parse(data, f"{where}:part/{_text(key)}")
+        if isinstance(found, ReadProblem):
+            problems.append(found)
         else:
-            parts.setdefault(_said(message), []).append(part_of(_said(key), found))
+            parts.setdefault(_text(message), []).append(part_of(_text(key), found))
     messages: list[tuple[str, Json]] = []
     for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,)):
-        found = try_parse(data, f"{where}:message/{_said(key)}")
-        if isinstance(found, BadLine):
-            bad.append(found)
+        found = try_parse(data, f"{where}:message/{_text(key)}")
+        if isinstance(found, ReadProblem):
+            problems.append(found)
         else:
-            messages.append((_said(key), found))
+            messages.append((_text(key), found))
     todo = _rows(connection, "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session) if "todo" in _tables(connection) else []
-    return Session(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo), folder=str(Path(where).parent)), bad
+    return OpencodeSession(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo), folder=str(Path(where).parent)), problems
 
 
 def _rows(connection: sqlite3.Connection, statement: str, session: str) -> list[Json]:
     cursor = connection.execute(statement, (session,))
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
-    return [{name: _said(value) if isinstance(value, bytes) else value for name, value in row.items()} for row in rows]
+    return [{name: _text(value) if isinstance(value, bytes) else value for name, value in row.items()} for row in rows]
 
 
 def info_of(row: Json) -> Json:
-    """A row of the session table in the shape that exports and files have."""
+    """A row of the session table in the shape of exports and files."""
     info: Json = {"id": row.get("id")}
     info |= {name: row[column] for column, name in _TEXTS.items() if row.get(column) is not None}
     info |= {name: _json(row[name]) for name in _JSONS if row.get(name) is not None}

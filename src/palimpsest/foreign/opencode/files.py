@@ -1,4 +1,4 @@
-"""OpenCode's sessions in files: exports, dumps of its tables, and the tree of small files that it kept before it had a database."""
+"""Reads OpenCode's sessions from files: exports, table dumps, and the file tree of older versions."""
 
 import re
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ import msgspec
 
 from palimpsest.foreign.opencode.database import info_of
 from palimpsest.foreign.opencode.rows import (
-    Message,
-    Part,
-    Session,
+    MessageRow,
+    OpencodeSession,
+    PartRow,
     in_order,
     message_of,
     messages_of,
@@ -19,58 +19,60 @@ from palimpsest.foreign.opencode.rows import (
     try_parse,
     without_columns,
 )
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 _HEAD = 16 * 1024
-# An export may begin with a line for people, so the JSON begins at the first line that opens an object.
-_BEGINS = re.compile(rb'^\s*\{\s*"(?:info|messages|project|session|message|part|todo)"\s*:', re.MULTILINE)
+# An export may start with a line of text, so the JSON starts at the first line with an object.
+_JSON_START = re.compile(rb'^\s*\{\s*"(?:info|messages|project|session|message|part|todo)"\s*:', re.MULTILINE)
 _SESSION = re.compile(rb'"ses_[0-9A-Za-z]')
 
 
 def may_be_export(path: Path) -> bool:
-    """Whether a file begins like an export or a dump of tables; cheap, for it is asked about every file of a folder."""
+    """Whether a file starts like an export or a table dump; reads only 16 KiB."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
-    return _BEGINS.search(_plain(head)) is not None
+    return _JSON_START.search(_utf8(head)) is not None
 
 
-def sources_in(path: Path) -> Iterator[Source | BadLine]:
-    """The sessions of an export or a dump; nothing if it is neither."""
+def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+    """The sessions of an export or a dump; nothing if the file is neither."""
     try:
         value = _value(path.read_bytes())
     except (ValueError, RecursionError) as error:
         with path.open("rb") as file:
-            if _SESSION.search(_plain(file.read(_HEAD))):
-                yield BadLine(str(path), f"this export cannot be read: {error}")
+            if _SESSION.search(_utf8(file.read(_HEAD))):
+                yield ReadProblem(str(path), f"this export cannot be read: {error}")
         return
-    facts = path.stat()
-    changed = f"{facts.st_size}-{facts.st_mtime_ns}"
+    status = path.stat()
+    changed = f"{status.st_size}-{status.st_mtime_ns}"
     if _is_export(value):
         info = table_at(value, "info")
-        yield Source("opencode", str(path), text(info, "id"), changed, text(info, "parentID"))
+        yield TranscriptSource("opencode", str(path), text(info, "id"), changed, text(info, "parentID"))
     elif _is_dump(value):
         rows = sorted(tables_at(value, "session"), key=lambda row: (number(row, "time_created"), text(row, "id")))
-        yield from (Source("opencode", str(path), text(row, "id"), changed, text(row, "parent_id")) for row in rows if text(row, "id"))
+        yield from (
+            TranscriptSource("opencode", str(path), text(row, "id"), changed, text(row, "parent_id")) for row in rows if text(row, "id")
+        )
 
 
-def read_session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
-    """A session of an export or a dump; `ValueError` if the file is broken."""
+def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    """A session of an export or a dump, and its problems. Raises `ValueError` if the file is damaged."""
     value = _value(path.read_bytes())
-    return _of_export(value, str(path)) if _is_export(value) else _of_dump(value, session, str(path))
+    return _session_in_export(value, str(path)) if _is_export(value) else _session_in_dump(value, session, str(path))
 
 
-def _plain(data: bytes) -> bytes:
-    """Some shells write what a program prints in two bytes a letter."""
+def _utf8(data: bytes) -> bytes:
+    """The text as UTF-8; some shells write output as UTF-16."""
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return data.decode("utf-16", "replace").encode()
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _value(data: bytes) -> Json:
-    plain = _plain(data)
-    found = _BEGINS.search(plain)
-    return parse(plain[found.start() if found else 0 : plain.rfind(b"}") + 1])
+    utf8 = _utf8(data)
+    found = _JSON_START.search(utf8)
+    return parse(utf8[found.start() if found else 0 : utf8.rfind(b"}") + 1])
 
 
 def _is_export(value: Json) -> bool:
@@ -81,148 +83,149 @@ def _is_dump(value: Json) -> bool:
     return all(isinstance(value.get(name), list) for name in ("session", "message", "part"))
 
 
-def _of_export(value: Json, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
-    messages: list[Message] = []
+def _session_in_export(value: Json, where: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    problems: list[ReadProblem] = []
+    messages: list[MessageRow] = []
     rows = value["messages"]
-    for place, row in enumerate(rows if isinstance(rows, list) else ()):
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
         info = table_at(row, "info") if is_json(row) else {}
         if not is_json(row) or not info:
-            bad.append(BadLine(f"{where}:messages/{place}", "this is not a message"))
+            problems.append(ReadProblem(f"{where}:messages/{index}", "this is not a message"))
             continue
-        key = text(info, "id") or f"message-{place}"
-        parts = _parts(row.get("parts"), key, f"{where}:messages/{place}", bad)
+        key = text(info, "id") or f"message-{index}"
+        parts = _parts(row.get("parts"), key, f"{where}:messages/{index}", problems)
         messages.append(message_of(key, without_columns(info), parts))
     info = table_at(value, "info")
-    return Session(text(info, "id"), info, in_order(messages), tuple(tables_at(value, "todo"))), bad
+    return OpencodeSession(text(info, "id"), info, in_order(messages), tuple(tables_at(value, "todo"))), problems
 
 
-def _parts(rows: object, message: str, where: str, bad: list[BadLine]) -> list[Part]:
-    parts: list[Part] = []
-    for place, row in enumerate(rows if isinstance(rows, list) else ()):
+def _parts(rows: object, message: str, where: str, problems: list[ReadProblem]) -> list[PartRow]:
+    parts: list[PartRow] = []
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
         if is_json(row):
-            parts.append(part_of(text(row, "id") or f"{message}-{place}", without_columns(row)))
+            parts.append(part_of(text(row, "id") or f"{message}-{index}", without_columns(row)))
         else:
-            bad.append(BadLine(f"{where}/parts/{place}", "this is not a part"))
+            problems.append(ReadProblem(f"{where}/parts/{index}", "this is not a part"))
     return parts
 
 
-def _of_dump(value: Json, session: str, where: str) -> tuple[Session | None, list[BadLine]]:
-    bad: list[BadLine] = []
+def _session_in_dump(value: Json, session: str, where: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    problems: list[ReadProblem] = []
     row = next((row for row in tables_at(value, "session") if text(row, "id") == session), None)
     if row is None:
-        return None, bad
-    parts: dict[str, list[Part]] = {}
+        return None, problems
+    parts: dict[str, list[PartRow]] = {}
     for each in tables_at(value, "part"):
-        if text(each, "session_id") == session and (data := _data(each, "part", where, bad)) is not None:
+        if text(each, "session_id") == session and (data := _data(each, "part", where, problems)) is not None:
             parts.setdefault(text(each, "message_id"), []).append(part_of(text(each, "id"), data))
     messages = [
         (text(each, "id"), data)
         for each in tables_at(value, "message")
-        if text(each, "session_id") == session and (data := _data(each, "message", where, bad)) is not None
+        if text(each, "session_id") == session and (data := _data(each, "message", where, problems)) is not None
     ]
     todo = sorted(
         (each for each in tables_at(value, "todo") if text(each, "session_id") == session), key=lambda each: number(each, "position")
     )
-    return Session(session, info_of(row), messages_of(messages, parts), tuple(todo)), bad
+    return OpencodeSession(session, info_of(row), messages_of(messages, parts), tuple(todo)), problems
 
 
-def _data(row: Json, table: str, where: str, bad: list[BadLine]) -> Json | None:
-    """The data of a row, which a dump may hold as an object or as the text that the database has."""
+def _data(row: Json, table: str, where: str, problems: list[ReadProblem]) -> Json | None:
+    """The data of a row, which a dump may have as an object or as JSON text."""
     data = row.get("data")
     found = data if is_json(data) else try_parse(data, f"{where}:{table}/{text(row, 'id')}")
-    if isinstance(found, BadLine):
-        bad.append(found)
+    if isinstance(found, ReadProblem):
+        problems.append(found)
         return None
     return found
 
 
 def tree_of(path: Path) -> Path | None:
-    """The storage folder that a file of a session stands in, if it stands in one."""
+    """The storage folder of a session's file; None if it is in none."""
     folder = path.parent.parent
     return folder.parent if path.suffix == ".json" and folder.name == "session" and path.stem.startswith("ses_") else None
 
 
-def sessions_in_tree(storage: Path) -> Iterator[Source | BadLine]:
+def sessions_in_tree(storage: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of a storage folder, oldest first."""
-    found: list[tuple[int, Source]] = []
+    found: list[tuple[int, TranscriptSource]] = []
     for path in sorted(storage.glob("session/*/*.json")):
         if tree_of(path) is None:
             continue
-        info = _file(path)
-        if isinstance(info, BadLine):
+        info = _read_file(path)
+        if isinstance(info, ReadProblem):
             yield info
             continue
         key = text(info, "id") or path.stem
         created = number(table_at(info, "time"), "created")
         try:
-            touched = _touched(storage, path, key)
+            stamp = _change_stamp(storage, path, key)
         except OSError as error:
-            yield BadLine(str(path), f"its messages cannot be read: {error.strerror or error}")
+            yield ReadProblem(str(path), f"its messages cannot be read: {error.strerror or error}")
             continue
-        found.append((created, Source("opencode", str(path), key, touched, text(info, "parentID"))))
+        found.append((created, TranscriptSource("opencode", str(path), key, stamp, text(info, "parentID"))))
     yield from (source for _, source in sorted(found, key=lambda each: (each[0], each[1].session)))
 
 
-def read_tree(path: Path, storage: Path) -> tuple[Session | None, list[BadLine]]:
-    """A session of a storage folder; a file that is being written is read the next time."""
-    bad: list[BadLine] = []
-    info = _file(path)
-    if isinstance(info, BadLine):
+def read_tree(path: Path, storage: Path) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+    """A session of a storage folder, and its problems. Files that are being written are read the next time."""
+    problems: list[ReadProblem] = []
+    info = _read_file(path)
+    if isinstance(info, ReadProblem):
         return None, [info]
     session = text(info, "id") or path.stem
-    messages: list[Message] = []
+    messages: list[MessageRow] = []
     for file in _files_of(storage, "message", session):
-        row = _kept(_file(file), bad)
+        row = _row_or_none(_read_file(file), problems)
         if row is None:
             continue
         key = text(row, "id") or file.stem
         parts = [
             part_of(text(part, "id") or each.stem, without_columns(part))
             for each in _files_of(storage, "part", key, session)
-            if (part := _kept(_file(each), bad)) is not None
+            if (part := _row_or_none(_read_file(each), problems)) is not None
         ]
         messages.append(message_of(key, without_columns(row), parts))
-    todo = _list(storage / "todo" / f"{session}.json", bad)
+    todo = _read_list(storage / "todo" / f"{session}.json", problems)
     rows = tuple(each for each in todo if is_json(each))
-    diff = _list(storage / "session_diff" / f"{session}.json", bad) or None
-    return Session(session, info, in_order(messages), rows, diff, str(storage.parent)), bad
+    diff = _read_list(storage / "session_diff" / f"{session}.json", problems) or None
+    return OpencodeSession(session, info, in_order(messages), rows, diff, str(storage.parent)), problems
 
 
-def _kept(row: Json | BadLine, bad: list[BadLine]) -> Json | None:
-    if isinstance(row, BadLine):
-        bad.append(row)
+def _row_or_none(row: Json | ReadProblem, problems: list[ReadProblem]) -> Json | None:
+    if isinstance(row, ReadProblem):
+        problems.append(row)
         return None
     return row
 
 
 def _files_of(storage: Path, kind: str, owner: str, session: str = "") -> list[Path]:
-    # The oldest versions kept everything below `session`.
+    # The oldest versions had everything below `session`.
     for folder in (storage / kind / owner, storage / "session" / kind / session / owner):
         if folder.is_dir():
             return sorted(folder.glob("*.json"))
     return []
 
 
-def _file(path: Path) -> Json | BadLine:
+def _read_file(path: Path) -> Json | ReadProblem:
     try:
         return try_parse(path.read_bytes(), str(path))
     except OSError as error:
-        return BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+        return ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
 
-def _list(path: Path, bad: list[BadLine]) -> list[object]:
+def _read_list(path: Path, problems: list[ReadProblem]) -> list[object]:
     try:
         value = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:
-        bad.append(BadLine(str(path), f"it cannot be read: {error}"))
+        problems.append(ReadProblem(str(path), f"it cannot be read: {error}"))
         return []
     return value if isinstance(value, list) else []
 
 
-def _touched(storage: Path, path: Path, session: str) -> str:
+def _change_stamp(storage: Path, path: Path, session: str) -> str:
+    """A stamp that differs once a file of the session has changed: the newest modification time and the number of files."""
     files = [path]
     for message in _files_of(storage, "message", session):
         files += [message, *_files_of(storage, "part", message.stem, session)]

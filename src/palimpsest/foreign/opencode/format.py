@@ -1,4 +1,4 @@
-"""OpenCode's sessions, from its database, its exports, or the tree of files that it kept before."""
+"""The transcript format of OpenCode: reads its database, its exports, and the file tree of older versions."""
 
 import os
 import sqlite3
@@ -8,50 +8,50 @@ from pathlib import Path
 
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode import database, files
-from palimpsest.foreign.opencode.rows import Session
-from palimpsest.foreign.opencode.telling import tell
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.opencode.incremental import read_events
+from palimpsest.foreign.opencode.rows import OpencodeSession
+from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
-# Folders of other people's packages, with files by the thousand and no session.
-_NEVER = frozenset({"node_modules", ".git"})
-_FILES = (".json", ".jsonl", ".db", ".sqlite")
+# Folders with thousands of files and no session.
+_SKIPPED_FOLDERS = frozenset({"node_modules", ".git"})
+_SUFFIXES = (".json", ".jsonl", ".db", ".sqlite")
 
 
 class OpencodeFormat:
-    """Reads what OpenCode keeps; three shapes of the same rows give the same facts."""
+    """OpenCode. Its three storage forms have the same rows and yield the same events."""
 
     name = "opencode"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The folder for data of programs, by the environment or by custom."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The data folder by `XDG_DATA_HOME`, and the default one."""
         folders = [environment.get("XDG_DATA_HOME", ""), str(home / ".local" / "share")]
         return tuple(dict.fromkeys(Path(folder) / "opencode" for folder in folders if folder))
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder."""
         try:
             if path.is_dir():
-                yield from _below(path)
+                yield from _sources_below(path)
             elif path.is_file():
-                yield from _in_file(path)
+                yield from _sources_in_file(path)
         except OSError as error:
-            yield BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+            yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The facts of a session; after a mark only what is new or has changed since."""
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a session; after a position only what is new or has changed since."""
         try:
-            session, bad = _session(Path(source.path), source.session)
+            session, problems = _session(Path(source.path), source.session)
         except (OSError, ValueError, RecursionError, sqlite3.Error) as error:
-            yield BadLine(source.path, f"the session {source.session} cannot be read: {error}")
+            yield ReadProblem(source.path, f"the session {source.session} cannot be read: {error}")
             return
-        yield from bad
+        yield from problems
         if session is None:
-            yield BadLine(source.path, f"there is no session {source.session} any more")
+            yield ReadProblem(source.path, f"there is no session {source.session} any more")
             return
-        yield from tell(session, blobs, mark)
+        yield from read_events(session, blobs, position)
 
 
-def _session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
+def _session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
     storage = files.tree_of(path)
     if storage is not None:
         return files.read_tree(path, storage)
@@ -60,47 +60,47 @@ def _session(path: Path, session: str) -> tuple[Session | None, list[BadLine]]:
     return files.read_session(path, session)
 
 
-def _in_file(path: Path) -> Iterator[Source | BadLine]:
+def _sources_in_file(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     if database.is_database(path):
         yield from database.sources_in(path)
     elif files.may_be_export(path):
         yield from files.sources_in(path)
     elif (storage := files.tree_of(path)) is not None:
-        yield from (each for each in files.sessions_in_tree(storage) if isinstance(each, BadLine) or each.path == str(path))
+        yield from (each for each in files.sessions_in_tree(storage) if isinstance(each, ReadProblem) or each.path == str(path))
 
 
-def _below(path: Path) -> Iterator[Source | BadLine]:
+def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     refused: list[OSError] = []
     for name, folders, names in os.walk(path, onerror=refused.append):
         folder = Path(name)
         storage = folder if folder.name == "storage" else folder / "storage"
-        # A folder of the program holds much else: snapshots, logs, caches; its sessions are in these two places only.
-        own = [folder / each for each in sorted(names) if each.startswith("opencode") and each.endswith(".db")]
-        if own or os.path.isdir(storage / "session"):  # noqa: PTH112  # what may not be looked at is passed over here
+        # The program's folder has much else, such as snapshots and logs; its sessions are only in these two places.
+        databases = [folder / each for each in sorted(names) if each.startswith("opencode") and each.endswith(".db")]
+        if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # Path.is_dir would raise for a folder without permission
             folders.clear()
-            yield from _once(chain(*map(_tried, own), files.sessions_in_tree(storage)))
+            yield from _without_duplicates(chain(*map(_guarded, databases), files.sessions_in_tree(storage)))
             continue
-        folders[:] = sorted(set(folders) - _NEVER)
+        folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
         for each in sorted(names):
-            if each.endswith(_FILES):
-                yield from _tried(folder / each)
-    yield from (BadLine(str(error.filename), f"it cannot be read: {error.strerror or error}") for error in refused)
+            if each.endswith(_SUFFIXES):
+                yield from _guarded(folder / each)
+    yield from (ReadProblem(str(error.filename), f"it cannot be read: {error.strerror or error}") for error in refused)
 
 
-def _tried(path: Path) -> Iterator[Source | BadLine]:
+def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     try:
         if path.is_file():
-            yield from _in_file(path)
+            yield from _sources_in_file(path)
     except OSError as error:
-        yield BadLine(str(path), f"it cannot be read: {error.strerror or error}")
+        yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
 
 
-def _once(found: Iterator[Source | BadLine]) -> Iterator[Source | BadLine]:
-    """The program leaves the files behind when it moves to the database: what was there first counts."""
-    seen: set[str] = set()
+def _without_duplicates(found: Iterator[TranscriptSource | ReadProblem]) -> Iterator[TranscriptSource | ReadProblem]:
+    """Each session once. The program leaves the file tree behind when it moves to the database, so the first one counts."""
+    session_ids: set[str] = set()
     for each in found:
-        if isinstance(each, BadLine):
+        if isinstance(each, ReadProblem):
             yield each
-        elif each.session not in seen:
-            seen.add(each.session)
+        elif each.session not in session_ids:
+            session_ids.add(each.session)
             yield each

@@ -1,4 +1,4 @@
-"""OpenCode's sessions, messages and parts as rows, the same from whichever of its places they come."""
+"""Rows of OpenCode's sessions, messages and parts, the same for every storage form."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,20 +7,22 @@ from hashlib import blake2b
 import msgspec
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine
+from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
 
-# Twelve hexadecimal digits of an id are its time, 4,096 steps a millisecond; they begin again from zero every 2^36 milliseconds.
+# Twelve hexadecimal digits of an id are its time, 4,096 per millisecond; they wrap around every 2^36 milliseconds.
 _TIME = re.compile(r"[a-z]+_([0-9a-f]{12})")
-_ROUND = 1 << 48
+_TIME_WRAP = 1 << 48
 _ENDED = frozenset({"completed", "error"})
-# What the database keeps in columns of their own, and the files inside each row.
+# Fields that the database keeps in columns, and files inside each row.
 _COLUMNS = frozenset({"id", "sessionID", "messageID"})
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+_LONE_SURROGATE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 
 
-class Part(Value, frozen=True):
-    """A piece of a message: its `type` is text, reasoning, tool, file, compaction and so on; `status` tells how a call of a tool stands."""
+class PartRow(Value, frozen=True):
+    """A part of a message. `type` is text, reasoning, tool, file, compaction and so on; `status` is the state of a tool call."""
 
     id: str
     type: str
@@ -29,17 +31,17 @@ class Part(Value, frozen=True):
     status: str
 
 
-def part_of(row_id: str, data: Json) -> Part:
+def part_of(row_id: str, data: Json) -> PartRow:
     """A part from its row."""
     state = table_at(data, "state")
-    return Part(row_id, text(data, "type"), data, state, text(state, "status"))
+    return PartRow(row_id, text(data, "type"), data, state, text(state, "status"))
 
 
-class Message(Value, frozen=True):
-    """A message of a user or of a model, with its parts in order.
+class MessageRow(Value, frozen=True):
+    """A message of the user or the model, with its parts in order.
 
-    It is `open` while a model may still be writing it, or was when its program died. `essence` is a digest of what a model
-    could see of it: a row that changed only beside that is not told again. That of an open message begins with `~`.
+    It is open while a model may still be writing it, or if the program died meanwhile. `content_digest` is a digest of what a model
+    could see of it: a row with other changes is not read again. That of an open message starts with `~`.
     """
 
     id: str
@@ -47,14 +49,14 @@ class Message(Value, frozen=True):
     created: int
     completed: int
     error: str
-    open: bool
-    essence: str
+    is_open: bool
+    content_digest: str
     data: Json
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartRow, ...] = ()
 
 
-def message_of(row_id: str, data: Json, parts: Iterable[Part]) -> Message:
-    """A message from its row and the parts that belong to it."""
+def message_of(row_id: str, data: Json, parts: Iterable[PartRow]) -> MessageRow:
+    """A message from its row and its parts."""
     time, role = table_at(data, "time"), text(data, "role")
     ordered = parts_in_order(row_id, parts)
     error = text(table_at(data, "error"), "name") or ("Error" if data.get("error") else "")
@@ -64,71 +66,71 @@ def message_of(row_id: str, data: Json, parts: Iterable[Part]) -> Message:
         is_open = not ended or any(part.type == "tool" and part.status not in _ENDED for part in ordered)
     else:
         is_open = not ordered
-    words = [(part.id, part.type, part.status, text(part.data, "text")) for part in ordered]
-    essence = ("~" if is_open else "") + digest((role, error, words))
-    return Message(row_id, role, number(time, "created"), completed, error, is_open, essence, data, ordered)
+    visible = [(part.id, part.type, part.status, text(part.data, "text")) for part in ordered]
+    content_digest = ("~" if is_open else "") + digest((role, error, visible))
+    return MessageRow(row_id, role, number(time, "created"), completed, error, is_open, content_digest, data, ordered)
 
 
-class Session(Value, frozen=True):
-    """A session, its messages in the order of time, its list of things to do, and the folder where the program keeps its data."""
+class OpencodeSession(Value, frozen=True):
+    """A session: its row, messages in order of time, todo list, and the program's data folder."""
 
     id: str
     info: Json
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessageRow, ...] = ()
     todo: tuple[Json, ...] = ()
     diff: object = None
     folder: str = ""
 
     @property
     def parent(self) -> str:
-        """The session that opened it."""
+        """The session that opened it; empty if none did."""
         return text(self.info, "parentID")
 
 
 def digest(value: object) -> str:
-    """A short digest of a value."""
+    """The first 12 hexadecimal digits of a digest of a value."""
     return blake2b(msgspec.json.encode(value), digest_size=6).hexdigest()
 
 
 def without_columns(row: Json) -> Json:
-    """A row of a file as the database keeps it: ids stand beside it."""
+    """A row from a file as the database keeps it, without ids."""
     return {name: value for name, value in row.items() if name not in _COLUMNS}
 
 
 def parse(data: bytes) -> Json:
-    """A JSON object; halves of characters, which a cut in the middle of one leaves, are put right. `ValueError` if it is none."""
+    """The JSON object in some bytes; lone surrogates are replaced. Raises `ValueError` if there is none."""
     data.decode()
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        value = msgspec.json.decode(_ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], data))
+        value = msgspec.json.decode(_LONE_SURROGATE.sub(lambda found: rb"\ufffd" if found[1] else found[0], data))
     if not is_json(value):
         raise ValueError("it is not a JSON object")
     return value
 
 
-def try_parse(data: object, where: str) -> Json | BadLine:
-    """A JSON object, or why there is none."""
+def try_parse(data: object, where: str) -> Json | ReadProblem:
+    """The JSON object in some bytes, or a problem."""
     try:
         return parse(data if isinstance(data, bytes) else str(data).encode())
     except (ValueError, RecursionError) as error:
-        return BadLine(where, f"this row cannot be read: {error}")
+        return ReadProblem(where, f"this row cannot be read: {error}")
 
 
-def in_order(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Messages by time; by id only where that is the same, for the time in an id begins again now and then."""
+def in_order(messages: Iterable[MessageRow]) -> tuple[MessageRow, ...]:
+    """Messages sorted by time, then by id; not by id alone, because the time in an id wraps around."""
     return tuple(sorted(messages, key=lambda message: (message.created, message.id)))
 
 
-def parts_in_order(message_id: str, parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts of a message by the time in their ids, counted from the message's own; others by their ids."""
+def parts_in_order(message_id: str, parts: Iterable[PartRow]) -> tuple[PartRow, ...]:
+    """The parts of a message sorted by the time in their ids, relative to the message's own, then by id."""
     start = _time_of(message_id)
-    keyed: list[tuple[int, str, int, Part]] = []
-    for place, part in enumerate(parts):
+    sortable: list[tuple[int, str, int, PartRow]] = []
+    for index, part in enumerate(parts):
         time = _time_of(part.id)
-        ahead = 0 if start is None or time is None else (time - start + _ROUND // 2) % _ROUND
-        keyed.append((ahead, part.id, place, part))
-    return tuple(part for *_, part in sorted(keyed, key=lambda each: each[:3]))
+        offset = 0 if start is None or time is None else (time - start + _TIME_WRAP // 2) % _TIME_WRAP
+        sortable.append((offset, part.id, index, part))
+    return tuple(part for *_, part in sorted(sortable, key=lambda each: each[:3]))
 
 
 def _time_of(row_id: str) -> int | None:
@@ -136,22 +138,22 @@ def _time_of(row_id: str) -> int | None:
     return int(found[1], 16) if found else None
 
 
-def messages_of(rows: Iterable[tuple[str, Json]], parts: dict[str, list[Part]]) -> tuple[Message, ...]:
-    """Messages with the parts that belong to them."""
+def messages_of(rows: Iterable[tuple[str, Json]], parts: dict[str, list[PartRow]]) -> tuple[MessageRow, ...]:
+    """Messages with their parts, in order."""
     return in_order(message_of(key, data, parts.get(key, ())) for key, data in rows)
 
 
 def tokens_of(table: Json) -> tuple[int, int, int, int, int]:
-    """Input, cache read, cache written, output with thinking, thinking."""
+    """Tokens of input, cache read, cache write, output with reasoning, and reasoning."""
     cache = table_at(table, "cache")
-    fresh, output, thought = number(table, "input"), number(table, "output"), number(table, "reasoning")
+    uncached, output, reasoning = number(table, "input"), number(table, "output"), number(table, "reasoning")
     read, written = number(cache, "read"), number(cache, "write")
-    # Rows that name a total count thinking apart from output; older ones count it as part of it.
+    # Rows with a total count reasoning separately from output; in older ones it is part of the output.
     total = number(table, "total")
-    whole = output + thought if total and fresh + read + written + output + thought <= total else max(output, thought)
-    return fresh, read, written, whole, thought
+    output_total = output + reasoning if total and uncached + read + written + output + reasoning <= total else max(output, reasoning)
+    return uncached, read, written, output_total, reasoning
 
 
-def tool_parts(messages: Iterable[Message]) -> Iterator[tuple[Message, Part]]:
-    """Every call of a tool."""
+def tool_parts(messages: Iterable[MessageRow]) -> Iterator[tuple[MessageRow, PartRow]]:
+    """All tool calls, with their messages."""
     return ((message, part) for message in messages for part in message.parts if part.type == "tool")

@@ -1,1 +1,1 @@
-"""Sessions of OpenHands."""
+"""Reads sessions of OpenHands."""

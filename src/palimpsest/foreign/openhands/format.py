@@ -1,4 +1,4 @@
-"""Conversations of OpenHands: a folder of events or one document of them, of its server and of its newer SDK."""
+"""The transcript format of OpenHands: a folder or a document of events, of its server or of its SDK."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,17 +6,17 @@ from pathlib import Path
 
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.openhands.events import Telling
+from palimpsest.foreign.openhands.events import EventConverter
 from palimpsest.foreign.openhands.sdk import SdkEvents
 from palimpsest.foreign.openhands.server import ServerEvents
-from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
+from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
 from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, reason, rest_of
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _EVENT_FILE = re.compile(r"(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json")
-_LISTS = ("trajectory", "history", "events")
+_LIST_FIELDS = ("trajectory", "history", "events")
 
 
 class OpenhandsFormat:
@@ -24,58 +24,58 @@ class OpenhandsFormat:
 
     name = "openhands"
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where OpenHands keeps its conversations: the server's, and the newer ones."""
-        given = environment.get("OPENHANDS_CONVERSATIONS_DIR")
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folders of the server's and of the SDK's conversations."""
+        configured = environment.get("OPENHANDS_CONVERSATIONS_DIR")
         folder = home / ".openhands"
-        return (folder / "sessions", Path(given) if given else folder / "conversations")
+        return (folder / "sessions", Path(configured) if configured else folder / "conversations")
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
-        """One session for each folder of events, and for each document that lists them."""
-        seen: set[Path] = set()
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """One session for each folder of events, and for each document that lists events."""
+        folders: set[Path] = set()
         for file in files_below(path, lambda name: name.endswith(".json")):
-            if isinstance(file, BadLine):
+            if isinstance(file, ReadProblem):
                 yield file
                 continue
             try:
                 if file.parent.name == "events" and _EVENT_FILE.fullmatch(file.name):
-                    if file.parent not in seen and _is_event(decoded(head_of(file, 1 << 26))):
-                        seen.add(file.parent)
+                    if file.parent not in folders and _is_event(decoded(head_of(file, 1 << 26))):
+                        folders.add(file.parent)
                         stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
-                        yield Source(self.name, str(file.parent), file.parent.parent.name, stamp)
-                elif begins(file, b'"source"', b'"timestamp"') and _listed(document_in(file)) is not None:
-                    yield Source(self.name, str(file), file.stem, changed(file))
+                        yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
+                elif starts_like_json(file, b'"source"', b'"timestamp"') and _events_in(document_in(file)) is not None:
+                    yield TranscriptSource(self.name, str(file), file.stem, changed(file))
             except OSError as error:
-                yield BadLine(str(file), reason(error))
+                yield ReadProblem(str(file), reason(error))
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a conversation in order."""
         path = Path(source.path)
         events: list[object] = []
         state: Json = {}
         if path.is_dir():
-            for found in _from_folder(path):
-                if isinstance(found, BadLine):
+            for found in _events_in_folder(path):
+                if isinstance(found, ReadProblem):
                     yield found
                 else:
                     events.append(found)
-            kept = path.parent / "base_state.json"
-            value = document_in(kept) if kept.is_file() else None
+            state_file = path.parent / "base_state.json"
+            value = document_in(state_file) if state_file.is_file() else None
             state = value if is_json(value) else {}
         else:
-            listed = _listed(document_in(path))
+            listed = _events_in(document_in(path))
             if listed is None:
-                yield from unread(path)
+                yield from not_a_document(path)
                 return
             events = listed
-        growing = Growing(mark)
-        start = growing.after(events)
-        known = [event for event in events if is_json(event)]
-        telling: Telling = SdkEvents(state, blobs) if any("kind" in event for event in known) else ServerEvents(blobs)
+        growing = GrowingDocument(position)
+        start = growing.read_before(events)
+        json_events = [event for event in events if is_json(event)]
+        converter: EventConverter = SdkEvents(state, blobs) if any("kind" in event for event in json_events) else ServerEvents(blobs)
         if not start:
-            yield _opened(source, known, state)
-        yield from telling.tell(events, start)
-        yield growing.mark(events)
+            yield _opened(source, json_events, state)
+        yield from converter.convert(events, start)
+        yield growing.position(events)
 
 
 def _is_event(value: object) -> bool:
@@ -86,38 +86,38 @@ def _is_event(value: object) -> bool:
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
 
 
-def _listed(document: object) -> list[object] | None:
-    """The events of a document, if it lists nothing else."""
+def _events_in(document: object) -> list[object] | None:
+    """The events of a document; None if it lists something else."""
     if is_json(document):
-        document = next((document[name] for name in _LISTS if isinstance(document.get(name), list)), None)
+        document = next((document[name] for name in _LIST_FIELDS if isinstance(document.get(name), list)), None)
     if not isinstance(document, list) or not document or not all(_is_event(each) for each in document[:8]):
         return None
     return list(document)
 
 
-def _from_folder(folder: Path) -> Iterator[object | BadLine]:
-    """The events of a folder by their numbers; one that is still being written ends them."""
+def _events_in_folder(folder: Path) -> Iterator[object | ReadProblem]:
+    """The events of a folder by number; a last one that is still being written is left out."""
     numbered = [(int(found[1]), file) for file in folder.iterdir() if (found := _EVENT_FILE.fullmatch(file.name))]
     files = [file for _, file in sorted(numbered)]
     for file in files:
         try:
             value = decoded(head_of(file, 1 << 30))
         except OSError as error:
-            yield BadLine(str(file), reason(error))
+            yield ReadProblem(str(file), reason(error))
             continue
         if value is not None:
             yield value
         elif file is not files[-1]:
-            yield BadLine(str(file), "this is not a whole JSON document")
+            yield ReadProblem(str(file), "this is not a complete JSON document")
 
 
-def _opened(source: Source, events: list[Json], state: Json) -> Told:
+def _opened(source: TranscriptSource, events: list[Json], state: Json) -> ReadEvent:
     agent = table_at(state, "agent")
     first = events[0] if events else {}
     replies = (table_at(table_at(event, "tool_call_metadata"), "model_response") for event in events)
     model = text(table_at(agent, "llm"), "model") or next((name for reply in replies if (name := text(reply, "model"))), "")
-    where = text(table_at(state, "workspace"), "working_dir")
+    working_dir = text(table_at(state, "workspace"), "working_dir")
     version = text(table_at(first, "args"), "openhands_version")
     meta = {name: value for name, value in (("version", version), ("agent", text(agent, "kind"))) if value}
-    opened = SessionOpened(source.session, where, "openhands", model=model, meta=meta)
-    return Told(opened, milliseconds(first.get("timestamp")), "opened", line=rest_of({"id": state.get("id")} if state else {}))
+    opened = SessionOpened(source.session, working_dir, "openhands", model=model, meta=meta)
+    return ReadEvent(opened, milliseconds(first.get("timestamp")), "opened", line=rest_of({"id": state.get("id")} if state else {}))

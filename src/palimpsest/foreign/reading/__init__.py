@@ -1,1 +1,1 @@
-"""Finding and importing the sessions of other programs."""
+"""Finds and imports sessions of other programs."""

@@ -1,4 +1,4 @@
-"""Taking secrets out of values of ours and out of lines of JSON that stay JSON."""
+"""Removes secrets from values and from lines of JSON, which stay valid JSON."""
 
 import json
 import re
@@ -10,28 +10,28 @@ from msgspec import Raw, Struct, structs
 from palimpsest.core.items import Document, Image, Seal, Thinking
 from palimpsest.core.view import View
 
-Thing = TypeVar("Thing")
+AnyValue = TypeVar("AnyValue")
 Clean: TypeAlias = Callable[[str], str]
 
-# What only a machine reads, and what breaks when a letter of it changes: ciphertext and pictures.
-_SEALED = frozenset({"signature", "encrypted_content"})
-_TELLING_NAME = re.compile(r"(?i)key|token|secret|pass|pwd|credential|authorization")
-# Names by which parts find each other: they are no text, and a session falls apart when one changes.
-_NAMES = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
+# Fields with ciphertext or image data: changing one character makes them useless.
+_ENCRYPTED_FIELDS = frozenset({"signature", "encrypted_content"})
+_SECRET_KEY = re.compile(r"(?i)key|token|secret|pass|pwd|credential|authorization")
+# Fields with ids and references: a session is unusable if one of them changes.
+_ID_FIELDS = frozenset({"blob", "before", "call_id", "digest", "first", "id", "ids", "keys", "last", "link", "ref", "session", "tools"})
 
-# JSON may stand in a text of JSON, and so on: escapes of escapes.
+# Strings of JSON may contain JSON, and so on, so that escapes are escaped again.
 _ESCAPED = re.compile(r"\\+([nrtfb\"'/])")
-_MEANT = {"n": "\n", "r": "\r", "t": "\t", "f": " ", "b": " "}
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": " ", "b": " "}
 
 
 def as_is(text: str) -> str:
-    """A text unchanged."""
+    """The text unchanged."""
     return text
 
 
-def clean_value(value: Thing, clean: Clean) -> Thing:
-    """A value of ours with every text in it cleaned; names by which parts find each other stay as they are."""
-    return cast("Thing", _cleaned(value, clean))
+def clean_value(value: AnyValue, clean: Clean) -> AnyValue:
+    """A copy of a value in which `clean` was applied to every text; ids and references stay as they are."""
+    return cast("AnyValue", _cleaned(value, clean))
 
 
 def _cleaned(value: object, clean: Clean) -> object:
@@ -46,16 +46,16 @@ def _cleaned(value: object, clean: Clean) -> object:
         case dict():
             return {name: _clean_named(name, each, clean) for name, each in value.items()}
         case Seal():
-            # Encrypted, so nobody reads anything in it, and worth nothing with a letter changed.
+            # Encrypted: it shows no secret, and is worthless once a character changes.
             return value
         case Image() | Document() if value.url.startswith("data:"):
             return value
         case Thinking():
             text = clean_text(value.text, clean)
-            # A provider refuses thinking that no longer fits its seal.
+            # A provider refuses thinking that does not match its signature.
             return value if text == value.text else structs.replace(value, text=text, seal=None)
         case Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _NAMES}
+            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _ID_FIELDS}
             changed = {name: after for name, before in fields.items() if (after := _cleaned(before, clean)) != before}
             return structs.replace(value, **changed) if changed else value
         case _:
@@ -63,13 +63,13 @@ def _cleaned(value: object, clean: Clean) -> object:
 
 
 def clean_view(view: View, clean: Clean) -> View:
-    """A view that shows the same without secrets."""
+    """A copy of a view in which `clean` was applied to every text."""
     return structs.replace(view, head=clean_value(view.head, clean), items=clean_value(view.items, clean))
 
 
 def clean_line(line: bytes, clean: Clean) -> bytes:
-    """A line of JSON with the secrets in its texts replaced; one that holds none keeps its bytes."""
-    if _free_of_secrets(line, clean):
+    """A line of JSON with `clean` applied to its strings; a line without secrets keeps its bytes."""
+    if _has_no_secrets(line, clean):
         return line
     try:
         value = json.loads(line)
@@ -82,20 +82,20 @@ def clean_line(line: bytes, clean: Clean) -> bytes:
     return _dumped(cleaned).encode("utf-8", "backslashreplace") + end
 
 
-def _free_of_secrets(line: bytes, clean: Clean) -> bool:
-    """Whether two looks at a whole line are enough, as it is written and as it is meant: many looks at its texts would see no more.
+def _has_no_secrets(line: bytes, clean: Clean) -> bool:
+    """Whether a whole line has no secrets, both as written and with escapes resolved: much faster than checking each string.
 
-    Where letters are written as numbers they are not.
+    False for lines with numeric escapes, because those are not resolved here.
     """
     if b"\\u" in line:
         return False
     text = line.decode("utf-8", "replace")
-    meant = _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1]), text)
-    return clean(text) == text and clean(meant) == meant
+    unescaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text)
+    return clean(text) == text and clean(unescaped) == unescaped
 
 
 def clean_text(text: str, clean: Clean) -> str:
-    """A text cleaned; one that is JSON stays JSON."""
+    """A text with `clean` applied; a text that is JSON stays JSON."""
     cleaned = clean(text)
     if not text.lstrip().startswith(("{", "[")):
         return cleaned
@@ -103,7 +103,7 @@ def clean_text(text: str, clean: Clean) -> str:
         value = json.loads(text)
     except ValueError:
         return cleaned
-    # Names beside values tell secrets only in the whole text, and escapes hide them only there: so both ways, one after the other.
+    # Keys next to values reveal secrets only in the whole text, and escapes hide them only there: so both are checked, in this order.
     try:
         value = json.loads(cleaned)
     except ValueError:
@@ -125,22 +125,22 @@ def _clean_value(value: Any, clean: Clean) -> Any:
 
 
 def _clean_object(value: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    # A type may be anything in a line of somebody else.
-    sealed = _SEALED | {"data"} if value.get("type") in ("base64", "redacted_thinking") else _SEALED
-    cleaned = {clean(name): each if name in sealed else _clean_named(name, each, clean) for name, each in value.items()}
-    thought = value.get("thinking")
-    if value.get("type") == "thinking" and cleaned.get("thinking") != thought:
-        # A provider refuses thinking that no longer fits its signature.
+    # The type may have any JSON value here.
+    encrypted = _ENCRYPTED_FIELDS | {"data"} if value.get("type") in ("base64", "redacted_thinking") else _ENCRYPTED_FIELDS
+    cleaned = {clean(name): each if name in encrypted else _clean_named(name, each, clean) for name, each in value.items()}
+    thinking = value.get("thinking")
+    if value.get("type") == "thinking" and cleaned.get("thinking") != thinking:
+        # A provider refuses thinking that does not match its signature.
         return {"type": "text", "text": cleaned["thinking"]}
     return cleaned
 
 
 def _clean_named(name: str, value: Any, clean: Clean) -> Any:
-    if isinstance(value, str) and _TELLING_NAME.search(name):
+    if isinstance(value, str) and _SECRET_KEY.search(name):
         opening = f'{name}="'
-        whole = clean(f'{opening}{value}"')
-        if whole.startswith(opening) and whole.endswith('"'):
-            value = whole[len(opening) : -1]
+        assignment = clean(f'{opening}{value}"')
+        if assignment.startswith(opening) and assignment.endswith('"'):
+            value = assignment[len(opening) : -1]
     return _clean_value(value, clean)
 
 

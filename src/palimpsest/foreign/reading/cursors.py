@@ -1,18 +1,18 @@
-"""What earlier imports saw of each source, so that the next one reads only what is new; it can be deleted without loss."""
+"""Cursors of earlier imports by source, so that the next import reads only what is new; the file can be deleted without loss."""
 
 import msgspec
 
 from palimpsest.core.items import Value
 from palimpsest.core.ports import StateSlot
-from palimpsest.foreign.reading.transcript import Mark, Source
+from palimpsest.foreign.reading.transcript import ReadPosition, TranscriptSource
 
 VERSION = 1
 
 
-class Seen(Value, frozen=True):
-    """A source as the last import left it: what it was like, the log it went to, up to which event, and where reading stopped.
+class SourceCursor(Value, frozen=True):
+    """State of a source after its last import: its stamp, the log it was imported to, the newest event there, and where reading stopped.
 
-    `secrets` counts by class what was found in the log, of which `searched` bytes were looked at so far.
+    `secrets` counts the secrets found in the first `searched` bytes of the log, by class.
     """
 
     format: str
@@ -21,49 +21,49 @@ class Seen(Value, frozen=True):
     log: str
     changed: str = ""
     tip: int = -1
-    mark: Mark | None = None
+    position: ReadPosition | None = msgspec.field(default=None, name="mark")
     secrets: dict[str, int] = {}
     searched: int = 0
 
 
-class _File(Value, frozen=True):
+class _CursorFile(Value, frozen=True):
     v: int = VERSION
-    seen: tuple[Seen, ...] = ()
+    cursors: tuple[SourceCursor, ...] = msgspec.field(default=(), name="seen")
 
 
 class Cursors:
-    """All that was seen, kept in one slot that is replaced as a whole."""
+    """The cursors of all sources, kept in one slot that is replaced as a whole."""
 
-    def __init__(self, slot: StateSlot, seen: tuple[Seen, ...] = ()) -> None:
+    def __init__(self, slot: StateSlot, cursors: tuple[SourceCursor, ...] = ()) -> None:
         self._slot = slot
-        self._seen = {(each.format, each.path, each.session): each for each in seen}
+        self._cursors = {(cursor.format, cursor.path, cursor.session): cursor for cursor in cursors}
         self._changed = False
 
     @classmethod
     def load(cls, slot: StateSlot) -> "Cursors":
-        """What the slot says; one that is empty, damaged or of another version says nothing."""
+        """The cursors in a slot; none if it is empty, damaged or of another version."""
         data = slot.load()
         try:
-            kept = _File() if data is None else msgspec.json.decode(data, type=_File)
+            stored = _CursorFile() if data is None else msgspec.json.decode(data, type=_CursorFile)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return cls(slot)
-        return cls(slot, kept.seen if kept.v == VERSION else ())
+        return cls(slot, stored.cursors if stored.v == VERSION else ())
 
-    def of(self, source: Source) -> Seen | None:
-        """What was seen of a source."""
-        return self._seen.get((source.format, source.path, source.session))
+    def of(self, source: TranscriptSource) -> SourceCursor | None:
+        """The cursor of a source; None if it was never imported."""
+        return self._cursors.get((source.format, source.path, source.session))
 
-    def put(self, seen: Seen) -> None:
-        """Remember a source as it was left."""
-        key = (seen.format, seen.path, seen.session)
-        self._changed = self._changed or self._seen.get(key) != seen
-        self._seen[key] = seen
+    def put(self, cursor: SourceCursor) -> None:
+        """Set the cursor of a source."""
+        key = (cursor.format, cursor.path, cursor.session)
+        self._changed = self._changed or self._cursors.get(key) != cursor
+        self._cursors[key] = cursor
 
-    def all(self) -> tuple[Seen, ...]:
-        """Everything seen, in the order of paths."""
-        return tuple(self._seen[key] for key in sorted(self._seen))
+    def all(self) -> tuple[SourceCursor, ...]:
+        """All cursors, sorted by format, path and session."""
+        return tuple(self._cursors[key] for key in sorted(self._cursors))
 
     def save(self) -> None:
-        """Replace the slot at once and as a whole; a disk that refuses is no reason to stop, for the logs are enough."""
-        if self._changed and self._slot.save(msgspec.json.encode(_File(seen=self.all()))):
+        """Write the cursors if any has changed. A slot that cannot be written is ignored: the next import reads more than it needs."""
+        if self._changed and self._slot.save(msgspec.json.encode(_CursorFile(cursors=self.all()))):
             self._changed = False

@@ -1,4 +1,4 @@
-"""Sessions that another program keeps as one JSON document, told again only as far as they have grown."""
+"""Sessions that another program keeps as one JSON document, read again only as far as they have grown."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -7,20 +7,20 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from palimpsest.foreign.reading.files import Reached, decoded, head_of, state_of
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Told
+from palimpsest.foreign.reading.files import ReadExtent, decoded, head_of, state_of
+from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem
 
-# Documents are read whole, so a limit keeps a file that is none from filling the memory.
+# Bytes. A document is read whole, so a limit protects memory from files that are none.
 LARGEST = 1024 * 1024 * 1024
 
 
 def document_in(path: Path) -> object:
-    """The JSON value that a file is; nothing if it is none, or not yet."""
+    """The JSON value in a file; None if it is not valid JSON, or not complete yet."""
     return decoded(head_of(path, LARGEST))
 
 
-def begins(path: Path, *signs: bytes) -> bool:
-    """Whether a file begins like JSON and has all signs in its beginning or its end: enough to leave most other files unread."""
+def starts_like_json(path: Path, *signs: bytes) -> bool:
+    """Whether a file starts like JSON and has all `signs` in its first or last 256 KiB: a cheap check that rules out most other files."""
     head = head_of(path)
     if not head.lstrip().startswith((b"{", b"[")):
         return False
@@ -31,22 +31,22 @@ def begins(path: Path, *signs: bytes) -> bool:
     return all(sign in head or sign in tail for sign in signs)
 
 
-class Growing:
-    """Messages of a document that may have been told before."""
+class GrowingDocument:
+    """The messages of a document of which an earlier import may have read the first ones."""
 
-    def __init__(self, mark: Mark | None) -> None:
-        self._old = Reached() if mark is None else state_of(mark.state)
+    def __init__(self, position: ReadPosition | None) -> None:
+        self._old = ReadExtent() if position is None else state_of(position.state)
 
-    def after(self, messages: list[object]) -> int:
-        """How many messages at the beginning were told before and are still the same; all are told again if one is not."""
+    def read_before(self, messages: list[object]) -> int:
+        """How many messages at the start were read before and are unchanged; 0 if one of them has changed, so that all are read again."""
         old = self._old
-        if not old.told or old.told > len(messages):
+        if not old.count or old.count > len(messages):
             return 0
-        return old.told if _digest(messages[: old.told]) == old.digest else 0
+        return old.count if _digest(messages[: old.count]) == old.digest else 0
 
-    def mark(self, messages: list[object]) -> Mark:
-        """Where the next reading goes on."""
-        return Mark(len(messages), Raw(msgspec.json.encode(Reached(len(messages), _digest(messages)))))
+    def position(self, messages: list[object]) -> ReadPosition:
+        """The position after all messages."""
+        return ReadPosition(len(messages), Raw(msgspec.json.encode(ReadExtent(len(messages), _digest(messages)))))
 
 
 def _digest(messages: Iterable[object]) -> str:
@@ -57,6 +57,6 @@ def _digest(messages: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
-def unread(path: Path) -> Iterator[Told | BadLine | Mark]:
-    """What is told of a document that is none any more."""
-    yield BadLine(str(path), "this is not a whole JSON document, or not one of this format")
+def not_a_document(path: Path) -> Iterator[ReadOutput]:
+    """The problem to report for a file that is no longer a document of the format."""
+    yield ReadProblem(str(path), "this is not a whole JSON document, or not one of this format")

@@ -1,4 +1,4 @@
-"""Files of other programs, found and read without failing on anything that may be in them."""
+"""Finds and reads files of other programs, and tolerates any content."""
 
 import json
 import os
@@ -12,15 +12,15 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine
+from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.wire.json_reading import Json, is_json, shorten
 
-# A line that says what a file is comes first and is short; nobody needs more of a file to know it.
+# Bytes of a file that are read to detect its format: the line that identifies it is first and short.
 HEAD = 256 * 1024
 
 
-class Line(NamedTuple):
-    """A whole line of a file: its number from 1, the bytes where it begins and ends, and what it says."""
+class FileLine(NamedTuple):
+    """A complete line of a file: its number from 1, the byte offsets where it starts and stops, and its bytes."""
 
     number: int
     start: int
@@ -28,17 +28,17 @@ class Line(NamedTuple):
     data: bytes
 
 
-class Reached(Value, frozen=True):
-    """How far a file was told: lines or messages, and a digest that tells whether they are still the same."""
+class ReadExtent(Value, frozen=True):
+    """How much of a file was read: the number of lines or messages, and a digest of them to detect changes."""
 
-    told: int = 0
+    count: int = msgspec.field(default=0, name="told")
     digest: str = ""
 
 
-def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | BadLine]:
-    """A file itself, or every file below a folder whose name fits, in order; links to folders are not followed.
+def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | ReadProblem]:
+    """The file itself, or every file below a folder whose name `fits`, in sorted order; symbolic links to folders are not followed.
 
-    Pipes and devices are passed over: opening one may wait forever.
+    Pipes and devices are skipped, because opening one may block forever.
     """
     if not path.is_dir():
         if os.path.lexists(path) and not _is_special(path):
@@ -48,11 +48,11 @@ def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | BadL
     for folder, folders, names in os.walk(path, onerror=refused.append):
         folders.sort()
         yield from (path for name in sorted(names) if fits(name) and not _is_special(path := Path(folder, name)))
-    yield from (BadLine(str(error.filename), reason(error)) for error in refused)
+    yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
 
 
 def _is_special(path: Path) -> bool:
-    """Neither a file nor something that says itself, when it is opened, why it is none."""
+    """Whether a path exists and is not a regular file. Paths that cannot be examined are not special: opening them reports the reason."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -65,7 +65,7 @@ def reason(error: OSError) -> str:
 
 
 def head_of(path: Path, size: int = HEAD) -> bytes:
-    """The beginning of a file; nothing of what is no plain file."""
+    """The first bytes of a file; empty if it is not a regular file. Raises `OSError` if it does not exist."""
     if not path.is_file():
         path.stat()
         return b""
@@ -74,34 +74,34 @@ def head_of(path: Path, size: int = HEAD) -> bytes:
 
 
 def first_object(head: bytes) -> Json:
-    """The JSON object on the first line that is not empty; an empty one if that is something else."""
+    """The JSON object on the first line that is not blank; empty if that line is something else."""
     line = head.lstrip().partition(b"\n")[0]
     found = decoded(line) if line.startswith(b"{") else None
     return found if is_json(found) else {}
 
 
 def changed(path: Path) -> str:
-    """What is different when a file has changed."""
-    facts = path.stat()
-    return f"{facts.st_size}-{facts.st_mtime_ns}"
+    """A stamp that differs once a file has changed: size and modification time."""
+    status = path.stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
-def whole_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
-    """The lines from a byte on, without empty ones; a last line that is still being written is left out."""
+def whole_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[FileLine]:
+    """The complete lines of a file from a byte offset on, without blank ones. A last line that is still being written is left out."""
     with path.open("rb") as file:
         file.seek(max(0, offset - 1))
-        # A line that was whole before its newline came is not counted again.
+        # The line at the offset was read before its newline was written.
         if offset and file.read(1) != b"\n":
             offset += len(file.readline())
         for data in file:
             number += 1
             start, offset = offset, offset + len(data)
             if data.strip() and (data.endswith(b"\n") or decoded(data) is not None):
-                yield Line(number, start, offset, data)
+                yield FileLine(number, start, offset, data)
 
 
 def still_there(path: Path, start: int, stop: int, digest: str) -> bool:
-    """Whether a file still has the line at which reading stopped; with no digest, whether it reaches that far."""
+    """Whether the bytes from `start` to `stop` still have that digest; with an empty digest, whether the file is at least that long."""
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(stop - start)
@@ -109,7 +109,7 @@ def still_there(path: Path, start: int, stop: int, digest: str) -> bool:
 
 
 def decoded(data: bytes) -> object:
-    """A JSON value; nothing if it is none. What other writers put into JSON against its rules is put right."""
+    """A JSON value, or None if the bytes are none. Accepts what other writers get wrong: control characters, NaN and lone surrogates."""
     try:
         data.decode()
         return msgspec.json.decode(data)
@@ -122,27 +122,27 @@ def decoded(data: bytes) -> object:
         return None
 
 
-def object_on(line: Line, path: Path) -> Json | BadLine:
-    """The JSON object on a line, or what is wrong with it."""
+def object_on(line: FileLine, path: Path) -> Json | ReadProblem:
+    """The JSON object on a line, or a problem that quotes the line."""
     value = decoded(line.data)
     if is_json(value):
         return value
-    return BadLine(f"{path}:{line.number}", f"this is not a JSON object: {shorten(line.data[:400], 60)!r}")
+    return ReadProblem(f"{path}:{line.number}", f"this is not a JSON object: {shorten(line.data[:400], 60)!r}")
 
 
-def rest_of(table: Json, *said: str) -> Raw:
-    """What an object says beside the named fields."""
-    return Raw(msgspec.json.encode({name: value for name, value in table.items() if name not in said}))
+def rest_of(table: Json, *used: str) -> Raw:
+    """The fields of an object without those in `used`, as JSON."""
+    return Raw(msgspec.json.encode({name: value for name, value in table.items() if name not in used}))
 
 
 def digest_of(data: bytes) -> str:
-    """A short digest that tells two texts apart."""
+    """The first 16 hexadecimal digits of the SHA-256 of some bytes."""
     return sha256(data).hexdigest()[:16]
 
 
-def state_of(mark_state: Raw) -> Reached:
-    """How far a mark reaches; nowhere if it is not one of these."""
+def state_of(state: Raw) -> ReadExtent:
+    """The extent that is encoded in the state of a position; an empty one if the state is something else."""
     try:
-        return msgspec.json.decode(bytes(mark_state), type=Reached)
+        return msgspec.json.decode(bytes(state), type=ReadExtent)
     except msgspec.DecodeError:
-        return Reached()
+        return ReadExtent()

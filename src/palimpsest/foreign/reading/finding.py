@@ -1,4 +1,4 @@
-"""Finds the sessions of other programs below some paths, and says in one line what is in the way of each that it cannot read."""
+"""Finds the sessions of other programs below some paths, and reports each path that cannot be read in one line."""
 
 import os
 import stat
@@ -9,71 +9,72 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import BadLine, Format, Source
+from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 
-# Files of these names are transcripts as a rule, so one that is no JSON is worth a line; data of somebody else is not.
+# Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
-_HEAD = 64 * 1024
-_SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+_HEAD_BYTES = 64 * 1024
+_SPECIAL_FILES = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
-class Found(Value, frozen=True):
-    """Sessions in the order of their paths, and what was passed over."""
+class FoundSources(Value, frozen=True):
+    """Sessions sorted by path, and the paths that were skipped."""
 
-    sources: tuple[Source, ...] = ()
-    skipped: tuple[BadLine, ...] = ()
+    sources: tuple[TranscriptSource, ...] = ()
+    skipped: tuple[ReadProblem, ...] = ()
 
 
-def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> Found:
-    """All sessions of these formats in files and below folders; the same file is taken once, by the first format that knows it."""
-    search = _Search(formats)
+def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> FoundSources:
+    """All sessions of these formats in files and below folders. A file belongs to the first format that recognises it."""
+    search = _SourceSearch(formats)
     for path in paths:
-        search.look(path)
+        search.search(path)
     return search.result()
 
 
-class _Search:
-    """What was found so far."""
+class _SourceSearch:
+    """Sessions and problems found so far."""
 
     def __init__(self, formats: Sequence[Format]) -> None:
         self._formats = formats
-        self._sources: dict[tuple[str, str], Source] = {}
-        self._claimed: dict[str, str] = {}
+        self._sources: dict[tuple[str, str], TranscriptSource] = {}
+        self._format_by_path: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._folders: set[str] = set()
-        self._unknown: list[str] = []
+        self._maybe_transcripts: list[str] = []
 
-    def look(self, path: Path) -> None:
-        """Look at a path that somebody named; links to folders below it are followed once."""
+    def search(self, path: Path) -> None:
+        """Search a path given by the user. Symbolic links to folders below it are followed, each folder once."""
         roots = [str(path)]
-        given = True
+        is_root = True
         while roots:
             root = roots.pop(0)
             why = _obstacle(root)
             if why:
                 self._problems.setdefault(root, why)
             elif not Path(root).is_dir():
-                self._unknown.append(root)
-                self._ask(root)
-            elif given or os.path.realpath(root) not in self._folders:
+                self._maybe_transcripts.append(root)
+                self._search_with_formats(root)
+            elif is_root or os.path.realpath(root) not in self._folders:
                 roots += self._walk(root)
-                self._ask(root)
+                self._search_with_formats(root)
             else:
                 self._problems.setdefault(root, f"a link that leads back to {os.path.realpath(root)}")
-            given = False
+            is_root = False
 
-    def _ask(self, path: str) -> None:
+    def _search_with_formats(self, path: str) -> None:
+        """Let every format search a path."""
         for form in self._formats:
             for found in _guarded(form, Path(path)):
-                if isinstance(found, BadLine):
+                if isinstance(found, ReadProblem):
                     self._problems.setdefault(found.where, found.why)
                     continue
                 real = os.path.realpath(found.path)
-                if self._claimed.setdefault(real, form.name) == form.name:
+                if self._format_by_path.setdefault(real, form.name) == form.name:
                     self._sources.setdefault((real, found.session), structs.replace(found, format=form.name))
 
     def _walk(self, root: str) -> list[str]:
-        """Go through all folders below; the links to other folders are returned, to be looked at afterwards."""
+        """Check all files below a folder, and return its symbolic links to other folders."""
         links: list[str] = []
         folders = [root]
         while folders:
@@ -83,7 +84,7 @@ class _Search:
                 with os.scandir(folder) as entries:
                     found = sorted(entries, key=lambda entry: entry.name)
             except OSError as error:
-                self._problems.setdefault(folder, _refused(error))
+                self._problems.setdefault(folder, _error_text(error))
                 continue
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):
@@ -91,72 +92,73 @@ class _Search:
                 elif entry.is_symlink() and Path(entry.path).is_dir():
                     links.append(entry.path)
                 else:
-                    self._weigh_up(entry)
+                    self._check_file(entry)
         return links
 
-    def _weigh_up(self, entry: os.DirEntry[str]) -> None:
-        """A file: whether something is in the way of reading it; reading it is the business of a format."""
+    def _check_file(self, entry: os.DirEntry[str]) -> None:
+        """Report a file that cannot be read, and note one that looks like a transcript; recognising it is up to the formats."""
         plain = entry.is_file(follow_symlinks=False)
         why = "" if plain and not entry.name.endswith(_TRANSCRIPTS) else _obstacle(entry.path)
         if why:
             self._problems.setdefault(entry.path, why)
         elif entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path):
-            self._unknown.append(entry.path)
+            self._maybe_transcripts.append(entry.path)
 
-    def result(self) -> Found:
-        """Everything in the order of paths; a file that one format knows is no problem because another does not."""
-        for path in self._unknown:
-            if not self._knows(path):
-                self._problems.setdefault(path, "no session of a program that is known")
-        problems = sorted((where, why) for where, why in self._problems.items() if os.path.realpath(where) not in self._claimed)
+    def result(self) -> FoundSources:
+        """Everything found, sorted by path. Problems of a file that any format recognised are dropped."""
+        for path in self._maybe_transcripts:
+            if not self._is_claimed(path):
+                self._problems.setdefault(path, "not a session of a known program")
+        problems = sorted((where, why) for where, why in self._problems.items() if os.path.realpath(where) not in self._format_by_path)
         sources = sorted(self._sources.values(), key=lambda source: (source.path, source.session))
-        return Found(tuple(sources), tuple(BadLine(where, why) for where, why in problems))
+        return FoundSources(tuple(sources), tuple(ReadProblem(where, why) for where, why in problems))
 
-    def _knows(self, path: str) -> bool:
+    def _is_claimed(self, path: str) -> bool:
+        """Whether a format found a session in the file, or in a folder above it."""
         real = os.path.realpath(path)
-        return real in self._claimed or any(str(folder) in self._claimed for folder in Path(real).parents)
+        return real in self._format_by_path or any(str(folder) in self._format_by_path for folder in Path(real).parents)
 
 
-def _guarded(form: Format, path: Path) -> Iterator[Source | BadLine]:
-    """What a format finds; one that stumbles is one line, and the others go on."""
+def _guarded(form: Format, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+    """What a format finds in a path; an exception becomes one problem, and the other formats continue."""
     try:
         yield from form.sources(path)
     except OSError as error:
-        yield BadLine(str(error.filename or path), _refused(error))
-    except Exception as error:  # noqa: BLE001 - what nobody foresaw in one file must not keep the others out
-        yield BadLine(str(path), f"{form.name} stumbled over it: {type(error).__name__}: {error}")
+        yield ReadProblem(str(error.filename or path), _error_text(error))
+    except Exception as error:  # noqa: BLE001 - one unreadable file must not hide the others
+        yield ReadProblem(str(path), f"{form.name} failed on it: {type(error).__name__}: {error}")
 
 
 def _obstacle(path: str) -> str:
-    """Why a path cannot be read, if it cannot."""
+    """Why a path cannot be read; empty if it can."""
     try:
-        facts = Path(path).stat()
+        status = Path(path).stat()
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             return "a link that leads nowhere" if Path(path).is_symlink() else "it does not exist"
-        return _refused(error)
-    kind = stat.S_IFMT(facts.st_mode)
-    if kind in _SPECIAL:
-        return f"{_SPECIAL[kind]}, not a file"
+        return _error_text(error)
+    kind = stat.S_IFMT(status.st_mode)
+    if kind in _SPECIAL_FILES:
+        return f"{_SPECIAL_FILES[kind]}, not a file"
     if not os.access(path, os.R_OK):
         return "permission denied"
-    return "it is empty" if kind == stat.S_IFREG and not facts.st_size else ""
+    return "it is empty" if kind == stat.S_IFREG and not status.st_size else ""
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file begins with a whole JSON object."""
+    """Whether a file starts with a complete JSON object."""
     try:
         with Path(path).open("rb") as file:
-            head = file.read(_HEAD).lstrip()
+            head = file.read(_HEAD_BYTES).lstrip()
     except OSError:
         return False
     first = head.partition(b"\n")[0]
     try:
-        return first.startswith(b"{") and (len(head) == _HEAD == len(first) or isinstance(msgspec.json.decode(first), dict))
+        return first.startswith(b"{") and (len(head) == _HEAD_BYTES == len(first) or isinstance(msgspec.json.decode(first), dict))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # A document may be spread over lines, and is then told by its end.
+        # An indented document spans many lines; its last character shows that it is complete.
         return first == b"{" and head.rstrip().endswith(b"}")
 
 
-def _refused(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

@@ -1,4 +1,4 @@
-"""A session of another program becomes a log of ours: fact by fact, once, with its branches and its edits."""
+"""Imports a session of another program into a log: each event once, with its branches and its edits."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -27,28 +27,28 @@ from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.view import View
-from palimpsest.foreign.reading.gathering import Gathering
-from palimpsest.foreign.reading.transcript import BadLine, Format, Mark, Source, Told
-from palimpsest.foreign.reading.weighing import Weighing
+from palimpsest.foreign.reading.buffering import BufferedStore
+from palimpsest.foreign.reading.estimates import CallEstimator
+from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 
-class Foreign(Struct, frozen=True, omit_defaults=True):
-    """What an imported body carries in `foreign`: the key of its fact, and the line it came from less what the body says."""
+class Provenance(Struct, frozen=True, omit_defaults=True):
+    """Content of the field `foreign` of an imported body: the key of its event, and the rest of the source line."""
 
     key: str = ""
     line: Raw = NULL
 
 
-# What an imported fact carries that has no key, and a rewind that was made to branch.
-_UNNAMED = Raw(b"{}")
+# Provenance of events without a key, and of rewinds that the import adds.
+_NO_KEY = Raw(b"{}")
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Foreign).decode
+_decode = msgspec.json.Decoder(Provenance).decode
 
 
 class Counts(Value, frozen=True):
-    """What an import brought."""
+    """How many events of each kind an import added."""
 
     events: int = 0
     user_messages: int = 0
@@ -60,89 +60,97 @@ class Counts(Value, frozen=True):
 
 
 class Imported(Value, frozen=True):
-    """One session, imported: under which id, how much was new, what could not be read, and where to go on next time.
+    """The result of importing one session: its id here, what was added, what could not be read, and where the next import continues.
 
-    `tip` is the newest event of the log, or -1 when there is none; a log that ends before it is not the one the mark was made for.
+    `tip` is the newest event of the log, or -1 if there is no log. A log that ends before it is not the one that the position belongs to.
     """
 
     session: str
     counts: Counts
-    bad: tuple[BadLine, ...] = ()
-    mark: Mark | None = None
+    problems: tuple[ReadProblem, ...] = ()
+    position: ReadPosition | None = None
     tip: int = -1
 
 
 def session_id(format_name: str, session: str) -> str:
-    """The id of an imported session; always the same, so that a second import finds the first."""
+    """The id of an imported session. It is always the same, so that a second import finds the log of the first."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in session)
     if plain == session and len(format_name) + len(plain) < 128:
         return f"{format_name}-{plain}"
-    # Two names that differ only in what an id cannot hold stay apart.
+    # A digest keeps apart two names that differ only in characters an id cannot have.
     return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def opener_in(format_name: str, parent: str) -> Place | None:
-    """Who opened a session: the imported parent, if the other program names one, and no event of it.
+def parent_place(format_name: str, parent: str) -> Place | None:
+    """The imported parent of a session, if the other program names one; its event is always 0.
 
-    The first line of a child is written once, and is the same in whatever order files are read and however far the parent's has
-    grown by then. Which call it was stands in the parent: its `ChildOpened` names the child.
+    The first line of a child is written once and does not depend on the order in which files are read, or on how far the parent's file
+    has grown. `ChildOpened` in the parent's log says which call opened the child.
     """
     return Place(session_id(format_name, parent), 0) if parent else None
 
 
 def import_session(
-    form: Format, source: Source, store: SessionStore, blobs: Blobs, clock: Clock, *, mark: Mark | None = None, since: int = -1
+    form: Format,
+    source: TranscriptSource,
+    store: SessionStore,
+    blobs: Blobs,
+    clock: Clock,
+    *,
+    position: ReadPosition | None = None,
+    since: int = -1,
 ) -> Imported:
-    """Read what is new in a session into its log, making the log if there is none; facts that are there already are passed over.
+    """Read what is new in a session into its log, creating the log if there is none. Events that are there already are skipped.
 
-    The mark is that of an earlier import which left the log at the event `since`; without that event everything is read again.
+    `position` belongs to an earlier import that left the log at the event `since`; without that event everything is read again. Raises
+    `StoreError` if the log cannot be written.
     """
-    recording = _Recording(Gathering(store), session_id(form.name, source.session), clock)
+    log_import = _LogImport(BufferedStore(store), session_id(form.name, source.session), clock)
     try:
-        for told in _told(form, source, blobs, mark if recording.exists and recording.tip >= since else None):
-            match told:
-                case Told():
-                    recording.take(told)
-                case BadLine():
-                    recording.bad.append(told)
-                case Mark():
-                    recording.mark = told
-        return recording.result()
+        for output in _read_guarded(form, source, blobs, position if log_import.exists and log_import.tip >= since else None):
+            match output:
+                case ReadEvent():
+                    log_import.add(output)
+                case ReadProblem():
+                    log_import.problems.append(output)
+                case ReadPosition():
+                    log_import.position = output
+        return log_import.result()
     finally:
-        recording.close()
+        log_import.close()
 
 
-def _told(form: Format, source: Source, blobs: Blobs, mark: Mark | None) -> Iterator[Told | BadLine | Mark]:
-    """What a reader tells; where it cannot go on, that is told too, and what came before it stays."""
+def _read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
+    """What a format yields; an exception becomes the last problem, and what was yielded before it stays."""
     try:
-        yield from form.read(source, blobs, mark)
+        yield from form.read(source, blobs, position)
     except StoreError:
         raise
     except OSError as error:
-        yield BadLine(source.path, f"reading stopped: {error.strerror or error}")
-    except Exception as error:  # noqa: BLE001 - a file of a shape that nobody foresaw must not keep the others out
-        yield BadLine(source.path, f"reading stopped: {type(error).__name__}: {error}")
+        yield ReadProblem(source.path, f"reading stopped: {error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 - one unreadable file must not stop the import of the others
+        yield ReadProblem(source.path, f"reading stopped: {type(error).__name__}: {error}")
 
 
-class _Recording:
-    """A log that is being filled; it is the desk that facts look at."""
+class _LogImport:
+    """A log that is being filled; the context of deferred bodies."""
 
     def __init__(self, store: SessionStore, session: str, clock: Clock) -> None:
-        self._shelf = store
+        self._store = store
         self._session = session
         self._clock = clock
         self._seqs: dict[str, int] = {}
-        # How many items an event brought; of an edit the edit, and once somebody asked the items that it put.
-        self._brought: dict[int, int | ViewEdited | tuple[str, ...]] = {}
-        self._key = ""
-        # The newest event that was imported, and the tip of what was recorded here since, if anything was.
-        self._last = self._own = -1
-        # Where the fact that is being taken begins a branch: gone back to only if there is something to record.
-        self._branch: int | None = None
-        self._weighing = Weighing()
+        # By event: how many items it added. For an edit the edit itself, replaced on first use by the ids of the items that it inserted.
+        self._added: dict[int, int | ViewEdited | tuple[str, ...]] = {}
+        self._last_key = ""
+        # The newest imported event, and the tip if events were recorded here after it, else -1.
+        self._last_imported = self._local_tip = -1
+        # The event at which the next event begins a branch; the rewind is written only if that event records something.
+        self._branch_from: int | None = None
+        self._estimator = CallEstimator()
         self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
-        self.bad: list[BadLine] = []
-        self.mark: Mark | None = None
+        self.problems: list[ReadProblem] = []
+        self.position: ReadPosition | None = None
         self._log: Log | None = None
         self.exists = False
         try:
@@ -151,96 +159,99 @@ class _Recording:
             return
         self.exists = True
         try:
-            self._recall(self._log)
+            self._index_earlier_imports(self._log)
         except BaseException:
             self._log.close()
             raise
 
-    def _recall(self, log: Log) -> None:
-        """What was imported before: where each fact went, and where another program would go on."""
+    def _index_earlier_imports(self, log: Log) -> None:
+        """Index the events of earlier imports."""
         for event in log.reader.run(log.reader.first, log.tip):
-            found = foreign_of(event.body)
-            if found is not None:
-                self._last = event.seq
-                self._remember(event, found.key)
-            self._weighing.recall(event, log)
-        self._weighing.resume(log)
-        self._own = log.tip if log.tip != self._last else -1
+            provenance = provenance_of(event.body)
+            if provenance is not None:
+                self._last_imported = event.seq
+                self._index(event, provenance.key)
+            self._estimator.replay(event, log)
+        self._estimator.count_pending_call(log)
+        self._local_tip = log.tip if log.tip != self._last_imported else -1
 
     @property
     def tip(self) -> int:
-        """The newest event there is."""
+        """The newest event of the log; -1 if there is no log."""
         return -1 if self._log is None else self._log.tip
 
     @property
     def view(self) -> View:
-        log = self._written()
-        return log.view if self._branch is None else log.state_at(self._branch).view
+        """The view at the point where the next event follows."""
+        log = self._require_log()
+        return log.view if self._branch_from is None else log.state_at(self._branch_from).view
 
-    def ids(self, key: str) -> tuple[str, ...]:
+    def item_ids(self, key: str) -> tuple[str, ...]:
+        """Ids of the items that the event of that key added."""
         seq = self._seqs.get(key, -1)
-        brought = self._brought.get(seq, 0)
-        if isinstance(brought, ViewEdited):
-            brought = self._brought[seq] = put_by(seq, brought)
-        return tuple(f"{seq}.{number}" for number in range(brought)) if isinstance(brought, int) else brought
+        added = self._added.get(seq, 0)
+        if isinstance(added, ViewEdited):
+            added = self._added[seq] = inserted_ids(seq, added)
+        return tuple(f"{seq}.{number}" for number in range(added)) if isinstance(added, int) else added
 
-    def take(self, told: Told) -> None:
-        if told.key and told.key in self._seqs:
+    def add(self, read_event: ReadEvent) -> None:
+        """Record one event, unless its key is recorded already. What does not fit the log becomes a problem."""
+        if read_event.key and read_event.key in self._seqs:
             return
         if self._log is None:
-            self._open(told)
+            self._create_log(read_event)
             return
         try:
-            self._branch = self._branch_of(self._log, told)
-            body = told.body if isinstance(told.body, Value) else told.body(self)
+            self._branch_from = self._branch_point(self._log, read_event)
+            body = read_event.body if isinstance(read_event.body, Value) else read_event.body(self)
             if body is not None:
-                self._go_back(self._log, told)
-                self._record(self._log, body, told)
+                self._rewind(self._log, read_event)
+                self._append(self._log, body, read_event)
         except (BadEdit, BadInput, UnicodeEncodeError) as error:
-            self.bad.append(BadLine(told.key, f"it could not be taken over: {error}"))
+            self.problems.append(ReadProblem(read_event.key, f"it could not be taken over: {error}"))
 
-    def _open(self, told: Told) -> None:
-        if not isinstance(told.body, SessionOpened):
+    def _create_log(self, read_event: ReadEvent) -> None:
+        if not isinstance(read_event.body, SessionOpened):
             raise BadInput("the reader did not begin with the opening of the session", where=self._session)
-        body = _marked(structs.replace(told.body, session=self._session), told)
-        self._log = Log.create(self._shelf, body, _At(told.at, self._clock))
-        self._remember(self._log.event(self._log.tip), told.key)
-        self._last = self._log.tip
+        body = _with_provenance(structs.replace(read_event.body, session=self._session), read_event)
+        self._log = Log.create(self._store, body, _OpeningClock(read_event.at, self._clock))
+        self._index(self._log.event(self._log.tip), read_event.key)
+        self._last_imported = self._log.tip
         self._counts["events"] += 1
 
-    def _branch_of(self, log: Log, told: Told) -> int | None:
-        """Facts that follow an earlier one begin a branch there; so do those that follow what was recorded here since."""
-        to = self._seqs.get(told.after) if told.after and told.after != self._key else None
-        if to is None and self._own >= 0:
-            to = self._last
+    def _branch_point(self, log: Log, read_event: ReadEvent) -> int | None:
+        """The event to rewind to before this one: the one it follows, or the newest imported one if events were recorded here since."""
+        to = self._seqs.get(read_event.after) if read_event.after and read_event.after != self._last_key else None
+        if to is None and self._local_tip >= 0:
+            to = self._last_imported
         return to if to != log.tip else None
 
-    def _go_back(self, log: Log, told: Told) -> None:
-        if self._branch is not None:
-            self._weighing.took(log.append(Rewound(self._branch, foreign=_UNNAMED), at=told.at))
-            self._branch = None
+    def _rewind(self, log: Log, read_event: ReadEvent) -> None:
+        if self._branch_from is not None:
+            self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at))
+            self._branch_from = None
 
-    def _record(self, log: Log, body: Body, told: Told) -> None:
+    def _append(self, log: Log, body: Body, read_event: ReadEvent) -> None:
         match body:
             case CallStarted():
-                body = self._weighing.started(body, log)
+                body = self._estimator.with_estimate(body, log)
             case ModelReplied():
-                self._weighing.answered(body)
+                self._estimator.calibrate(body)
             case _:
                 pass
-        event = log.append(_marked(body, told), at=told.at, foreign=True)
-        self._weighing.took(event)
-        self._last = event.seq
-        self._remember(event, told.key)
+        event = log.append(_with_provenance(body, read_event), at=read_event.at, foreign=True)
+        self._estimator.count(event)
+        self._last_imported = event.seq
+        self._index(event, read_event.key)
         self._count(event.body)
 
-    def _remember(self, event: Event, key: str) -> None:
+    def _index(self, event: Event, key: str) -> None:
         if key:
             self._seqs[key] = event.seq
-            self._key = key
-            brought = event.body if isinstance(event.body, ViewEdited) else len(items_of(event.seq, event.body))
-            if brought:
-                self._brought[event.seq] = brought
+            self._last_key = key
+            added = event.body if isinstance(event.body, ViewEdited) else len(items_of(event.seq, event.body))
+            if added:
+                self._added[event.seq] = added
 
     def _count(self, body: Body) -> None:
         counts = self._counts
@@ -258,26 +269,29 @@ class _Recording:
             case _:
                 pass
 
-    def _written(self) -> Log:
+    def _require_log(self) -> Log:
         if self._log is None:
-            raise BadInput("nothing was told yet", where=self._session)
+            raise BadInput("nothing was read yet", where=self._session)
         return self._log
 
     def result(self) -> Imported:
+        """Sync the log and sum up the import."""
         if self._log is not None:
-            if self._own >= 0 and self._log.tip != self._own:
-                # Whoever went on here goes on there; what the other program did since is a branch beside it.
-                self._log.append(Rewound(self._own))
+            if self._local_tip >= 0 and self._log.tip != self._local_tip:
+                # Work that was continued here stays current; what the other program added since is a branch beside it.
+                self._log.append(Rewound(self._local_tip))
             self._log.sync()
-        return Imported(self._session, Counts(**{**self._counts, "bad_lines": len(self.bad)}), tuple(self.bad), self.mark, self.tip)
+        return Imported(
+            self._session, Counts(**{**self._counts, "bad_lines": len(self.problems)}), tuple(self.problems), self.position, self.tip
+        )
 
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
 
 
-class _At:
-    """A clock that tells one time once: an imported session was opened when it was, not now."""
+class _OpeningClock:
+    """A clock whose first time is when the session was opened in the other program; then it is the real clock."""
 
     def __init__(self, at: int, later: Clock) -> None:
         self._times: Iterator[int] = iter((at,))
@@ -287,23 +301,23 @@ class _At:
         return next(self._times, None) or self._later.now()
 
 
-def _marked(body: AnyBody, told: Told) -> AnyBody:
-    return structs.replace(body, foreign=Raw(_encode(Foreign(told.key, told.line))))
+def _with_provenance(body: AnyBody, read_event: ReadEvent) -> AnyBody:
+    return structs.replace(body, foreign=Raw(_encode(Provenance(read_event.key, read_event.line))))
 
 
-def put_by(seq: int, body: ViewEdited) -> tuple[str, ...]:
-    """The items that the edits of an event put in place, in order."""
+def inserted_ids(seq: int, body: ViewEdited) -> tuple[str, ...]:
+    """Ids of the items that the edits of an event inserted, in order."""
     pieces = ((index, number, piece) for index, edit in enumerate(body.edits) for number, piece in enumerate(into_of(edit)))
     return tuple(f"{seq}.{index}.{number}" for index, number, piece in pieces if isinstance(piece, Put))
 
 
-def foreign_of(body: Body) -> Foreign | None:
-    """What an imported body carries beside itself, if it was imported."""
+def provenance_of(body: Body) -> Provenance | None:
+    """The provenance of an imported body; None if it was not imported."""
     raw = body.foreign
     return None if bytes(raw) == b"null" else _decode(raw)
 
 
-def key_of(body: Body) -> str:
-    """The other program's id of a fact."""
-    found = foreign_of(body)
-    return "" if found is None else found.key
+def foreign_key(body: Body) -> str:
+    """The other program's id of an event; empty if it has none or was not imported."""
+    provenance = provenance_of(body)
+    return "" if provenance is None else provenance.key

@@ -1,4 +1,4 @@
-"""Times, pictures, models and tokens as other programs write them, and as we do."""
+"""Conversion of timestamps, images, model names and token counts of other programs."""
 
 import base64
 import binascii
@@ -10,32 +10,32 @@ from palimpsest.core.items import Document, Image, Part, Role, Text
 from palimpsest.core.ports import Blobs
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
 
-# Seconds since 1970 stay below this for three thousand years, and milliseconds are above it since 1973.
+# A number below this is in seconds (until the year 5138), one above in milliseconds (since 1973).
 _SECONDS_END = 100_000_000_000
-_COUNTS = (("prompt", "input"), ("completion", "output"))
+_TOKEN_FIELDS = (("prompt", "input"), ("completion", "output"))
 
 
 def milliseconds(value: object) -> int:
-    """A time as a program wrote it (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970; 0 if it is none."""
+    """A timestamp (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970; 0 if it is none."""
     match value:
         case str():
-            return _of_text(value)
+            return _iso_to_ms(value)
         case bool():
             return 0
         case int() | float():
-            return _of_number(value)
+            return _number_to_ms(value)
         case _:
             return 0
 
 
-def _of_number(value: float) -> int:
+def _number_to_ms(value: float) -> int:
     try:
         return int(value if value >= _SECONDS_END else value * 1000)
     except (OverflowError, ValueError):
         return 0
 
 
-def _of_text(value: str) -> int:
+def _iso_to_ms(value: str) -> int:
     try:
         time = datetime.fromisoformat(value.strip())
     except ValueError:
@@ -44,12 +44,12 @@ def _of_text(value: str) -> int:
 
 
 def call_of(model: str) -> CallStarted:
-    """A call of another program: which model, and the shape that its maker takes."""
+    """A call of a model by another program, with the wire that the model's provider uses."""
     return CallStarted(model, wire_of(model))
 
 
 def wire_of(model: str) -> str:
-    """The shape of requests that the maker of a model takes."""
+    """The wire that the provider of a model uses, guessed from the model's name."""
     name = model.rpartition("/")[2]
     if name.startswith("claude"):
         return "anthropic"
@@ -57,12 +57,12 @@ def wire_of(model: str) -> str:
 
 
 def provider_of(model: str) -> str:
-    """Who made a model, as seals name it."""
+    """The provider of a model as signatures name it, guessed from the model's name."""
     return {"anthropic": "anthropic", "responses": "openai"}.get(wire_of(model), "other")
 
 
 def blob_part(media: str, data: str, blobs: Blobs, name: str = "") -> Part | None:
-    """A picture or a file that stands in a text as base64; nothing if it does not."""
+    """An image or document from base64 text, stored as a blob; None if the text is empty or not base64."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -74,7 +74,7 @@ def blob_part(media: str, data: str, blobs: Blobs, name: str = "") -> Part | Non
 
 
 def linked_part(url: str, blobs: Blobs) -> Part | None:
-    """A picture by its URL, which may hold the picture itself."""
+    """An image from a URL, which may be a data URL that contains the image; None for other schemes."""
     if not url.startswith("data:"):
         return Image("image/*", url=url) if url.startswith(("http://", "https://")) else None
     media, _, data = url[len("data:") :].partition(";base64,")
@@ -82,7 +82,7 @@ def linked_part(url: str, blobs: Blobs) -> Part | None:
 
 
 def parts_of(content: object, blobs: Blobs, role: Role = "user") -> tuple[Part, ...]:
-    """The parts of a message that is a text, or a list of texts and pictures in one of the usual shapes; empty texts are left out."""
+    """The parts of a message: a text, or a list of texts and images in one of the usual shapes. Empty texts are left out."""
     if isinstance(content, str):
         return (Text(content, role),) if content else ()
     if not isinstance(content, Sequence):
@@ -108,7 +108,7 @@ def _part(each: object, blobs: Blobs, role: Role) -> Part | None:
 
 
 def texts_of(content: object) -> str:
-    """The text of a message in one of the usual shapes."""
+    """The text of a message in one of the usual shapes, its texts joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -117,10 +117,10 @@ def texts_of(content: object) -> str:
 
 
 def chat_usage(usage: Json) -> Usage:
-    """Tokens as Chat Completions and Responses count them: what was cached is part of the prompt."""
+    """Token counts from the usage of Chat Completions or Responses, where cached tokens are part of the prompt."""
     details = table_at(usage, "prompt_tokens_details") or table_at(usage, "input_tokens_details")
     written = number(usage, "cache_creation_input_tokens") or number(details, "cache_creation_tokens")
     cached = number(details, "cached_tokens") or number(usage, "cache_read_input_tokens") or number(usage, "prompt_cache_hit_tokens")
-    prompt, output = (number(usage, f"{old}_tokens") or number(usage, f"{new}_tokens") for old, new in _COUNTS)
+    prompt, output = (number(usage, f"{old}_tokens") or number(usage, f"{new}_tokens") for old, new in _TOKEN_FIELDS)
     thoughts = table_at(usage, "completion_tokens_details") or table_at(usage, "output_tokens_details")
     return Usage(max(0, prompt - cached - written), cached, written, output=output, reasoning=number(thoughts, "reasoning_tokens"))

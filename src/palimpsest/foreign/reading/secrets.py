@@ -1,4 +1,4 @@
-"""Secrets in what is imported: counted in the log, or replaced before anything is written."""
+"""Counts secrets in an imported log, or replaces them while reading."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,87 +11,90 @@ from palimpsest.core.events import Body
 from palimpsest.core.ports import Blobs, LogFile
 from palimpsest.core.redaction import find_secrets, redact
 from palimpsest.foreign.reading.cleaning import clean_value
-from palimpsest.foreign.reading.transcript import BadLine, Desk, Format, Mark, Source, Told
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
-_ENOUGH = 64 * 1024
+_BATCH_BYTES = 64 * 1024
 
 
 def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
-    """How many secrets of each class stand in some lines of a log; one that occurs again is one."""
-    known: set[int] = set()
+    """How many different secrets of each class some lines of a log have."""
+    counted: set[int] = set()
     found: Counter[str] = Counter()
     for chunk in chunks:
-        # What a line break or a tab parts must stand apart here too.
+        # Escaped line breaks and tabs must separate words here as they do in the text.
         text = chunk.replace(b"\\n", b"\n").replace(b"\\t", b"\t").decode("utf-8", "replace")
         for secret in find_secrets(text):
             value = hash(text[secret.start : secret.end])
-            if value not in known:
-                known.add(value)
+            if value not in counted:
+                counted.add(value)
                 found[secret.kind] += 1
     return dict(sorted(found.items()))
 
 
-def pieces_of(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
-    """The lines of a log from one byte to another, some at a time: little enough to stay close to the processor."""
+def line_batches(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
+    """The lines of a log from one byte offset to another, in batches of about 64 KiB, which fit the processor's cache."""
     for _, run in lines.chunks(start, stop):
-        begin = 0
-        while begin < len(run):
-            end = run.find(b"\n", begin + _ENOUGH) + 1 or len(run)
-            yield run[begin:end]
-            begin = end
+        start_of_batch = 0
+        while start_of_batch < len(run):
+            end = run.find(b"\n", start_of_batch + _BATCH_BYTES) + 1 or len(run)
+            yield run[start_of_batch:end]
+            start_of_batch = end
 
 
 @dataclass(frozen=True)
-class Redacting:
-    """A format whose facts come with their secrets replaced: in bodies, in what stands beside them, and in blobs of text."""
+class RedactingFormat:
+    """A format that replaces secrets in everything it reads: bodies, the rest of source lines, and blobs of text."""
 
     form: Format
 
     @property
     def name(self) -> str:
-        """What commands call it."""
+        """The name in commands."""
         return self.form.name
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where the program keeps its sessions by default."""
-        return self.form.places(home, environment)
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The paths where the program keeps its sessions by default."""
+        return self.form.default_paths(home, environment)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder."""
         return self.form.sources(path)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The facts of a session in order, without secrets."""
-        for told in self.form.read(source, _RedactingBlobs(blobs), mark):
-            match told:
-                case Told():
-                    yield _redacted_told(told)
-                case BadLine():
-                    yield BadLine(told.where, redact(told.why))
-                case Mark():
-                    yield structs.replace(told, state=clean_value(told.state, redact))
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a session in order, without secrets."""
+        for output in self.form.read(source, _RedactingBlobs(blobs), position):
+            match output:
+                case ReadEvent():
+                    yield _redact_event(output)
+                case ReadProblem():
+                    yield ReadProblem(output.where, redact(output.why))
+                case ReadPosition():
+                    yield structs.replace(output, state=clean_value(output.state, redact))
 
 
-def _redacted_told(told: Told) -> Told:
-    made = told.body
-    if isinstance(made, Struct):
-        return structs.replace(told, body=clean_value(made, redact), line=clean_value(told.line, redact))
+def _redact_event(event: ReadEvent) -> ReadEvent:
+    body = event.body
+    line = clean_value(event.line, redact)
+    if isinstance(body, Struct):
+        return structs.replace(event, body=clean_value(body, redact), line=line)
+    build = body
 
-    def made_without(desk: Desk) -> Body | None:
-        body = made(desk)
-        return None if body is None else clean_value(body, redact)
+    def redacted_body(context: ImportContext) -> Body | None:
+        built = build(context)
+        return None if built is None else clean_value(built, redact)
 
-    return structs.replace(told, body=made_without, line=clean_value(told.line, redact))
+    return structs.replace(event, body=redacted_body, line=line)
 
 
 class _RedactingBlobs:
-    """Blobs that keep texts without their secrets; pictures and other bytes are kept as they are."""
+    """Stores texts without their secrets; images and other binary data are stored unchanged."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes and return the address of what was kept."""
+        """Store the bytes and return the address of what was stored."""
         try:
             return self._blobs.put(redact(data.decode()).encode())
         except UnicodeDecodeError:

@@ -1,20 +1,19 @@
-"""What a session of another program tells, one fact at a time, and what a format must be able to do."""
+"""The protocol of a transcript format, and the values that reading a session yields."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from msgspec import Raw, structs
+from msgspec import Raw
 
-from palimpsest.core.events import NULL, Body, ToolReturned
-from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.events import NULL, Body
+from palimpsest.core.items import Value
 from palimpsest.core.ports import Blobs
-from palimpsest.core.view import View
+from palimpsest.foreign.reading.deferred import DeferredBody
 
 
-class Source(Value, frozen=True):
-    """A session of another program on a disk; `session` is its id there, and `changed` says when to look again."""
+class TranscriptSource(Value, frozen=True):
+    """A session of another program on disk. `session` is its id there. `changed` is a stamp that differs once the file has changed."""
 
     format: str
     path: str
@@ -23,83 +22,57 @@ class Source(Value, frozen=True):
     parent: str = ""
 
 
-class Desk(Protocol):
-    """What a fact may look at when it is recorded: the view so far, and where earlier facts went."""
+class ReadEvent(Value, frozen=True):
+    """One event read from a transcript, in the order of the conversation.
 
-    @property
-    def view(self) -> View:
-        """What the model sees before the fact."""
-        ...
-
-    def ids(self, key: str) -> tuple[str, ...]:
-        """The items that the fact of that key brought; none if it is unknown or brought nothing."""
-        ...
-
-
-# An edit names items by their ids, which are known only when it is recorded.
-Made: TypeAlias = Callable[[Desk], Body | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A result where a file names no call: it answers part `number` of the reply of that key, under whichever id that is recorded."""
-
-    key: str
-    number: int
-    body: ToolReturned
-
-    def __call__(self, desk: Desk) -> Body:
-        """The result with the id of its call; without one if the call does not show."""
-        ids = desk.ids(self.key)
-        wanted = ids[self.number] if self.number < len(ids) else ""
-        calls = (item.content for item in reversed(desk.view.items) if item.id == wanted)
-        call_id = next((call.call_id for call in calls if isinstance(call, ToolCall)), "")
-        return structs.replace(self.body, result=structs.replace(self.body.result, call_id=call_id))
-
-
-class Told(Value, frozen=True):
-    """One fact. `key` is the other program's id of it; `after` is the key it follows where that is not the fact told before.
-
-    `line` is what the file says beside the body, as JSON: enough, with the body, to write the lines back as they were.
+    `key` is the other program's id of it. `after` is the key of the event it follows; empty if that is the event read before it. `line`
+    is the rest of the source line as JSON: together with the body it is enough to write the line back exactly.
     """
 
-    body: Body | Made
+    body: Body | DeferredBody
     at: int
     key: str = ""
     after: str = ""
     line: Raw = NULL
 
 
-class BadLine(Value, frozen=True):
-    """Something that could not be read, and where; the rest goes on."""
+class ReadProblem(Value, frozen=True):
+    """A place in a transcript that could not be read, and the reason. Reading continues after it."""
 
     where: str
     why: str
 
 
-class Mark(Value, frozen=True):
-    """Where reading stopped, told last: given back, a format reads only what is new since. `state` is the format's own."""
+class ReadPosition(Value, frozen=True):
+    """Where reading stopped; yielded last, and passed to the next `read`.
+
+    `state` is private to the format.
+    """
 
     offset: int = 0
     state: Raw = NULL
 
 
+# What reading a session yields: events and problems in order, and last the position.
+ReadOutput: TypeAlias = ReadEvent | ReadProblem | ReadPosition
+
+
 class Format(Protocol):
-    """One program's way of keeping sessions."""
+    """The transcript format of one program."""
 
     @property
     def name(self) -> str:
-        """What commands call it: `claude`, `codex`, `opencode`."""
+        """The name in commands: `claude`, `codex`, `opencode`."""
         ...
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """Where the program keeps its sessions by default."""
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The paths where the program keeps its sessions by default."""
         ...
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder; nothing if the path is not of this format."""
         ...
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        """The facts of a session in order, first that it was opened; after a mark only what came since."""
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a session in order, `SessionOpened` first; after a `position` only those that are new since."""
         ...

@@ -8,7 +8,7 @@ from palimpsest.core.edits import Loss
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.foreign.exporting.showing import counted, gist_of, headline
+from palimpsest.foreign.exporting.formatting import counted, gist_of, headline
 from palimpsest.lab.outcome import Edited, Line, Outcome, Replayed, Reread
 from palimpsest.lab.report.markup import amount, legend, mean_of, money, percent, said, scrolled
 from palimpsest.lab.simulation.recording import Recording

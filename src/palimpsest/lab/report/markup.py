@@ -2,7 +2,7 @@
 
 from html import escape
 
-from palimpsest.foreign.exporting.showing import headline
+from palimpsest.foreign.exporting.formatting import headline
 from palimpsest.lab.outcome import Survival
 
 PALETTE = 9

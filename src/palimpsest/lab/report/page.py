@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from palimpsest.foreign.exporting.formatting import counted
 from palimpsest.foreign.exporting.html import STYLE
-from palimpsest.foreign.exporting.showing import counted
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures, ratio
 from palimpsest.lab.report.context import context
 from palimpsest.lab.report.figures import by_profile, cards_table, colours_of, compared, sessions_table

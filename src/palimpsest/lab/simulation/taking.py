@@ -11,7 +11,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.lab.simulation.recording import Recording, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import SUFFIX
@@ -50,22 +50,22 @@ def take_log(log: Log, blobs: Blobs, source: str, form: str = OWN) -> Taken:
     return Taken(log.session, source, form, tuple(log.events()), recording_of(log, blobs))
 
 
-def take_foreign(source: Source) -> Taken | BadLine:
+def take_foreign(source: TranscriptSource) -> Taken | ReadProblem:
     """A session of another program; nothing of it is kept when it is let go."""
     store, blobs = MemorySessions(), MemoryBlobs()
     form = format_named(source.format)
     try:
         done = import_session(form, source, store, blobs, FixedClock(1))
         if done.tip < 0:
-            return BadLine(source.path, done.bad[0].why if done.bad else "it has no session in it")
+            return ReadProblem(source.path, done.problems[0].why if done.problems else "it has no session in it")
         with Log.open(store, done.session, FixedClock(1)) as log:
             taken = take_log(log, blobs, source.path, source.format)
     except PalimpsestError as error:
-        return BadLine(source.path, error.message)
+        return ReadProblem(source.path, error.message)
     return taken
 
 
-def find_foreign(paths: list[Path]) -> tuple[tuple[Source, ...], tuple[BadLine, ...]]:
+def find_foreign(paths: list[Path]) -> tuple[tuple[TranscriptSource, ...], tuple[ReadProblem, ...]]:
     """The sessions of other programs in files and below folders, and what was passed over."""
     found = find_sources(FORMATS, paths)
     return found.sources, found.skipped

@@ -15,7 +15,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.importing import Counts
-from palimpsest.foreign.reading.transcript import BadLine, Mark, Source, Told
+from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 
@@ -42,9 +42,9 @@ class _Told(Tiny):
 
     reads: tuple[list[str], ...] = ([],)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        self.reads[0].append(f"{source.session} from {0 if mark is None else mark.offset}")
-        return super().read(source, blobs, mark)
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        self.reads[0].append(f"{source.session} from {0 if position is None else position.offset}")
+        return super().read(source, blobs, position)
 
 
 def test_a_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
@@ -135,23 +135,23 @@ def test_a_file_without_a_session_is_passed_over(tmp_path: Path) -> None:
 
     run = bring(tmp_path / "home", path, form=_Silent())
 
-    assert run.skipped == [BadLine(str(path), "this is nothing (and 1 more)")]
+    assert run.skipped == [ReadProblem(str(path), "this is nothing (and 1 more)")]
     assert run.rows == []
 
 
 class _Silent(Tiny):
     """Finds nothing but bad lines."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        yield BadLine(f"{source.path}:1", "this is nothing")
-        yield BadLine(f"{source.path}:2", "nor is this")
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        yield ReadProblem(f"{source.path}:1", "this is nothing")
+        yield ReadProblem(f"{source.path}:2", "nor is this")
 
 
 class _Interrupted(Tiny):
     """Somebody presses Ctrl-C after the second line."""
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        for number, told in enumerate(super().read(source, blobs, mark)):
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        for number, told in enumerate(super().read(source, blobs, position)):
             if number == 2:
                 signal.raise_signal(signal.SIGINT)
             yield told

@@ -131,7 +131,7 @@ def test_a_file_that_is_no_session_is_named(pal: Pal, tmp_path: Path) -> None:
     path.write_text('{"a": 1}\n')
 
     result = pal("replay", str(path))
-    assert (result.exit_code, result.stderr) == (2, f"pal: {path}: no session of a program that is known\n")
+    assert (result.exit_code, result.stderr) == (2, f"pal: {path}: not a session of a known program\n")
 
 
 def test_what_cannot_be_read_does_not_keep_the_others_out(pal: Pal, tmp_path: Path) -> None:

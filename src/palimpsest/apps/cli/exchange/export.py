@@ -14,7 +14,7 @@ from palimpsest.apps.cli.home import expanded, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.places import Place, claude_place, codex_place, stands_alone
+from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
 from palimpsest.stores.files import gathered, refusal, write_whole
 
 _EXAMPLES = """\b
@@ -73,7 +73,7 @@ def export(
         chunks = bytes_of(told, found, cards_of(home), wanted)
         first = list(islice(chunks, _OPENING))
         place = _place(form, told, first, folder)
-        if install and form == "codex" and place is not None and first and not stands_alone(first[0], place):
+        if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
             first, chunks = [], bytes_of(told, found, cards_of(home), replace(wanted, alone=True))
         chunks = chain(first, chunks)
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
@@ -105,14 +105,14 @@ def _check(form: str, *, out: str | None, install: bool, agent: bool, request: b
         raise click.UsageError("--full goes with --to markdown or html")
 
 
-def _place(form: str, log: Log, first: list[bytes], cwd: str) -> Place | None:
+def _place(form: str, log: Log, first: list[bytes], cwd: str) -> ResumeTarget | None:
     """Where the other program would look for it, if there is one."""
     if form not in AGENTS:
         return None
     folder = cwd or log.opened.cwd or str(Path.cwd())
     if form == "claude":
-        return claude_place(log, first, Path.home(), os.environ, folder, moves=bool(cwd))
-    return codex_place(log, first, Path.home(), os.environ, folder)
+        return claude_target(log, first, Path.home(), os.environ, folder, moves=bool(cwd))
+    return codex_target(log, first, Path.home(), os.environ, folder)
 
 
 def _make_room(folder: Path) -> None:
@@ -122,7 +122,7 @@ def _make_room(folder: Path) -> None:
         raise refusal(error, folder, "make") from error
 
 
-def _tell(shape: dict[str, object], place: Place | None, *, install: bool) -> None:
+def _tell(shape: dict[str, object], place: ResumeTarget | None, *, install: bool) -> None:
     """Where it went, and how to go on, for people; standard output may be the export itself."""
     if shape["path"] is not None:
         click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events", err=True)

@@ -14,7 +14,7 @@ from palimpsest.core.ports import Blobs, SessionArchive
 from palimpsest.core.redaction import redact
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.writer import write_codex
-from palimpsest.foreign.exporting.messages import write_request
+from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.overlay import OverlaySessions

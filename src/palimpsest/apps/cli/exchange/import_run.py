@@ -14,10 +14,10 @@ from palimpsest.apps.cli.exchange.secret_search import Search, Span
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
-from palimpsest.foreign.reading.cursors import Cursors, Seen
+from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
 from palimpsest.foreign.reading.importing import Counts, Imported, import_session, session_id
-from palimpsest.foreign.reading.secrets import Redacting, count_secrets
-from palimpsest.foreign.reading.transcript import BadLine, Format, Mark, Source, Told
+from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets
+from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
 _SAVE_EVERY = 2.0
@@ -31,7 +31,7 @@ class Row(Struct, frozen=True):
     format: str
     session: str
     counts: Counts
-    bad: tuple[BadLine, ...] = ()
+    bad: tuple[ReadProblem, ...] = ()
 
 
 def say_nothing(files: int, events: int) -> None:
@@ -48,14 +48,14 @@ class Run:
     tell: Callable[[int, int], None] = say_nothing
     stopped: bool = False
     rows: list[Row] = field(default_factory=list)
-    skipped: list[BadLine] = field(default_factory=list)
+    skipped: list[ReadProblem] = field(default_factory=list)
     seen: int = 0
     unredacted: list[str] = field(default_factory=list)
     secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._search = Search(self.home)
-        self._looked_at: list[Source] = []
+        self._looked_at: list[TranscriptSource] = []
         self._cursors = Cursors.load(self.home.imports)
         self._logs = {stat.session: stat.size for stat in self.home.store.stats()}
         self._searched: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Run:
             self._searched[seen.log] = max(seen.searched, self._searched.get(seen.log, 0))
         self._saved = time.monotonic()
 
-    def take(self, form: Format, source: Source) -> None:
+    def take(self, form: Format, source: TranscriptSource) -> None:
         """Import what is new of a session; what cannot be is passed over, unless it is the home itself that refuses."""
         session = session_id(form.name, source.session)
         seen = self._cursors.of(source) if session in self._logs else None
@@ -74,7 +74,7 @@ class Run:
             self._look_at(source, session)
             return
         store, blobs = self._places()
-        reader = _Watched(Redacting(form) if self.redact else form, self)
+        reader = _Watched(RedactingFormat(form) if self.redact else form, self)
         try:
             imported = import_session(
                 reader,
@@ -82,18 +82,18 @@ class Run:
                 store,
                 blobs,
                 self.home.clock,
-                mark=None if seen is None else seen.mark,
+                position=None if seen is None else seen.position,
                 since=-1 if seen is None else seen.tip,
             )
         except PalimpsestError as error:
             if isinstance(error, StoreError) and not isinstance(error, Locked):
                 raise
-            self.skipped.append(BadLine(source.path, error.message))
+            self.skipped.append(ReadProblem(source.path, error.message))
             return
         if imported.tip < 0:
             self._pass_over(source, imported)
             return
-        self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
+        self._add(Row(source.path, form.name, session, imported.counts, imported.problems))
         if self.dry:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
@@ -104,25 +104,25 @@ class Run:
             return OverlaySessions(self.home.store), OverlayBlobs(self.home.blobs)
         return self.home.store, self.home.blobs
 
-    def _pass_over(self, source: Source, imported: Imported) -> None:
-        first = imported.bad[0].why if imported.bad else "it has no session in it"
-        more = f" (and {len(imported.bad) - 1:,} more)" if len(imported.bad) > 1 else ""
+    def _pass_over(self, source: TranscriptSource, imported: Imported) -> None:
+        first = imported.problems[0].why if imported.problems else "it has no session in it"
+        more = f" (and {len(imported.problems) - 1:,} more)" if len(imported.problems) > 1 else ""
         if not self.stopped:
-            self.skipped.append(BadLine(source.path, first + more))
+            self.skipped.append(ReadProblem(source.path, first + more))
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
         self.tell(len(self.rows) + len(self.skipped), self.seen)
 
-    def _keep(self, source: Source, imported: Imported, seen: Seen | None) -> None:
-        before = Seen(source.format, source.path, source.session, imported.session) if seen is None else seen
-        self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, mark=imported.mark))
+    def _keep(self, source: TranscriptSource, imported: Imported, seen: SourceCursor | None) -> None:
+        before = SourceCursor(source.format, source.path, source.session, imported.session) if seen is None else seen
+        self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, position=imported.position))
         self._logs[imported.session] = self.home.store.stat(imported.session).size
         self._look_at(source, imported.session)
         if time.monotonic() - self._saved > _SAVE_EVERY:
             self.save()
 
-    def _look_at(self, source: Source, session: str) -> None:
+    def _look_at(self, source: TranscriptSource, session: str) -> None:
         """Have what is new in a log looked at for secrets, also what an interrupted import left."""
         start, stop = self._searched.get(session, 0), self._logs[session]
         if start < stop and not self.dry:
@@ -181,15 +181,15 @@ class _Watched:
     def name(self) -> str:
         return self.form.name
 
-    def places(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        return self.form.places(home, environment)
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        return self.form.default_paths(home, environment)
 
-    def sources(self, path: Path) -> Iterator[Source | BadLine]:
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         return self.form.sources(path)
 
-    def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         run = self.run
-        for told in self.form.read(source, blobs, mark):
+        for told in self.form.read(source, blobs, position):
             if run.stopped:
                 return
             yield told

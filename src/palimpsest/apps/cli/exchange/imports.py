@@ -16,7 +16,7 @@ from palimpsest.apps.cli.home import expanded, find_home
 from palimpsest.apps.cli.output import console, emit, json_option, plain, table
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.finding import Found, find_sources
+from palimpsest.foreign.reading.finding import FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
 from palimpsest.foreign.reading.transcript import Format
 
@@ -60,7 +60,7 @@ def _check(words: tuple[str, ...]) -> None:
             raise BadInput(f"there is no such file, and no program of that name; known are {', '.join(_NAMES)}", where=word)
 
 
-def _find(words: tuple[str, ...]) -> Found:
+def _find(words: tuple[str, ...]) -> FoundSources:
     """The sessions of named programs by their own format, those of paths by whatever format knows them."""
     home = Path.home()
     named = [_NAMES[word] for word in dict.fromkeys(words) if word in _NAMES] if words else list(FORMATS)
@@ -69,11 +69,11 @@ def _find(words: tuple[str, ...]) -> Found:
     found += [find_sources(FORMATS, paths)] if paths else []
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     skipped = {bad.where: bad for each in found for bad in each.skipped}
-    return Found(tuple(sources.values()), tuple(skipped.values()))
+    return FoundSources(tuple(sources.values()), tuple(skipped.values()))
 
 
-def _default(form: Format, home: Path) -> Found:
-    return find_sources((form,), [place for place in form.places(home, os.environ) if os.path.lexists(place)])
+def _default(form: Format, home: Path) -> FoundSources:
+    return find_sources((form,), [place for place in form.default_paths(home, os.environ) if os.path.lexists(place)])
 
 
 @contextmanager

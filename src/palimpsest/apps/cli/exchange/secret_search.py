@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionStore
-from palimpsest.foreign.reading.secrets import count_secrets, pieces_of
+from palimpsest.foreign.reading.secrets import count_secrets, line_batches
 from palimpsest.stores.home import AnyHome, Home
 
 # What is searched in the time that a process takes to start.
@@ -122,7 +122,7 @@ def search(store: SessionStore, span: Span) -> dict[str, int]:
     except BadInput:
         return {}
     try:
-        return count_secrets(pieces_of(lines, span.start, span.stop))
+        return count_secrets(line_batches(lines, span.start, span.stop))
     finally:
         lines.close()
 

@@ -12,7 +12,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, Pro
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
-from palimpsest.foreign.reading.transcript import BadLine, Source
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.lab.simulation.taking import Taken, find_foreign, find_own, take_foreign, take_log
 from palimpsest.lab.simulation.unsent import RealSummaries
 from palimpsest.wire.encode import encode
@@ -60,22 +60,22 @@ def real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
     return ask
 
 
-Take: TypeAlias = Callable[[], Taken | BadLine]
+Take: TypeAlias = Callable[[], Taken | ReadProblem]
 
 
 class Sources(NamedTuple):
     """How to take each session that was named, and what is in the way of some."""
 
     takes: list[Take]
-    skipped: list[BadLine]
+    skipped: list[ReadProblem]
 
     def next(self, take: Take) -> Taken | None:
         """The session if it can be replayed; else what is in the way is kept to be told."""
         taken = take()
-        if isinstance(taken, BadLine):
+        if isinstance(taken, ReadProblem):
             self.skipped.append(taken)
         elif not taken.recording.steps:
-            self.skipped.append(BadLine(taken.source, "no reply of a model is recorded in it, so there is nothing to replay"))
+            self.skipped.append(ReadProblem(taken.source, "no reply of a model is recorded in it, so there is nothing to replay"))
         else:
             return taken
         return None
@@ -89,7 +89,7 @@ class Sources(NamedTuple):
 
 def sources_of(home: AnyHome, words: tuple[str, ...]) -> Sources:
     """All sessions that some words mean."""
-    found, skipped = list[Take](), list[BadLine]()
+    found, skipped = list[Take](), list[ReadProblem]()
     for word in words:
         path = Path(os.path.abspath(expanded(word)))  # noqa: PTH100 - links are not resolved
         if not path.exists():
@@ -109,15 +109,15 @@ def _own(home: AnyHome, word: str) -> Take:
     found = find_session(home, word)
     name = found.name
 
-    def take() -> Taken | BadLine:
+    def take() -> Taken | ReadProblem:
         try:
             with open_log(found, whole=True) as log:
                 return take_log(log, found.blobs, name)
         except PalimpsestError as error:
-            return BadLine(name, error.message)
+            return ReadProblem(name, error.message)
 
     return take
 
 
-def _foreign(source: Source) -> Take:
+def _foreign(source: TranscriptSource) -> Take:
     return lambda: take_foreign(source)

@@ -9,7 +9,7 @@ from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Too
 from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.messages import whole_view, write_request
+from palimpsest.foreign.exporting.request import whole_view, write_request
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.check import check_request
@@ -39,7 +39,7 @@ def test_the_three_shapes_say_the_same() -> None:
     assert [item["type"] for item in bodies[1]["input"]] == ["message", "message", "function_call", "function_call_output", "message"]
 
 
-def test_the_whole_history_is_as_if_nobody_had_edited() -> None:
+def test_the_whole_history_has_no_edits() -> None:
     log = _log()
     before = log.view
     log.append(ViewEdited((Fold("1.0", "3.0", (Put("summary", Text("read")),)),), by="tester"))
@@ -49,7 +49,7 @@ def test_the_whole_history_is_as_if_nobody_had_edited() -> None:
 
 
 @pytest.mark.parametrize("wire", _WIRES)
-def test_a_model_that_nobody_knows_is_asked_by_its_own_name(wire: WireName) -> None:
+def test_an_unknown_model_keeps_its_own_name(wire: WireName) -> None:
     assert json.loads(write_request(_log("grok-99"), MemoryBlobs(), wire).body)["model"] == "grok-99"
 
 

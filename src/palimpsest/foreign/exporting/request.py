@@ -1,4 +1,4 @@
-"""A session as the body of a request, in the shape of any provider: what the model sees now, or the whole history without edits."""
+"""Exports a session as the body of a request for any provider: the current view, or the whole history without edits."""
 
 from collections.abc import Iterable
 
@@ -16,8 +16,8 @@ from palimpsest.wire.models.cards import CARDS, ModelCard, WireName, card
 from palimpsest.wire.past import next_request
 from palimpsest.wire.request import Request
 
-# Who is asked when a session names no model, or one that nobody knows here.
-_USUAL: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
+# Models for sessions that name none, or an unknown one.
+_DEFAULT_MODELS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
 
 
 def write_request(
@@ -31,26 +31,26 @@ def write_request(
     whole: bool = False,
     clean: Clean = as_is,
 ) -> Request:
-    """The request that shows a session at the end of a path; `whole` shows everything that was ever hidden, too."""
-    known = tuple(cards)
+    """The request that shows a session at the end of a path. With `whole` it shows also everything that edits have hidden."""
+    all_cards = tuple(cards)
     view = whole_view(log, path) if whole else log.view if path is None else log.state_at(path.tip).view
     if clean is not as_is:
         view = clean_view(view, clean)
-    name = model or view.model or _USUAL[wire]
+    name = model or view.model or _DEFAULT_MODELS[wire]
     if not model:
-        known = _with(name, known, wire)
-    return next_request(view, blobs.get, known, wire=wire, model=name)
+        all_cards = _with_card_for(name, all_cards, wire)
+    return next_request(view, blobs.get, all_cards, wire=wire, model=name)
 
 
 def whole_view(log: Log, path: Path | None = None) -> View:
-    """Everything that was ever said along a path, as if nobody had edited the view."""
+    """The view at the end of a path as if there had been no edits."""
     return project(event for event in log.events(path) if not isinstance(event.body, ViewEdited | EditUndone))
 
 
-def _with(name: str, cards: tuple[ModelCard, ...], wire: WireName) -> tuple[ModelCard, ...]:
-    """The cards, and one for the model of a session if it has none: like the usual model of the wire, by its own name."""
+def _with_card_for(name: str, cards: tuple[ModelCard, ...], wire: WireName) -> tuple[ModelCard, ...]:
+    """The cards, and one for an unknown model: that of the wire's default model under the given name."""
     try:
         card(name, cards)
     except BadInput:
-        return (*cards, replace(card(_USUAL[wire], cards), name=name, api_name=name))
+        return (*cards, replace(card(_DEFAULT_MODELS[wire], cards), name=name, api_name=name))
     return cards

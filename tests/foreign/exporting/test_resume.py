@@ -9,9 +9,9 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session, write_claude
-from palimpsest.foreign.exporting.places import Place, claude_place, codex_place
+from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Source
+from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 _PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
@@ -20,7 +20,7 @@ _SESSION = "69901b92-81d1-436f-9093-e5364257259e"
 
 def _all_imported(path: Path) -> list[tuple[Log, list[bytes]]]:
     store, blobs = MemorySessions(), MemoryBlobs()
-    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, Source)]
+    sources = [source for source in ClaudeFormat().sources(path) if isinstance(source, TranscriptSource)]
     sessions = [import_session(ClaudeFormat(), source, store, blobs, FixedClock(1)).session for source in sources]
     logs = [Log.open(store, session, FixedClock(1)) for session in sessions]
     return [(log, list(write_claude(log, blobs))) for log in logs]
@@ -33,23 +33,23 @@ def _imported(path: Path) -> tuple[Log, list[bytes]]:
 
 def test_a_session_goes_back_to_where_it_came_from(tmp_path: Path) -> None:
     log, lines = _imported(_PROJECT / f"{_SESSION}.jsonl")
-    place = claude_place(log, lines, tmp_path, {}, log.opened.cwd)
+    place = claude_target(log, lines, tmp_path, {}, log.opened.cwd)
 
     path = tmp_path / ".claude" / "projects" / "-repo-project" / f"{_SESSION}.jsonl"
-    assert place == Place(str(path), f"cd /repo/project && claude --resume {_SESSION}")
+    assert place == ResumeTarget(str(path), f"cd /repo/project && claude --resume {_SESSION}")
 
 
 def test_a_file_that_was_renamed_gets_its_name_back(tmp_path: Path) -> None:
     shutil.copy(_PROJECT / f"{_SESSION}.jsonl", tmp_path / "my backup.jsonl")
     log, lines = _imported(tmp_path / "my backup.jsonl")
 
-    assert Path(claude_place(log, lines, tmp_path, {}, "/repo/project").path).name == f"{_SESSION}.jsonl"
+    assert Path(claude_target(log, lines, tmp_path, {}, "/repo/project").path).name == f"{_SESSION}.jsonl"
 
 
 def test_a_sub_agent_goes_back_beside_the_session_it_worked_for(tmp_path: Path) -> None:
     (file,) = (_PROJECT / _SESSION / "subagents").glob("*.jsonl")
     log, lines = _imported(file)
-    place = claude_place(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo/project")
+    place = claude_target(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo/project")
 
     assert place.path == str(tmp_path / "projects" / "-repo-project" / _SESSION / "subagents" / file.name)
     assert place.command.endswith(_SESSION)
@@ -64,7 +64,7 @@ def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_s
     ]
     file = tmp_path / f"my.backup__{session}.jsonl"
     file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    found = [claude_place(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo") for log, lines in _all_imported(file)]
+    found = [claude_target(log, lines, tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, "/repo") for log, lines in _all_imported(file)]
 
     project = tmp_path / "projects" / "-repo"
     assert [place.path for place in found] == [str(project / f"{session}.jsonl"), str(project / session / "subagents" / "agent-u2.jsonl")]
@@ -73,7 +73,7 @@ def test_a_sub_agent_in_a_file_that_was_renamed_does_not_take_the_place_of_its_s
 
 def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: Path) -> None:
     log = Log.create(MemorySessions(), SessionOpened("child", origin="codex", opener=Origin("parent", 3)), FixedClock(0))
-    place = claude_place(log, write_claude(log, MemoryBlobs()), tmp_path, {}, "/repo")
+    place = claude_target(log, write_claude(log, MemoryBlobs()), tmp_path, {}, "/repo")
 
     assert place.path == str(tmp_path / ".claude" / "projects" / "-repo" / f"{claude_session(log)}.jsonl")
     assert place.command == f"cd /repo && claude --resume {claude_session(log)}"
@@ -81,7 +81,7 @@ def test_a_child_of_another_program_is_a_session_that_can_be_resumed(tmp_path: P
 
 def test_a_folder_with_spaces_and_quotes_is_written_for_a_shell(tmp_path: Path) -> None:
     log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock(0))
-    claude, codex = (find(log, [], tmp_path, {}, "/my 'own' work_dir") for find in (claude_place, codex_place))
+    claude, codex = (find(log, [], tmp_path, {}, "/my 'own' work_dir") for find in (claude_target, codex_target))
 
     assert Path(claude.path).parent.name == "-my--own--work-dir"
     assert claude.command.startswith("cd '/my '\"'\"'own'\"'\"' work_dir' && claude --resume ")

@@ -31,21 +31,21 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.showing import (
+from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ItemLine, NoteEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
+from palimpsest.foreign.exporting.formatting import (
     arguments_of,
+    code_blocks,
     cut,
     edit_line,
-    fenced,
     gist_of,
     headline,
-    moment,
     outcome_of,
     size_of,
     turn_line,
+    utc_time,
     visible,
 )
-from palimpsest.foreign.exporting.story import Answered, Cover, Edited, Listed, Noted, Said, Turn, Used
-from palimpsest.foreign.exporting.telling import cover_of, turns_of
+from palimpsest.foreign.exporting.turns import header_of, turns_of
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
@@ -74,30 +74,30 @@ def test_a_turn_has_what_was_said_called_and_given_back_in_its_order() -> None:
         Turn(
             0,
             (
-                Said(1, 2_000, "context", Text("Be brief.", "system"), "base"),
-                Said(1, 2_000, "context", Text("clean"), "git"),
+                InputEntry(1, 2_000, "context", Text("Be brief.", "system"), "base"),
+                InputEntry(1, 2_000, "context", Text("clean"), "git"),
             ),
         ),
         Turn(
             1,
             (
-                Said(3, 4_000, "user", Text("hi")),
-                Answered(5, 6_000, "claude-sonnet-4-5", Thinking("hm")),
-                Answered(5, 6_000, "claude-sonnet-4-5", Text("I look.", "assistant")),
-                Used(5, 6_000, call, result),
-                Said(6, 7_000, "steering", Text("faster")),
+                InputEntry(3, 4_000, "user", Text("hi")),
+                ReplyEntry(5, 6_000, "claude-sonnet-4-5", Thinking("hm")),
+                ReplyEntry(5, 6_000, "claude-sonnet-4-5", Text("I look.", "assistant")),
+                ToolEntry(5, 6_000, call, result),
+                InputEntry(6, 7_000, "steering", Text("faster")),
             ),
             1,
             Usage(input=1_000_000),
             3.0,
         ),
-        Turn(2, (Said(9, 10_000, "user", Text("thanks")),)),
+        Turn(2, (InputEntry(9, 10_000, "user", Text("thanks")),)),
     ]
 
 
-def test_a_result_without_its_call_stands_alone() -> None:
+def test_a_result_without_its_call_is_an_entry_of_its_own() -> None:
     result = ToolReturned(ToolResult("c", (Text("x"),)), "read")
-    assert list(turns_of(_log(result))) == [Turn(0, (Used(1, 2_000, None, result),))]
+    assert list(turns_of(_log(result))) == [Turn(0, (ToolEntry(1, 2_000, None, result),))]
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_result_without_its_call_stands_alone() -> None:
 )
 def test_everything_else_worth_a_line_has_one(body: Body, line: str, text: str) -> None:
     (turn,) = turns_of(_log(body))
-    assert turn.entries == (Noted(1, 2_000, line, text),)
+    assert turn.entries == (NoteEntry(1, 2_000, line, text),)
 
 
 def test_a_reply_that_broke_off_says_so_and_a_side_call_costs() -> None:
     (turn,) = turns_of(_log(ModelReplied((), error="reset"), side_reply("title", "claude-haiku-4-5", Usage(input=1_000_000))))
-    assert turn.entries[0] == Noted(1, 2_000, "the reply broke off", "reset")
+    assert turn.entries[0] == NoteEntry(1, 2_000, "the reply broke off", "reset")
     assert (turn.calls, turn.cost) == (2, 1.0)
 
 
@@ -138,19 +138,19 @@ def test_edits_say_what_they_hid_brought_back_and_made() -> None:
     (_, turn) = turns_of(log)
 
     assert turn.entries[1:] == (
-        Edited(
+        EditEntry(
             3,
             4_000,
             "p",
             "w",
             price=0.5,
-            hid=(Listed("1.0", "recalled", "a note"), Listed("2.0", "user", "one")),
-            covers=("(gone)",),
-            made=(Item("3.1.0", "reminder", Text("remember")),),
+            hidden_items=(ItemLine("1.0", "recalled", "a note"), ItemLine("2.0", "user", "one")),
+            mask_texts=("(gone)",),
+            inserted=(Item("3.1.0", "reminder", Text("remember")),),
         ),
-        Edited(4, 5_000, "q", brought=(Listed("2.0", "user", "one"),)),
+        EditEntry(4, 5_000, "q", restored=(ItemLine("2.0", "user", "one"),)),
     )
-    assert [edit_line(edit) for edit in turn.entries[1:] if isinstance(edit, Edited)] == [
+    assert [edit_line(edit) for edit in turn.entries[1:] if isinstance(edit, EditEntry)] == [
         "by p: w · $0.50 · hides 2 items · adds 1 item",
         "by q · brings back 1 item",
     ]
@@ -166,8 +166,13 @@ def test_what_the_model_does_not_see_any_more_is_said_to_be_hidden() -> None:
         ContextStated(head=(Statement("base", "new", "system"),)),
         ViewEdited((Mask(("2.1", "4.0"), "(gone)"),), by="p"),
     )
-    entries = [entry for turn in turns_of(log) for entry in turn.entries if isinstance(entry, Said | Answered | Used)]
-    earlier = [entry for turn in turns_of(log, log.reader.path(4)) for entry in turn.entries if isinstance(entry, Said | Answered | Used)]
+    entries = [entry for turn in turns_of(log) for entry in turn.entries if isinstance(entry, InputEntry | ReplyEntry | ToolEntry)]
+    earlier = [
+        entry
+        for turn in turns_of(log, log.reader.path(4))
+        for entry in turn.entries
+        if isinstance(entry, InputEntry | ReplyEntry | ToolEntry)
+    ]
 
     assert [entry.hidden for entry in entries] == [True, False, True, False, True, False]
     assert [entry.hidden for entry in earlier] == [False] * 5
@@ -181,7 +186,7 @@ def test_a_model_without_a_price_makes_the_price_unknown() -> None:
 
 def test_the_cover_has_title_model_messages_and_the_number_of_events() -> None:
     log = _log(UserSaid((Text("one"), Text("two"))), UserSaid((Text("no"),), steering=True), Titled("old"), Titled("new"))
-    assert cover_of(log) == Cover("s", "new", "palimpsest", "/repo", "claude-sonnet-4-5", 1_000, 5, ("one\ntwo",))
+    assert header_of(log) == SessionHeader("s", "new", "palimpsest", "/repo", "claude-sonnet-4-5", 1_000, 5, ("one\ntwo",))
 
 
 def test_arguments_are_shown_each_on_its_line() -> None:
@@ -196,10 +201,10 @@ def test_the_gist_of_a_call_is_its_first_text() -> None:
     assert gists == ["a b", '{"n":1}', "", "free text", ""]
 
 
-def test_outcomes_tell_size_error_and_exit_code() -> None:
+def test_outcomes_show_size_error_and_exit_code() -> None:
     failed = ToolReturned(ToolResult("c", (Text("a\nb\n"),), error=True), exit=2)
-    assert outcome_of(Used(1, 1, None, failed)) == "2 lines, 4 bytes, error, exit 2"
-    assert outcome_of(Used(1, 1, None, ToolReturned(ToolResult("c")))) == "nothing"
+    assert outcome_of(ToolEntry(1, 1, None, failed)) == "2 lines, 4 bytes, error, exit 2"
+    assert outcome_of(ToolEntry(1, 1, None, ToolReturned(ToolResult("c")))) == "nothing"
 
 
 def test_texts_are_cut_measured_and_made_visible() -> None:
@@ -208,10 +213,10 @@ def test_texts_are_cut_measured_and_made_visible() -> None:
     assert [size_of("é"), size_of("a\n" * 6_000)] == ["1 line, 2 bytes", "6,000 lines, 12 kB"]
     assert headline("a " * 100, 9) == "a a a a…"
     assert visible("\x07\x7f\x9b\u2067a\tb") == "␇␡��a\tb"
-    assert [moment(0), moment(10**18)] == ["1970-01-01 00:00:00 UTC", f"{10**18} ms"]
+    assert [utc_time(0), utc_time(10**18)] == ["1970-01-01 00:00:00 UTC", f"{10**18} ms"]
 
 
 def test_only_a_fence_at_the_beginning_of_a_line_opens_a_block_of_code() -> None:
-    assert fenced("a\n```py\nx\n````\nb\n ```\nc") == [(False, "a"), (True, "```py\nx\n````"), (False, "b\n ```\nc")]
-    assert fenced("~~~\n```\n~~\n~~~ \nz") == [(True, "~~~\n```\n~~\n~~~ "), (False, "z")]
-    assert fenced("```a`b\nc") == [(False, "```a`b\nc")]
+    assert code_blocks("a\n```py\nx\n````\nb\n ```\nc") == [(False, "a"), (True, "```py\nx\n````"), (False, "b\n ```\nc")]
+    assert code_blocks("~~~\n```\n~~\n~~~ \nz") == [(True, "~~~\n```\n~~\n~~~ "), (False, "z")]
+    assert code_blocks("```a`b\nc") == [(False, "```a`b\nc")]

@@ -1,4 +1,4 @@
-"""Lines of a rollout kept beside a body: what the body says already is a hole in the line, filled again on the way back."""
+"""Stores lines of a rollout beside a body without repeating its content, and restores them exactly."""
 
 import base64
 import re
@@ -12,65 +12,65 @@ from palimpsest.core.events import NULL, Body, ContextStated, ModelReplied, Tool
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 
-# What is shorter than this costs no more than the hole would.
-_SHORTEST = 24
-_OPENING = b'{"~":'
-_HOLE = re.compile(rb'\{"~":(\d+)\}')
+# Bytes; a placeholder would not save anything for shorter content.
+_MIN_BYTES = 24
+_PLACEHOLDER_START = b'{"~":'
+_PLACEHOLDER = re.compile(rb'\{"~":(\d+)\}')
 _encode = msgspec.json.Encoder().encode
 
 
-class Kept(Struct, array_like=True):
-    """A line without what its body says, or `plain` as it was; `number` is its place in the file."""
+class StoredLine(Struct, array_like=True):
+    """A stored line without the content of its body, or `plain` if it is unchanged; `number` is its index in the file."""
 
     number: int
     line: Raw
     plain: bool = False
 
 
-_decode = msgspec.json.Decoder(list[Kept]).decode
+_decode = msgspec.json.Decoder(list[StoredLine]).decode
 
 
-def kept_lines(lines: Iterable[tuple[int, bytes]], contents: Sequence[Content], blobs: Blobs) -> Raw:
-    """Numbered lines as JSON, each without what the contents say."""
-    said = [(number, fragment) for number, fragment in enumerate(fragments_of(contents, blobs)) if len(fragment) >= _SHORTEST]
-    kept = [_hollow(number, line, said) for number, line in lines]
-    return Raw(b"[" + b",".join(kept) + b"]") if kept else NULL
+def store_lines(lines: Iterable[tuple[int, bytes]], contents: Sequence[Content], blobs: Blobs) -> Raw:
+    """Numbered lines as JSON, with placeholders for what is in the contents."""
+    fragments = [(number, fragment) for number, fragment in enumerate(fragments_of(contents, blobs)) if len(fragment) >= _MIN_BYTES]
+    stored = [_with_placeholders(number, line, fragments) for number, line in lines]
+    return Raw(b"[" + b",".join(stored) + b"]") if stored else NULL
 
 
-def _hollow(number: int, line: bytes, said: Sequence[tuple[int, bytes]]) -> bytes:
-    if _OPENING in line:
+def _with_placeholders(number: int, line: bytes, fragments: Sequence[tuple[int, bytes]]) -> bytes:
+    if _PLACEHOLDER_START in line:
         return b"[%d,%s,true]" % (number, line)
-    for place, fragment in said:
+    for index, fragment in fragments:
         start = line.find(fragment)
         if start >= 0:
-            line = b'%s{"~":%d}%s' % (line[:start], place, line[start + len(fragment) :])
+            line = b'%s{"~":%d}%s' % (line[:start], index, line[start + len(fragment) :])
     return b"[%d,%s]" % (number, line)
 
 
-def lines_back(kept: Raw, contents: Callable[[], Sequence[Content]], blobs: Blobs) -> Iterator[tuple[int, bytes]]:
-    """The numbered lines as they were; nothing if these are no lines of a rollout."""
+def restore_lines(stored: Raw, contents: Callable[[], Sequence[Content]], blobs: Blobs) -> Iterator[tuple[int, bytes]]:
+    """The numbered lines as they were; nothing if the stored value has no rollout lines."""
     try:
-        lines = _decode(kept)
+        lines = _decode(stored)
     except msgspec.DecodeError:
         return
     fragments: list[bytes] | None = None
     for each in lines:
         line = bytes(each.line)
-        if not each.plain and _OPENING in line:
+        if not each.plain and _PLACEHOLDER_START in line:
             if fragments is None:
                 fragments = list(fragments_of(contents(), blobs))
-            line = _filled(line, fragments)
+            line = _with_fragments(line, fragments)
         yield each.number, line
 
 
-def _filled(line: bytes, fragments: Sequence[bytes]) -> bytes:
-    pieces = _HOLE.split(line)
-    pieces[1::2] = [fragments[int(place)] for place in pieces[1::2]]
+def _with_fragments(line: bytes, fragments: Sequence[bytes]) -> bytes:
+    pieces = _PLACEHOLDER.split(line)
+    pieces[1::2] = [fragments[int(index)] for index in pieces[1::2]]
     return b"".join(pieces)
 
 
 def fragments_of(contents: Iterable[Content], blobs: Blobs) -> Iterator[bytes]:
-    """The JSON that stands in a line for each thing that contents say, always in the same order."""
+    """The JSON of each value in the contents as lines have it, always in the same order."""
     for content in contents:
         match content:
             case Text():
@@ -87,31 +87,31 @@ def fragments_of(contents: Iterable[Content], blobs: Blobs) -> Iterator[bytes]:
             case ToolResult():
                 yield from fragments_of(content.parts, blobs)
             case Image() | Document():
-                yield _encode(picture_url(content, blobs))
+                yield _encode(media_url(content, blobs))
             case Opaque():
                 yield content.data.encode()
-                yield _sealed(content)
+                yield _encrypted_data(content)
 
 
-def _sealed(content: Opaque) -> bytes:
-    """What nobody here can read is most of such an item."""
+def _encrypted_data(content: Opaque) -> bytes:
+    """The encrypted or binary data of an item, which is most of it."""
     try:
         table = msgspec.json.decode(content.data)
     except (msgspec.DecodeError, UnicodeError):
         return b""
-    sealed = table.get("encrypted_content") or table.get("result") if isinstance(table, dict) else ""
-    return _encode(sealed) if isinstance(sealed, str) else b""
+    encrypted = table.get("encrypted_content") or table.get("result") if isinstance(table, dict) else ""
+    return _encode(encrypted) if isinstance(encrypted, str) else b""
 
 
-def picture_url(content: Image | Document, blobs: Blobs) -> str:
-    """A picture or file as a URL that holds it."""
+def media_url(content: Image | Document, blobs: Blobs) -> str:
+    """An image or document as a data URL, or its own URL if it has no blob."""
     if not content.blob:
         return content.url
     return f"data:{content.media};base64,{base64.b64encode(blobs.get(content.blob)).decode()}"
 
 
 def contents_of(body: Body, item: Callable[[str], Content | None]) -> tuple[Content, ...]:
-    """What the fragments of a body's lines are made of; `item` finds what an edit keeps."""
+    """The contents whose fragments are placeholders in the lines of a body; `item` finds what an edit keeps."""
     match body:
         case UserSaid() | ModelReplied():
             return tuple(body.parts)

@@ -1,7 +1,7 @@
 import pytest
 
 from palimpsest.core.errors import StoreError
-from palimpsest.foreign.reading.gathering import Gathering
+from palimpsest.foreign.reading.buffering import BufferedStore
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 
 LARGE = b"x" * 300_000 + b"\n"
@@ -20,9 +20,9 @@ def kept(store: MemorySessions) -> bytes:
     return b"".join(chunk for _, chunk in store.open("one").chunks())
 
 
-def test_lines_are_written_when_somebody_reads_or_syncs() -> None:
+def test_lines_are_written_before_reading_and_syncing() -> None:
     store = MemorySessions()
-    lines = Gathering(store).create("one", b"first\n")
+    lines = BufferedStore(store).create("one", b"first\n")
     assert (lines.append(b"second\n"), lines.append(b"third\n"), lines.size) == (6, 13, 19)
     assert kept(store) == b"first\n"
     assert lines.read(6, 7) == b"second\n"
@@ -36,7 +36,7 @@ def test_lines_are_written_when_somebody_reads_or_syncs() -> None:
 
 def test_enough_lines_are_written_at_once() -> None:
     store = MemorySessions()
-    lines = Gathering(store).create("one")
+    lines = BufferedStore(store).create("one")
     lines.append(b"small\n")
     lines.append(LARGE)
     assert kept(store) == b"small\n" + LARGE
@@ -44,7 +44,7 @@ def test_enough_lines_are_written_at_once() -> None:
 
 def test_a_checkpoint_is_never_ahead_of_the_lines() -> None:
     store = MemorySessions()
-    lines = Gathering(store).create("one")
+    lines = BufferedStore(store).create("one")
     lines.append(b"small\n")
     lines.save_checkpoint(b"here")
     assert (kept(store), lines.load_checkpoint()) == (b"small\n", b"here")
@@ -52,7 +52,7 @@ def test_a_checkpoint_is_never_ahead_of_the_lines() -> None:
 
 def test_after_a_disk_refused_nothing_more_is_taken() -> None:
     store = FullShelf()
-    lines = Gathering(store).create("one", b"first\n")
+    lines = BufferedStore(store).create("one", b"first\n")
     with pytest.raises(StoreError):
         lines.append(LARGE)
     for attempt in (lambda: lines.append(b"small\n"), lines.sync, lambda: lines.save_checkpoint(b"here")):

@@ -1,4 +1,4 @@
-"""What happened outside Codex as lines that Codex would have written: turns, items, tokens and folds."""
+"""Writes events that were not imported from Codex as the lines that Codex would have written."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -29,15 +29,15 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.events.event_items import items_of as brought_by
+from palimpsest.core.events.event_items import items_of as event_items
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.view import Walk
 from palimpsest.core.view import View
-from palimpsest.foreign.codex.lines import picture_url
-from palimpsest.foreign.codex.shape import Shaping, items_of
+from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
+from palimpsest.foreign.codex.stored_lines import media_url
 from palimpsest.foreign.file_ids import FileIds
 from palimpsest.foreign.reading.parts import wire_of
 from palimpsest.wire.encoding.fit import fit
@@ -56,7 +56,7 @@ _MODEL = "gpt-5.5"
 
 
 def thread_of(session: str, at: int) -> str:
-    """A thread id that Codex takes: the time, and digits that are always the same for a session."""
+    """A thread id (UUID version 7) from a time in milliseconds and the digest of a session id."""
     digits = int.from_bytes(sha256(session.encode("utf-8", "surrogatepass")).digest()[:10])
     low = digits & ((1 << 62) - 1)
     number = (max(0, at) & ((1 << 48) - 1)) << 80 | 7 << 76 | (digits >> 68) << 64 | 2 << 62 | low
@@ -65,12 +65,12 @@ def thread_of(session: str, at: int) -> str:
 
 
 def stamp(at: int) -> str:
-    """A time as Codex writes it."""
+    """A time in milliseconds as Codex writes it."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Fresh:
-    """Lines in the making. `ordinal` is the number of the next line where lines are numbered."""
+class LineWriter:
+    """Writes lines event by event. `ordinal` is the number of the next line, or None if lines are not numbered."""
 
     def __init__(
         self,
@@ -87,31 +87,33 @@ class Fresh:
         self._log = log
         self._cwd = cwd or log.opened.cwd or "/"
         self._blobs = blobs
-        self._new = variant == "codex-0.166"
+        self._is_0_166 = variant == "codex-0.166"
         self._thread = thread
         self._ordinal = ordinal
-        # Whether lines stand before these, and if so whether a turn is open there.
+        # Whether imported lines precede these, and if so whether they end within a turn.
         self._continues = turn is not None
         self._in_turn = bool(turn)
         self._model = log.opened.model
         self._turn = thread
         self._total = Usage()
-        self._dirty = False
-        # Items of a message that the next event may go on with: a message of another program can hold context and words.
-        self._held: tuple[Item, ...] = ()
-        self._at = self._made = 0
-        self._shaping = Shaping(blobs, self._named, ids.of)
+        self._view_changed = False
+        # Items of a message that the next event may continue: a message of another program can have both context and text of the user.
+        self._held_items: tuple[Item, ...] = ()
+        self._at = self._id_count = 0
+        self._encoding = ItemEncoding(blobs, self._id_field, ids.of)
         self._walk = Walk(log.reader, log.path)
 
-    def _named(self, prefix: str, ref: str) -> Json:
-        """The id of an item, where items have one."""
-        if not self._new:
+    def _id_field(self, prefix: str, ref: str) -> Json:
+        """The id field of an item; empty in the variant without ids."""
+        if not self._is_0_166:
             return {}
-        self._made += 1
-        return {"id": ref if ref.startswith(f"{prefix}_") else f"{prefix}_{thread_of(f'{self._thread}:{prefix}:{self._made}', self._at)}"}
+        self._id_count += 1
+        return {
+            "id": ref if ref.startswith(f"{prefix}_") else f"{prefix}_{thread_of(f'{self._thread}:{prefix}:{self._id_count}', self._at)}"
+        }
 
     def line(self, kind: str, payload: Json) -> bytes:
-        """One line."""
+        """One line with the time of the current event."""
         numbered: Json = {}
         if self._ordinal is not None:
             numbered["ordinal"] = self._ordinal
@@ -119,83 +121,86 @@ class Fresh:
         return msgspec.json.encode({"timestamp": stamp(self._at), **numbered, "type": kind, "payload": payload}) + b"\n"
 
     def opening(self, event: Event, opened: SessionOpened) -> bytes:
-        """The first line."""
-        # Provider and instructions are left out: Codex takes its own, and a session that names others it does not resume.
+        """The first line of a rollout."""
+        # Provider and instructions are left out: Codex does not resume a session that names others than its own.
         self._at = event.at
         git = {name: opened.meta[key] for name, key in (("commit_hash", "commit"), ("branch", "branch")) if opened.meta.get(key)}
-        extra: Json = {"session_id": self._thread, "thread_source": "user", "history_mode": "legacy"} if self._new else {}
+        extra: Json = {"session_id": self._thread, "thread_source": "user", "history_mode": "legacy"} if self._is_0_166 else {}
         meta: Json = {
             **extra,
             "id": self._thread,
             "timestamp": stamp(event.at),
             "cwd": self._cwd,
             "originator": "palimpsest",
-            "cli_version": "0.166.0" if self._new else "0.98.0",
+            "cli_version": "0.166.0" if self._is_0_166 else "0.98.0",
             "source": "cli",
         }
         return self.line("session_meta", {**meta, **({"git": git} if git else {})})
 
-    def paid(self, usage: Usage) -> None:
-        """Tokens that count for the session."""
-        self._total = _sum(self._total, usage)
+    def add_usage(self, usage: Usage) -> None:
+        """Add tokens to the total of the session."""
+        self._total = _usage_sum(self._total, usage)
 
-    def take(self, event: Event) -> Iterator[bytes]:
-        """The lines of one event of the path."""
+    def lines_of(self, event: Event) -> Iterator[bytes]:
+        """The lines of one event on the path."""
         body = event.body
-        if self._held and (self._dirty or not _goes_on(self._held, event)):
+        if self._held_items and (self._view_changed or not _continues_message(self._held_items, event)):
             yield from self._release()
         self._at = event.at
         match body:
             case UserSaid():
-                yield from self._said(event, body)
+                yield from self._user_lines(event, body)
             case ModelReplied() | Interrupted():
-                yield from self._replied(event, body)
+                yield from self._reply_lines(event, body)
             case ContextStated() | Recalled():
-                yield from self._items(_items(event))
+                yield from self._hold_or_write(_hold_or_write(event))
             case ToolReturned():
-                yield from self._written(_items(event))
+                yield from self._item_lines(_hold_or_write(event))
             case ViewEdited():
-                self._dirty = True
+                self._view_changed = True
                 if any(isinstance(edit, Fold) for edit in body.edits):
-                    yield from self.settled(event.seq)
+                    yield from self.compaction_lines(event.seq)
             case EditUndone():
-                self._dirty = True
+                self._view_changed = True
             case Rewound():
-                # Lines that stand already cannot be left out; of a rollout that is written anew only the path is.
-                self._dirty = self._dirty or self._continues
+                # Imported lines cannot be removed; in a new rollout only the path is written.
+                self._view_changed = self._view_changed or self._continues
             case ModelSwitched() | CallStarted(purpose="turn"):
                 self._model = body.model
             case TurnEnded():
-                yield from self._ended(body.stop)
+                yield from self._turn_end(body.stop)
             case Titled():
                 yield self.line("event_msg", {"type": "thread_name_updated", "thread_id": self._thread, "thread_name": body.title})
             case _:
                 pass
 
-    def _items(self, items: tuple[Item, ...]) -> Iterator[bytes]:
-        """The items of an event after those that are held; a message with an id of the provider's is held, for it may go on."""
-        items = (*self._held, *items)
-        self._held = items if items and items[-1].content.ref else ()
-        if not self._held:
-            yield from self._written(items)
+    def _hold_or_write(self, items: tuple[Item, ...]) -> Iterator[bytes]:
+        """Write the items of an event after the held ones, unless the next event may continue their message.
+
+        Such a message has an id of its provider.
+        """
+        items = (*self._held_items, *items)
+        self._held_items = items if items and items[-1].content.ref else ()
+        if not self._held_items:
+            yield from self._item_lines(items)
 
     def _release(self) -> Iterator[bytes]:
-        held, self._held = self._held, ()
-        yield from self._written(held)
+        held_items, self._held_items = self._held_items, ()
+        yield from self._item_lines(held_items)
 
-    def _written(self, items: tuple[Item, ...]) -> Iterator[bytes]:
-        for made in items_of(items, self._shaping):
-            yield self.line("response_item", made)
+    def _item_lines(self, items: tuple[Item, ...]) -> Iterator[bytes]:
+        for encoded in encode_items(items, self._encoding):
+            yield self.line("response_item", encoded)
 
-    def _said(self, event: Event, body: UserSaid) -> Iterator[bytes]:
+    def _user_lines(self, event: Event, body: UserSaid) -> Iterator[bytes]:
         if not body.steering:
-            yield from self._ended("done")
-            yield from self.settled(event.seq - 1)
+            yield from self._turn_end("done")
+            yield from self.compaction_lines(event.seq - 1)
             yield from self._turn_starts(event)
-        yield from self._items(_items(event))
+        yield from self._hold_or_write(_hold_or_write(event))
         texts = "\n".join(part.text for part in body.parts if isinstance(part, Text))
-        pictures = [picture_url(part, self._blobs) for part in body.parts if isinstance(part, Image)]
-        shown: Json = {"type": "user_message", "message": texts, "images": pictures, "local_images": [], "text_elements": []}
+        image_urls = [media_url(part, self._blobs) for part in body.parts if isinstance(part, Image)]
+        shown: Json = {"type": "user_message", "message": texts, "images": image_urls, "local_images": [], "text_elements": []}
         yield self.line("event_msg", shown)
 
     def _turn_starts(self, event: Event) -> Iterator[bytes]:
@@ -213,27 +218,27 @@ class Fresh:
         }
         yield self.line("turn_context", context)
 
-    def _replied(self, event: Event, body: ModelReplied | Interrupted) -> Iterator[bytes]:
-        for item in _items(event):
+    def _reply_lines(self, event: Event, body: ModelReplied | Interrupted) -> Iterator[bytes]:
+        for item in _hold_or_write(event):
             if isinstance(item.content, Text):
                 shown: Json = {"type": "agent_message", "message": item.content.text}
                 yield self.line("event_msg", {**shown, **({"phase": item.content.phase} if item.content.phase else {})})
-        yield from self._written(_items(event))
-        self.paid(body.usage)
+        yield from self._item_lines(_hold_or_write(event))
+        self.add_usage(body.usage)
         if body.usage.total and body.purpose == TURN:
-            yield self._counted(_tokens(body.usage))
+            yield self._token_count(_tokens(body.usage))
 
-    def _counted(self, last: Json) -> bytes:
+    def _token_count(self, last: Json) -> bytes:
         info: Json = {"total_token_usage": _tokens(self._total), "last_token_usage": last, "model_context_window": None}
         return self.line("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
 
     def ending(self, seq: int) -> Iterator[bytes]:
-        """The last lines: the view as it is, and the end of a turn that nobody ended."""
+        """The last lines: the current view if edits changed it, and the end of a turn that has none."""
         yield from self._release()
-        yield from self.settled(seq)
-        yield from self._ended("interrupted" if unanswered_calls(self._log.view.items) else "done")
+        yield from self.compaction_lines(seq)
+        yield from self._turn_end("interrupted" if unanswered_calls(self._log.view.items) else "done")
 
-    def _ended(self, stop: str) -> Iterator[bytes]:
+    def _turn_end(self, stop: str) -> Iterator[bytes]:
         if not self._in_turn:
             return
         self._in_turn = False
@@ -242,43 +247,43 @@ class Fresh:
         else:
             yield self.line("event_msg", {"type": "turn_aborted", "turn_id": self._turn, "reason": "interrupted"})
 
-    def settled(self, seq: int) -> Iterator[bytes]:
-        """Where edits changed what the model sees, the view after them, as a fold that replaces everything.
+    def compaction_lines(self, seq: int) -> Iterator[bytes]:
+        """If edits changed the view, a compaction that replaces everything by the view after an event.
 
-        Codex takes the newest token count for what is used, and folds again at once if that is the one from before the fold.
+        It ends with a token count: Codex takes the newest one as the current usage, and would compact again at once otherwise.
         """
-        if not self._dirty:
+        if not self._view_changed:
             return
-        self._dirty = False
+        self._view_changed = False
         view = self._walk.view_at(seq)
         model = card(_MODEL)
         shown = tuple(structs.replace(item, content=content, mask=None) for item in view.items if (content := fit(item, model)) is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
-        yield self.line("compacted", {"message": summary, "replacement_history": list(items_of(shown, self._shaping))})
-        yield self._counted({**_tokens(Usage()), "total_tokens": _used(view, shown)})
+        yield self.line("compacted", {"message": summary, "replacement_history": list(encode_items(shown, self._encoding))})
+        yield self._token_count({**_tokens(Usage()), "total_tokens": _view_tokens(view, shown)})
 
 
-def _items(event: Event) -> tuple[Item, ...]:
+def _hold_or_write(event: Event) -> tuple[Item, ...]:
     skipped = len(event.body.head or ()) if isinstance(event.body, ContextStated) else 0
-    return tuple(brought_by(event.seq, event.body)[skipped:])
+    return tuple(event_items(event.seq, event.body)[skipped:])
 
 
-def _goes_on(held: tuple[Item, ...], event: Event) -> bool:
-    """Whether an event adds to the message that is held."""
-    items = _items(event) if isinstance(event.body, UserSaid | ContextStated | Recalled) else ()
-    return bool(items) and items[0].content.ref == held[-1].content.ref
+def _continues_message(held_items: tuple[Item, ...], event: Event) -> bool:
+    """Whether an event continues the message that is held."""
+    items = _hold_or_write(event) if isinstance(event.body, UserSaid | ContextStated | Recalled) else ()
+    return bool(items) and items[0].content.ref == held_items[-1].content.ref
 
 
-def _used(view: View, shown: tuple[Item, ...]) -> int:
-    """The tokens of a view of which these items show: as they were counted with an edit, and what came since; else by Codex's rule."""
+def _view_tokens(view: View, shown: tuple[Item, ...]) -> int:
+    """The tokens of a view: as reported with the last edit plus what was added since, or else by Codex's size rule."""
     reported = view.reported
     if reported is None:
         return sum(codex_size(item.content) for item in (*view.head, *shown))
     return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
 
 
-def _sum(one: Usage, two: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+def _usage_sum(first: Usage, second: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _tokens(usage: Usage) -> Json:

@@ -1,4 +1,4 @@
-"""One item of a rollout as contents of ours: what it is to a model, and who said it."""
+"""Decodes one item of a rollout: its contents, and who or what it comes from."""
 
 import re
 from typing import Literal, NamedTuple, TypeAlias
@@ -11,8 +11,8 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
-# `aside` means nothing to a model.
-Place: TypeAlias = Literal["user", "context", "model", "result", "snapshot", "aside"]
+# `aside` is not shown to the model.
+ItemOrigin: TypeAlias = Literal["user", "context", "model", "result", "snapshot", "aside"]
 PROVIDER = "openai"
 _TAG = re.compile(r"\s*<([A-Za-z_][A-Za-z0-9_]*)")
 _SOURCES = {"environment_context": "environment", "user_instructions": "agents_md"}
@@ -25,54 +25,57 @@ ITEM_TYPES = frozenset(
 )
 
 
-class Around(NamedTuple):
-    """What must be known to read an item: where pictures go, whose items these are, and which texts are summaries."""
+class ItemContext(NamedTuple):
+    """What is needed to read an item: the blob store, the model, and the texts that are summaries.
+
+    `has_no_ordinals` is true for files without ordinals.
+    """
 
     blobs: Blobs
     model: str
     summaries: frozenset[str]
-    old: bool
+    has_no_ordinals: bool
 
 
 class ItemRead(NamedTuple):
-    """An item, read: where it belongs, and its pieces in order."""
+    """A decoded item: what it comes from, and its pieces in order."""
 
-    place: Place
+    origin: ItemOrigin
     pieces: tuple[Piece, ...] = ()
 
     @property
     def contents(self) -> tuple[Content, ...]:
-        """The pieces without what they are to us."""
+        """The contents of the pieces."""
         return tuple(piece.content for piece in self.pieces)
 
 
-NOTHING = ItemRead("aside")
+NOT_SHOWN = ItemRead("aside")
 
 
-def read_item(item: Json, around: Around, ref: str = "") -> ItemRead:
-    """An item of any type; `ref` holds the parts of a message together that has no id."""
+def read_item(item: Json, context: ItemContext, ref: str = "") -> ItemRead:
+    """Decode an item of any type; `ref` groups the parts of a message that has no id."""
     kind = text(item, "type")
     match kind:
         case "message":
-            return _message(item, around, text(item, "id") or ref)
+            return _message(item, context, text(item, "id") or ref)
         case "agent_message":
-            said = "\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
-            return _context((said,), (f"agent:{text(item, 'author')}",), "user", text(item, "id")) if said else NOTHING
+            context_text = "\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
+            return _context((context_text,), (f"agent:{text(item, 'author')}",), "user", text(item, "id")) if context_text else NOT_SHOWN
         case "reasoning":
-            return _reasoning(item, around.model)
+            return _reasoning(item, context.model)
         case "ghost_snapshot":
             return ItemRead("snapshot")
         case "function_call_output" | "custom_tool_call_output" | "tool_search_output":
-            return _result(item, kind, around)
+            return _result(item, kind, context)
         case _ if kind in _CALLS:
-            return _call(item, kind, around)
+            return _call(item, kind, context)
         case _ if kind in _OPAQUE:
-            return _opaque(item, kind, around.model)
+            return _opaque(item, kind, context.model)
         case _:
-            return NOTHING
+            return NOT_SHOWN
 
 
-def _message(item: Json, around: Around, ref: str) -> ItemRead:
+def _message(item: Json, context: ItemContext, ref: str) -> ItemRead:
     content = item.get("content")
     parts: list[Json] = [{"type": "input_text", "text": content}] if isinstance(content, str) else tables_at(item, "content")
     role = text(item, "role")
@@ -80,28 +83,28 @@ def _message(item: Json, around: Around, ref: str) -> ItemRead:
     if role == "assistant":
         phase = text(item, "phase")
         ref = text(item, "id") or (ref if len(texts) > 1 else "")
-        return ItemRead("model", tuple(Piece("assistant", Text(said, "assistant", phase, ref)) for said in texts))
+        return ItemRead("model", tuple(Piece("assistant", Text(context_text, "assistant", phase, ref)) for context_text in texts))
     kinds = _kinds(item, len(texts))
     if role == "developer":
         return _context(texts, kinds, "developer", ref if len(texts) > 1 else text(item, "id"))
     if role != "user":
-        return NOTHING
-    if len(texts) == 1 and texts[0] in around.summaries:
+        return NOT_SHOWN
+    if len(texts) == 1 and texts[0] in context.summaries:
         return ItemRead("context", (Piece("summary", Text(texts[0], ref=text(item, "id")), "summary"),))
-    pictures = any(not text(part, "text") and is_picture(part) for part in parts)
-    if not pictures and texts and _is_context(texts, kinds, old=around.old):
+    pictures = any(not text(part, "text") and has_media(part) for part in parts)
+    if not pictures and texts and _is_context(texts, kinds, has_no_ordinals=context.has_no_ordinals):
         return _context(texts, kinds, "user", ref if len(texts) > 1 else text(item, "id"))
-    said_parts = tuple(part for each in parts if (part := _part(each, around, ref)) is not None)
-    if len(said_parts) == 1:
-        said_parts = tuple(part for each in parts if (part := _part(each, around, text(item, "id"))) is not None)
-    return ItemRead("user", tuple(Piece("user", part) for part in said_parts)) if said_parts else NOTHING
+    user_parts = tuple(part for each in parts if (part := _part(each, context, ref)) is not None)
+    if len(user_parts) == 1:
+        user_parts = tuple(part for each in parts if (part := _part(each, context, text(item, "id"))) is not None)
+    return ItemRead("user", tuple(Piece("user", part) for part in user_parts)) if user_parts else NOT_SHOWN
 
 
-def _is_context(texts: tuple[str, ...], kinds: tuple[str, ...], *, old: bool) -> bool:
-    told = [kind for kind in kinds if kind not in {"", "unknown"}]
-    if told:
-        return not any(kind.startswith("user.") for kind in told)
-    return not is_real_user_message(texts, session_tags_open=old)
+def _is_context(texts: tuple[str, ...], kinds: tuple[str, ...], *, has_no_ordinals: bool) -> bool:
+    known_kinds = [kind for kind in kinds if kind not in {"", "unknown"}]
+    if known_kinds:
+        return not any(kind.startswith("user.") for kind in known_kinds)
+    return not is_real_user_message(texts, session_tags_open=has_no_ordinals)
 
 
 def _kinds(item: Json, count: int) -> tuple[str, ...]:
@@ -113,41 +116,41 @@ def _kinds(item: Json, count: int) -> tuple[str, ...]:
 
 def _context(texts: tuple[str, ...], kinds: tuple[str, ...], role: Role, ref: str) -> ItemRead:
     pieces = tuple(
-        Piece("context", Text(said, role, ref=ref), source_of(said, kind, role, number))
-        for number, (said, kind) in enumerate(zip(texts, kinds, strict=True))
+        Piece("context", Text(context_text, role, ref=ref), source_of(context_text, kind, role, number))
+        for number, (context_text, kind) in enumerate(zip(texts, kinds, strict=True))
     )
-    return ItemRead("context", pieces) if pieces else NOTHING
+    return ItemRead("context", pieces) if pieces else NOT_SHOWN
 
 
-def source_of(said: str, kind: str, role: str, number: int = 0) -> str:
-    """The stable key of a context text: what its writer calls it, else the tag it begins with, else its role and place."""
+def source_of(context_text: str, kind: str, role: str, number: int = 0) -> str:
+    """The key of a context text: the kind its writer gave it, else the tag it starts with, else its role and index."""
     if kind not in {"", "unknown"}:
         return kind
-    if said.lstrip().startswith("# AGENTS.md"):
+    if context_text.lstrip().startswith("# AGENTS.md"):
         return "agents_md"
-    tag = _TAG.match(said)
+    tag = _TAG.match(context_text)
     if tag is not None:
         return _SOURCES.get(tag[1], tag[1])
     return f"{role}.{number}" if number else role
 
 
-def is_picture(part: Json) -> bool:
-    """Whether a part of a message shows something that is no text."""
+def has_media(part: Json) -> bool:
+    """Whether a part of a message is an image, audio or encrypted."""
     return bool(text(part, "image_url")) or text(part, "type") in {"input_audio", "encrypted_content"}
 
 
-def _part(part: Json, around: Around, ref: str) -> Part | None:
+def _part(part: Json, context: ItemContext, ref: str) -> Part | None:
     if text(part, "text"):
         return Text(text(part, "text"), ref=ref)
     url = text(part, "image_url")
     if url:
-        return _picture(url, text(part, "detail"), around.blobs, ref)
-    if is_picture(part):
-        return Opaque(PROVIDER, around.model, dump(part), f"[{text(part, 'type').removeprefix('input_')}]", ref)
+        return _image(url, text(part, "detail"), context.blobs, ref)
+    if has_media(part):
+        return Opaque(PROVIDER, context.model, dump(part), f"[{text(part, 'type').removeprefix('input_')}]", ref)
     return None
 
 
-def _picture(url: str, detail: str, blobs: Blobs, ref: str) -> Part | None:
+def _image(url: str, detail: str, blobs: Blobs, ref: str) -> Part | None:
     if not url.startswith("data:"):
         return (
             Image("image/*", url=url, detail=detail, ref=ref)
@@ -155,26 +158,26 @@ def _picture(url: str, detail: str, blobs: Blobs, ref: str) -> Part | None:
             else Text(f"[image {url}]", ref=ref)
         )
     media, _, data = url.removeprefix("data:").partition(";base64,")
-    made = blob_part(media, data, blobs)
-    if isinstance(made, Image):
-        return Image(made.media, made.blob, detail=detail, ref=ref)
-    return made if made is not None else Text("[image that cannot be read]", ref=ref)
+    part_from_blob = blob_part(media, data, blobs)
+    if isinstance(part_from_blob, Image):
+        return Image(part_from_blob.media, part_from_blob.blob, detail=detail, ref=ref)
+    return part_from_blob if part_from_blob is not None else Text("[image that cannot be read]", ref=ref)
 
 
 def _reasoning(item: Json, model: str) -> ItemRead:
     digest = "\n\n".join(text(part, "text") for part in tables_at(item, "summary") if text(part, "text"))
-    whole = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
+    full_text = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
     data = text(item, "encrypted_content")
     seal = Seal(PROVIDER, model, data) if data else None
-    if not (digest or whole or seal):
+    if not (digest or full_text or seal):
         return ItemRead("model")
     ref = text(item, "id")
-    if digest or not whole:
+    if digest or not full_text:
         return ItemRead("model", (Piece("thinking", Thinking(digest, seal, "digest" if digest else "sealed", ref)),))
-    return ItemRead("model", (Piece("thinking", Thinking(whole, seal, "whole", ref)),))
+    return ItemRead("model", (Piece("thinking", Thinking(full_text, seal, "whole", ref)),))
 
 
-def _call(item: Json, kind: str, around: Around) -> ItemRead:
+def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     match kind:
         case "function_call":
@@ -187,47 +190,47 @@ def _call(item: Json, kind: str, around: Around) -> ItemRead:
             call = ToolCall(call_id or ref, "local_shell", dump(table_at(item, "action")), "shell", ref)
         case _:
             if not call_id:
-                return _opaque(item, kind, around.model) if is_json(item.get("arguments")) else NOTHING
+                return _opaque(item, kind, context.model) if is_json(item.get("arguments")) else NOT_SHOWN
             call = ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), "search", ref)
     return ItemRead("model", (Piece("call", call),))
 
 
-def _result(item: Json, kind: str, around: Around) -> ItemRead:
+def _result(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     if kind == "tool_search_output":
         if not call_id:
-            return _opaque(item, kind, around.model)
+            return _opaque(item, kind, context.model)
         found = ToolResult(call_id, (Text(dump(item.get("tools") or [])),), form="search", ref=ref)
         return ItemRead("result", (Piece("result", found),))
     output = item.get("output")
-    parts = _output(output, around)
+    parts = _output(output, context)
     failed = is_json(output) and output.get("success") is False
     form: Literal["json", "free"] = "free" if kind == "custom_tool_call_output" else "json"
     return ItemRead("result", (Piece("result", ToolResult(call_id, parts, failed, form, ref=ref)),))
 
 
-def _output(output: object, around: Around) -> tuple[Part, ...]:
+def _output(output: object, context: ItemContext) -> tuple[Part, ...]:
     if isinstance(output, str):
         return (Text(output),)
     if isinstance(output, list):
-        return tuple(part for each in output if is_json(each) and (part := _part(each, around, "")) is not None)
+        return tuple(part for each in output if is_json(each) and (part := _part(each, context, "")) is not None)
     if is_json(output):
-        # The oldest files keep the text and whether it went well; a part may also stand alone.
+        # The oldest files have an object with the text and a success flag; a part may also be alone.
         content = output.get("content")
-        return _output(content, around) if content is not None else _output([output], around)
+        return _output(content, context) if content is not None else _output([output], context)
     return ()
 
 
 def _opaque(item: Json, kind: str, model: str) -> ItemRead:
     sent = {name: value for name, value in item.items() if name != "internal_chat_message_metadata_passthrough"}
-    twin = {
+    fallback = {
         "web_search_call": f"[web search: {_query(item)}]",
         "image_generation_call": f"[image: {text(item, 'revised_prompt')}]",
         "tool_search_call": "[tool search]",
         "tool_search_output": "[tool search result]",
     }.get(kind, "")
     is_summary = "compaction" in kind
-    piece = Piece("summary" if is_summary else "assistant", Opaque(PROVIDER, model, dump(sent), twin, text(item, "id")))
+    piece = Piece("summary" if is_summary else "assistant", Opaque(PROVIDER, model, dump(sent), fallback, text(item, "id")))
     return ItemRead("model", (piece,))
 
 
@@ -236,10 +239,10 @@ def _query(item: Json) -> str:
     return text(action, "query") or text(action, "url") or text(action, "type")
 
 
-def found_json(said: str) -> Json:
-    """A JSON object that a text is; an empty one if it is none."""
+def json_object(context_text: str) -> Json:
+    """The JSON object in a text; empty if there is none."""
     try:
-        value = msgspec.json.decode(said)
+        value = msgspec.json.decode(context_text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return value if is_json(value) else {}

@@ -1,4 +1,4 @@
-"""From a log to the story that people read of it, turn by turn."""
+"""Builds the turns of a readable page from a log."""
 
 from collections.abc import Iterable, Iterator
 
@@ -40,17 +40,27 @@ from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking,
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.foreign.exporting.showing import counted, headline
-from palimpsest.foreign.exporting.story import Answered, Cover, Edited, Entry, Listed, Noted, Said, Turn, Used
-from palimpsest.foreign.reading.cleaning import Clean, Thing, as_is, clean_value
+from palimpsest.foreign.exporting.entries import (
+    EditEntry,
+    Entry,
+    InputEntry,
+    ItemLine,
+    NoteEntry,
+    ReplyEntry,
+    SessionHeader,
+    ToolEntry,
+    Turn,
+)
+from palimpsest.foreign.exporting.formatting import counted, headline
+from palimpsest.foreign.reading.cleaning import AnyValue, Clean, as_is, clean_value
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost
 
-_ENOUGH = 4_000
+_CLEANED_LENGTH = 4_000
 
 
-def cover_of(log: Log, path: Path | None = None, clean: Clean = as_is) -> Cover:
-    """Which session this is, and what the user said in it, message by message."""
+def header_of(log: Log, path: Path | None = None, clean: Clean = as_is) -> SessionHeader:
+    """The header of a page along a path."""
     opened = log.opened
     title, messages, model, began, events = "", [], opened.model, log.reader.opened.at, 0
     for event in log.events(path):
@@ -67,16 +77,16 @@ def cover_of(log: Log, path: Path | None = None, clean: Clean = as_is) -> Cover:
                 model = body.model
             case _:
                 pass
-    return Cover(log.session, clean(title), opened.origin, clean(opened.cwd), model, began, events, tuple(messages))
+    return SessionHeader(log.session, clean(title), opened.origin, clean(opened.cwd), model, began, events, tuple(messages))
 
 
 def turns_of(log: Log, path: Path | None = None, *, cards: Iterable[ModelCard] = CARDS, clean: Clean = as_is) -> Iterator[Turn]:
     """The turns along a path, one at a time; `clean` is applied to every text."""
-    return _Teller(log, log.path if path is None else path, tuple(cards), clean).turns()
+    return _TurnBuilder(log, log.path if path is None else path, tuple(cards), clean).turns()
 
 
-class _Teller:
-    """Goes along a path and gathers the entries of one turn after the other."""
+class _TurnBuilder:
+    """Collects the entries of one turn after the other along a path."""
 
     def __init__(self, log: Log, path: Path, cards: tuple[ModelCard, ...], clean: Clean) -> None:
         self._log = log
@@ -85,7 +95,7 @@ class _Teller:
         self._clean = clean
         self._skip = log.reader.skip(path)
         view = log.view if path.tip == log.tip else log.state_at(path.tip).view
-        self._shown = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
+        self._visible_ids = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
         self._projection: ViewProjection | None = ViewProjection(find=log.reader.item)
         self._number = 0
         self._model = ""
@@ -93,21 +103,21 @@ class _Teller:
 
     def _begin(self) -> None:
         self._entries: list[Entry] = []
-        self._waiting: dict[str, int] = {}
+        self._pending_calls: dict[str, int] = {}
         self._usages: list[tuple[str, Usage]] = []
 
     def turns(self) -> Iterator[Turn]:
         for event in self._log.events(self._path):
             if isinstance(event.body, UserSaid) and not event.body.steering:
-                if self._begun:
+                if self._has_content:
                     yield self._end()
                 self._number += 1
-            self._take(event)
-        if self._begun:
+            self._add(event)
+        if self._has_content:
             yield self._end()
 
     @property
-    def _begun(self) -> bool:
+    def _has_content(self) -> bool:
         return bool(self._entries or self._usages or self._number)
 
     def _end(self) -> Turn:
@@ -122,13 +132,13 @@ class _Teller:
         except BadInput:
             return None
 
-    def _take(self, event: Event) -> None:
+    def _add(self, event: Event) -> None:
         body = event.body
         if isinstance(body, ViewEdited):
-            self._entries.append(self._edited(event, body))
+            self._entries.append(self._edit_entry(event, body))
             return
         if isinstance(body, EditUndone):
-            # What is taken back changes the whole view; it is made anew only when the next edit asks for it.
+            # An undo changes the whole view, which is computed again only if another edit follows.
             self._projection = None
         elif self._projection is not None:
             self._projection.take(event)
@@ -136,70 +146,70 @@ class _Teller:
             case SessionOpened() | CallStarted():
                 self._model = body.model or self._model
             case ModelReplied() | Interrupted():
-                self._replied(event, body)
+                self._add_reply(event, body)
             case UserSaid() | ContextStated() | Recalled():
-                self._stated(event)
+                self._add_input(event)
             case ToolReturned():
-                self._returned(event, body, 0)
+                self._add_result(event, body, 0)
             case _:
                 self._note(event)
 
     def _hidden(self, event: Event, number: int) -> bool:
-        return f"{event.seq}.{number}" not in self._shown
+        return f"{event.seq}.{number}" not in self._visible_ids
 
-    def _stated(self, event: Event) -> None:
+    def _add_input(self, event: Event) -> None:
         for number, item in enumerate(items_of(event.seq, event.body)):
             if isinstance(item.content, Text | Image | Document | Opaque):
                 content, source = self._cleaned(item.content), self._clean(item.source)
-                self._entries.append(Said(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
+                self._entries.append(InputEntry(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
 
-    def _replied(self, event: Event, body: ModelReplied | Interrupted) -> None:
+    def _add_reply(self, event: Event, body: ModelReplied | Interrupted) -> None:
         model = body.model or self._model
         self._usages.append((model, body.usage))
         if body.purpose != TURN:
             text = "\n".join(text_of(part) for part in body.parts)
             self._entries.append(
-                Noted(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
+                NoteEntry(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
             )
             return
         for number, item in enumerate(items_of(event.seq, body)):
             part, hidden = item.content, self._hidden(event, number)
             match part:
                 case ToolCall():
-                    self._waiting[part.call_id] = len(self._entries)
-                    self._entries.append(Used(event.seq, event.at, self._cleaned(part), hidden=hidden))
+                    self._pending_calls[part.call_id] = len(self._entries)
+                    self._entries.append(ToolEntry(event.seq, event.at, self._cleaned(part), hidden=hidden))
                 case ToolResult():
-                    self._returned(event, ToolReturned(part), number)
+                    self._add_result(event, ToolReturned(part), number)
                 case Text() | Thinking() | Image() | Document() | Opaque():
-                    self._entries.append(Answered(event.seq, event.at, model, self._cleaned(part), hidden))
-        why = body.error if isinstance(body, ModelReplied) else body.why or "interrupted"
-        if why:
-            self._entries.append(Noted(event.seq, event.at, "the reply broke off", self._clean(why)))
+                    self._entries.append(ReplyEntry(event.seq, event.at, model, self._cleaned(part), hidden))
+        broken_off = body.error if isinstance(body, ModelReplied) else body.why or "interrupted"
+        if broken_off:
+            self._entries.append(NoteEntry(event.seq, event.at, "the reply broke off", self._clean(broken_off)))
 
-    def _returned(self, event: Event, body: ToolReturned, number: int) -> None:
+    def _add_result(self, event: Event, body: ToolReturned, number: int) -> None:
         hidden = self._hidden(event, number)
         clean = structs.replace(body, result=self._cleaned(body.result))
-        place = self._waiting.pop(body.result.call_id, None)
-        call = self._entries[place] if place is not None else None
-        if place is not None and isinstance(call, Used):
-            self._entries[place] = structs.replace(call, returned=clean, hidden=call.hidden or hidden)
+        index = self._pending_calls.pop(body.result.call_id, None)
+        call = self._entries[index] if index is not None else None
+        if index is not None and isinstance(call, ToolEntry):
+            self._entries[index] = structs.replace(call, returned=clean, hidden=call.hidden or hidden)
         else:
-            self._entries.append(Used(event.seq, event.at, None, clean, hidden))
+            self._entries.append(ToolEntry(event.seq, event.at, None, clean, hidden))
 
-    def _edited(self, event: Event, body: ViewEdited) -> Edited:
+    def _edit_entry(self, event: Event, body: ViewEdited) -> EditEntry:
         view = self._projection or ViewProjection(self._log.state_at(event.parent).view, find=self._log.reader.item)
         self._projection = view
         before = {item.id: item for item in view.items}
         view.take(event)
         after = {item.id: item for item in view.items}
-        shown = [item for item in before.values() if item.mask is None]
-        hid = [item for item in shown if item.id not in after or after[item.id].mask is not None]
-        own = f"{event.seq}."
-        made = [item for item in after.values() if item.id not in before and item.id.startswith(own)]
-        showing = {item.id for item in shown} | {item.id for item in made}
-        brought = [item for item in after.values() if item.mask is None and item.id not in showing]
-        covers = dict.fromkeys(edit.text for edit in body.edits if isinstance(edit, Mask) and edit.text)
-        return Edited(
+        visible = [item for item in before.values() if item.mask is None]
+        hidden = [item for item in visible if item.id not in after or after[item.id].mask is not None]
+        edit_prefix = f"{event.seq}."
+        inserted = [item for item in after.values() if item.id not in before and item.id.startswith(edit_prefix)]
+        visible_ids = {item.id for item in visible} | {item.id for item in inserted}
+        restored = [item for item in after.values() if item.mask is None and item.id not in visible_ids]
+        mask_texts = dict.fromkeys(edit.text for edit in body.edits if isinstance(edit, Mask) and edit.text)
+        return EditEntry(
             event.seq,
             event.at,
             self._clean(body.by),
@@ -207,30 +217,30 @@ class _Teller:
             body.tokens_before,
             body.tokens_after,
             body.price_usd,
-            self._listed(hid),
-            tuple(self._clean(text) for text in covers),
-            self._listed(brought),
-            tuple(structs.replace(item, content=self._cleaned(item.content)) for item in made),
+            self._item_lines(hidden),
+            tuple(self._clean(text) for text in mask_texts),
+            self._item_lines(restored),
+            tuple(structs.replace(item, content=self._cleaned(item.content)) for item in inserted),
             event.seq in self._skip,
         )
 
-    def _listed(self, items: Iterable[Item]) -> tuple[Listed, ...]:
-        # Cleaned before it is cut, with enough beyond the cut that no secret is cut in two and shown by half.
-        return tuple(Listed(item.id, item.kind, headline(self._clean(text_of(item.content)[:_ENOUGH]))) for item in items)
+    def _item_lines(self, items: Iterable[Item]) -> tuple[ItemLine, ...]:
+        # Cleaned before it is cut, with enough text after the cut that no secret is shown in part.
+        return tuple(ItemLine(item.id, item.kind, headline(self._clean(text_of(item.content)[:_CLEANED_LENGTH]))) for item in items)
 
     def _note(self, event: Event) -> None:
-        told = self._told(event)
-        if told is not None:
-            line, text = told
-            self._entries.append(Noted(event.seq, event.at, self._clean(line), self._clean(text)))
+        note = self._note_text(event)
+        if note is not None:
+            line, text = note
+            self._entries.append(NoteEntry(event.seq, event.at, self._clean(line), self._clean(text)))
 
-    def _told(self, event: Event) -> tuple[str, str] | None:
+    def _note_text(self, event: Event) -> tuple[str, str] | None:
         match event.body:
             case EditUndone() as body:
                 return f"edit {body.event} was undone; {counted(len(body.brings), 'item')} shown again", body.why
             case Rewound() as body:
-                left = event.seq - body.to - 1
-                return f"went back to event {body.to}; {counted(left, 'event')} left on a branch", body.why
+                left_events = event.seq - body.to - 1
+                return f"went back to event {body.to}; {counted(left_events, 'event')} left on a branch", body.why
             case Failed() as body:
                 return f"{body.what} failed: {body.error}", body.message
             case EditRefused() as body:
@@ -257,5 +267,5 @@ class _Teller:
             case _:
                 return None
 
-    def _cleaned(self, content: Thing) -> Thing:
+    def _cleaned(self, content: AnyValue) -> AnyValue:
         return content if self._clean is as_is else clean_value(content, self._clean)

@@ -1,0 +1,137 @@
+"""Restores imported lines of Claude Code exactly from the log."""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from palimpsest.core.events import Event
+from palimpsest.core.events.event_items import all_items_of
+from palimpsest.core.items import Content, Item
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.claude.blocks import PLACEHOLDER, fill_blocks
+from palimpsest.foreign.file_ids import paired_items
+from palimpsest.foreign.reading.importing import provenance_of
+from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
+
+# Separates the id of a line from what follows it in a key: the number of a run, or the name of an accompanying event.
+_KEY_SUFFIX = re.compile("[#~]")
+_CONVERSATION = frozenset({"user", "assistant", "attachment", "system"})
+
+
+class ImportedLines:
+    """The imported lines of a log by line number, and the line of each item."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._lines: dict[int, Json] = {}
+        self._group: list[tuple[int, Json]] = []
+        self._group_key = ""
+        self._contents: list[tuple[str, Content]] = []
+        self.sources: dict[str, str] = {}
+        self.attachments: set[str] = set()
+        self.events: set[int] = set()
+        # Items of tool calls and results in these lines.
+        self.paired: list[Item] = []
+
+    def add(self, event: Event) -> bool:
+        """Add an event. Returns whether it was imported, so that its lines are in the file."""
+        provenance = provenance_of(event.body)
+        if provenance is None:
+            return False
+        self.events.add(event.seq)
+        self.paired += paired_items((event,))
+        lines = _numbered_lines(msgspec.json.decode(bytes(provenance.line)))
+        if _KEY_SUFFIX.split(provenance.key)[0] != self._group_key:
+            self._finish_group()
+        if lines:
+            self._group, self._group_key = lines, provenance.key
+        if lines or "#" in provenance.key:
+            self._contents.extend(_items_added(event))
+        return True
+
+    def lines(self) -> Iterator[Json]:
+        """All lines in file order."""
+        self._finish_group()
+        return (self._lines[number] for number in sorted(self._lines))
+
+    @property
+    def last_line(self) -> Json:
+        """The newest line of the conversation; empty if there is none."""
+        self._finish_group()
+        return next(
+            (line for number in sorted(self._lines, reverse=True) if text(line := self._lines[number], "type") in _CONVERSATION), {}
+        )
+
+    @property
+    def title_lines(self) -> list[Json]:
+        """The newest lines with a title and a tag given by the user."""
+        self._finish_group()
+        by_kind = {kind: line for _, line in sorted(self._lines.items()) if (kind := text(line, "type")) in {"custom-title", "tag"}}
+        return list(by_kind.values())
+
+    def _finish_group(self) -> None:
+        contents = iter(self._contents)
+        for number, line in self._group:
+            # A reply that was imported in two parts has its first lines twice; the contents belong to the others.
+            if number not in self._lines:
+                self._lines[number] = line
+                self._fill(line, contents)
+        self._group, self._contents, self._group_key = [], [], ""
+
+    def _fill(self, line: Json, contents: Iterator[tuple[str, Content]]) -> None:
+        uuid = text(line, "uuid")
+        match line.get("type"):
+            case "attachment":
+                self.attachments.add(uuid)
+                placeholders = [each for each in tables_at(line, "rendered") if each.get("content") == PLACEHOLDER]
+                for each in placeholders:
+                    each["content"] = _text(next(self._with_source(uuid, contents), None))
+                if not placeholders:
+                    # The line has its text elsewhere, as a prompt typed during a turn does.
+                    deque(self._with_source(uuid, contents), maxlen=0)
+            case "system" if line.get("content") == PLACEHOLDER:
+                line["content"] = _text(next(self._with_source(uuid, contents), None))
+            case "user" | "assistant":
+                fill_blocks(table_at(line, "message"), self._with_source(uuid, contents), self._blobs)
+            case _:
+                pass
+
+    def _with_source(self, uuid: str, contents: Iterator[tuple[str, Content]]) -> Iterator[Content]:
+        for item_id, content in contents:
+            self.sources[item_id] = uuid
+            yield content
+
+
+def _numbered_lines(value: object) -> list[tuple[int, Json]]:
+    if not isinstance(value, list):
+        return []
+    pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2]
+    return [(number, line) for number, line in pairs if isinstance(number, int) and is_json(line)]
+
+
+def _items_added(event: Event) -> list[tuple[str, Content]]:
+    """The contents that an event added, with their item ids."""
+    return [(item.id, item.content) for item in all_items_of(event)]
+
+
+def pending_calls(lines: list[Json]) -> dict[str, str]:
+    """The calls of the newest reply without a result, by call id, with their lines."""
+    calls: dict[str, str] = {}
+    newest = ""
+    for line in lines:
+        message = table_at(line, "message")
+        blocks = tables_at(message, "content")
+        if line.get("type") == "assistant":
+            if text(message, "id") != newest:
+                calls, newest = {}, text(message, "id")
+            calls.update({text(block, "id"): text(line, "uuid") for block in blocks if block.get("type") == "tool_use"})
+        elif line.get("type") == "user":
+            for block in blocks:
+                calls.pop(text(block, "tool_use_id"), None)
+    return calls
+
+
+def _text(content: Content | None) -> str:
+    return getattr(content, "text", "") if content is not None else ""

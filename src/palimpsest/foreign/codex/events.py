@@ -1,0 +1,293 @@
+"""Events of a rollout that later lines may still complete, and the buffer that yields them in order."""
+
+import re
+from collections.abc import Iterator
+
+from palimpsest.core.events import (
+    TURN,
+    Body,
+    CallStarted,
+    ContextStated,
+    ForeignNoted,
+    ModelReplied,
+    Statement,
+    ToolReturned,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.items import Content, Document, Image, Opaque, Piece, Text, ToolCall, ToolResult
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.codex.history import DeferredEdit
+from palimpsest.foreign.codex.opening import NAME, PendingOpening
+from palimpsest.foreign.codex.stored_lines import store_lines
+from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.wire.json_reading import Json, number
+
+_EXIT_CODE = re.compile(r"(?:^Exit code: |^Process exited with code |^exit code: )(-?\d+)", re.MULTILINE)
+_EXIT_JSON = re.compile(r'"exit_code":\s*(-?\d+)')
+_WALL_TIME = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
+_PATCHED = re.compile(r"\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)(?=\\n|\n|$)")
+_HEADER_LENGTH = 400
+
+
+class PendingEvent:
+    """An event that is not yielded yet, and the lines it comes from."""
+
+    def __init__(self, key: str, at: int, body: Body | None = None, contents: tuple[Content, ...] = ()) -> None:
+        self.key = key
+        self.at = at
+        self.body = body
+        self.contents = contents
+        self.lines: list[tuple[int, bytes]] = []
+        self.after = ""
+
+    def events(self, blobs: Blobs) -> Iterator[ReadEvent]:
+        """The event with its stored lines."""
+        if self.body is not None:
+            yield ReadEvent(self.body, self.at, self.key, self.after, store_lines(self.lines, self.contents, blobs))
+
+
+class PendingReply(PendingEvent):
+    """A reply to one call. It is settled once a result or its usage was read: what the model says next is a new reply."""
+
+    def __init__(self, key: str, at: int, requested_at: int, model: str) -> None:
+        super().__init__(key, at)
+        self.requested_at = requested_at
+        self.model = model
+        self.parts: list[Content] = []
+        self.usage: Usage | None = None
+        self.message = ""
+        # `has_earlier_reply`: whether the turn had a reply before this one.
+        self.settled = self.has_earlier_reply = False
+        self.purpose = "turn"
+        self.following: list[PendingEvent] = []
+        self.answered_calls: set[str] = set()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its usage and all its results were read. A reply of text alone may still turn out to be a summary."""
+        return (
+            self.usage is not None
+            and bool(self.answered_calls)
+            and self.answered_calls >= {part.call_id for part in self.parts if isinstance(part, ToolCall)}
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the reply."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    def events(self, blobs: Blobs) -> Iterator[ReadEvent]:
+        """The call, the reply, and the events that follow it."""
+        parts = tuple(self.parts)
+        stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
+        replied = ModelReplied(parts, usage=self.usage or Usage(), stop=stop, model=self.model, message=self.message, purpose=self.purpose)
+        yield ReadEvent(CallStarted(self.model, "responses", purpose=self.purpose), self.requested_at, f"{self.key}c")
+        yield ReadEvent(replied, self.at, self.key, "", store_lines(self.lines, parts, blobs))
+        for pending in self.following:
+            yield from pending.events(blobs)
+
+
+class PendingFold(PendingEvent):
+    """A fold that waits for the number of tokens that it left."""
+
+    def __init__(self, key: str, at: int, edit: DeferredEdit, contents: tuple[Content, ...], frame: ViewEdited) -> None:
+        super().__init__(key, at, None, contents)
+        self.edit = edit
+        self.frame = frame
+        self.tokens = 0
+
+    def events(self, blobs: Blobs) -> Iterator[ReadEvent]:
+        """The fold; its edit is built when it is recorded."""
+        edit, frame, tokens = self.edit, self.frame, self.tokens
+
+        def body(context: ImportContext) -> Body:
+            return ViewEdited(
+                (edit(context),), by=frame.by, why=frame.why, moment=frame.moment, tokens_before=frame.tokens_before, tokens_after=tokens
+            )
+
+        yield ReadEvent(body, self.at, self.key, "", store_lines(self.lines, self.contents, blobs))
+
+
+class UsageOnlyCall(PendingEvent):
+    """A call of which only the usage is in the file; its purpose follows from the next line."""
+
+    def __init__(self, key: str, at: int, model: str, usage: Usage) -> None:
+        super().__init__(key, at)
+        self.model = model
+        self.usage = usage
+        self.purpose = "turn"
+
+    def events(self, blobs: Blobs) -> Iterator[ReadEvent]:
+        """A reply without parts that has the usage."""
+        # A reply without items is not part of the conversation, whatever its purpose.
+        purpose = "other" if self.purpose == TURN else self.purpose
+        self.body = ModelReplied((), usage=self.usage, model=self.model, purpose=purpose)
+        yield from super().events(blobs)
+
+
+def user_body(pieces: tuple[Piece, ...], *, steering: bool) -> Body:
+    """The user's message."""
+    parts = tuple(piece.content for piece in pieces if isinstance(piece.content, Text | Image | Document | Opaque))
+    return UserSaid(parts, steering=steering)
+
+
+def context_body(pieces: tuple[Piece, ...]) -> Body:
+    """Context that a program added beside the user's messages."""
+    texts = ((piece.source, piece.content) for piece in pieces if isinstance(piece.content, Text))
+    return ContextStated(tuple(Statement(source, content.text, content.role, ref=content.ref) for source, content in texts))
+
+
+def result_body(result: ToolResult, tool: str, paths: tuple[str, ...]) -> Body:
+    """A result, with the exit code and the duration from its header."""
+    first = result.parts[0] if result.parts else None
+    if not isinstance(first, Text):
+        return ToolReturned(result, tool, paths=paths)
+    wall_time = _WALL_TIME.search(first.text[:_HEADER_LENGTH])
+    return ToolReturned(result, tool, exit_code(first.text), paths, int(float(wall_time[1]) * 1000) if wall_time is not None else 0)
+
+
+def exit_code(output: str) -> int | None:
+    """The exit code in the header of a result; None if it has none."""
+    pattern, head = (_EXIT_JSON, output[-_HEADER_LENGTH:]) if output.startswith("{") else (_EXIT_CODE, output[:_HEADER_LENGTH])
+    found = pattern.search(head)
+    return int(found[1]) if found is not None else None
+
+
+def patched_files(args: str) -> tuple[str, ...]:
+    """The files that a patch names."""
+    if "*** " not in args:
+        return ()
+    return tuple(dict.fromkeys(path.strip() for path in _PATCHED.findall(args)))
+
+
+def usage_of(table: Json) -> Usage:
+    """Token counts of Codex, where cached tokens are part of the input, and reasoning is part of the output."""
+    cached, written = number(table, "cached_input_tokens"), number(table, "cache_write_input_tokens")
+    uncached = max(0, number(table, "input_tokens") - cached - written)
+    return Usage(uncached, cached, written, output=number(table, "output_tokens"), reasoning=number(table, "reasoning_output_tokens"))
+
+
+class EventBuffer:
+    """Buffers the events of a rollout and yields them in order; at most one is incomplete.
+
+    `line` is the current line, and `at` its time in milliseconds.
+    """
+
+    def __init__(self, blobs: Blobs) -> None:
+        self.blobs = blobs
+        # File name of a continued rollout while that is read: its lines are not stored, and its keys start with the name.
+        self.base = ""
+        self.line = (0, b"")
+        self.at = 0
+        self.model = ""
+        # Time of the request that the next reply answers, in milliseconds.
+        self.requested_at = 0
+        self.last_key = ""
+        # The newest message of the user, which lines for the screen repeat.
+        self.user_message: tuple[Content, ...] = ()
+        self.incomplete: PendingEvent | None = None
+        self.opening: PendingOpening | None = None
+        # Whether the conversation has begun: then the session is opened even if no model was named.
+        self._has_begun = False
+        self._events: list[ReadEvent] = []
+
+    def pop(self, *, flush: bool = False) -> list[ReadEvent]:
+        """The complete events, each once; with `flush` also the incomplete one."""
+        if flush:
+            self.close()
+        elif self.opening is not None and not (self.model or self._has_begun):
+            return []
+        self._emit_opening()
+        if not self._events:
+            return self._events
+        events, self._events = self._events, []
+        return events
+
+    def _emit_opening(self) -> None:
+        if self.opening is not None:
+            self._events[:0] = self.opening.events(self.model, self.blobs)
+            self.opening = None
+
+    def key(self, end: str = "") -> str:
+        """The key of an event that begins with the current line."""
+        return f"{self.base}{self.line[0]}{end}"
+
+    def note(self) -> None:
+        """Store a line that the model does not see: with the incomplete event, or as an event of its own."""
+        if self.base:
+            return
+        if self.incomplete is not None:
+            self.incomplete.lines.append(self.line)
+        else:
+            self.add(PendingEvent(self.key(), self.at, ForeignNoted(NAME), self.user_message))
+
+    def add_alone(self, body: Body, *, after: str = "", end: str = "", line: bool = True) -> None:
+        """Add an event of the current line alone, after the incomplete event."""
+        pending = PendingEvent(self.key(end), self.at, body)
+        pending.after = after
+        if line and not self.base:
+            pending.lines.append(self.line)
+        if isinstance(self.incomplete, PendingReply):
+            self.incomplete.following.append(pending)
+        else:
+            self.close()
+            self._emit(pending)
+
+    def _emit(self, pending: PendingEvent) -> None:
+        events = list(pending.events(self.blobs))
+        self._events.extend(events)
+        if events:
+            self.last_key = events[-1].key
+
+    def add(self, pending: PendingEvent) -> str:
+        """Add a complete event, and return the key of the event before it."""
+        self.close()
+        before = self.last_key
+        if not self.base:
+            pending.lines.append(self.line)
+        if isinstance(pending.body, UserSaid):
+            self.user_message = pending.contents
+            self._has_begun = True
+        self._emit(pending)
+        return before
+
+    def start(self, pending: PendingEvent) -> None:
+        """Begin an event that later lines may complete; the previous one is complete."""
+        self.close()
+        self.incomplete = pending
+        self._has_begun = True
+        if not self.base:
+            pending.lines.append(self.line)
+
+    def close(self) -> None:
+        """Complete the incomplete event."""
+        pending, self.incomplete = self.incomplete, None
+        if isinstance(pending, PendingReply) and not pending.parts:
+            self._emit_empty_reply(pending)
+        elif pending is not None:
+            self._emit(pending)
+
+    def _emit_empty_reply(self, reply: PendingReply) -> None:
+        """A reply without items: its lines are stored, and its usage counts."""
+        if reply.usage is not None:
+            pending: PendingEvent = UsageOnlyCall(reply.key, reply.at, reply.model, reply.usage)
+        else:
+            pending = PendingEvent(reply.key, reply.at, ForeignNoted(NAME), self.user_message)
+        pending.lines = reply.lines
+        if pending.lines or reply.usage is not None:
+            self._emit(pending)
+        for each in reply.following:
+            self._emit(each)
+
+    def reply(self) -> PendingReply:
+        """The reply of the current line: the incomplete one, unless it is settled."""
+        if isinstance(self.incomplete, PendingReply) and not self.incomplete.settled:
+            return self.incomplete
+        reply = PendingReply(self.key(), self.at, self.requested_at or self.at, self.model)
+        self.close()
+        self.incomplete = reply
+        self._has_begun = True
+        return reply
