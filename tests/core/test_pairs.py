@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.pairs import (
     answered_calls,
+    newly_unpaired,
     pairs_of,
-    parted,
     rounds,
     safe_cuts,
     settled,
@@ -45,19 +45,19 @@ def test_what_comes_before_a_reply_whose_calls_wait_can_be_edited() -> None:
 
 
 def test_a_pair_is_parted_when_one_half_is_gone_or_comes_first() -> None:
-    assert parted(TURN, (SAID, FIRST, SECOND, SECOND_RESULT, ANSWER)) == {"2.0"}
-    assert parted(TURN, (SAID, SECOND_RESULT, SECOND, ANSWER)) == {"2.1", "4.0"}
-    assert parted(TURN, (SAID, ANSWER)) == frozenset()
+    assert newly_unpaired(TURN, (SAID, FIRST, SECOND, SECOND_RESULT, ANSWER)) == {"2.0"}
+    assert newly_unpaired(TURN, (SAID, SECOND_RESULT, SECOND, ANSWER)) == {"2.1", "4.0"}
+    assert newly_unpaired(TURN, (SAID, ANSWER)) == frozenset()
 
 
 def test_a_call_that_was_open_before_is_not_parted() -> None:
-    assert parted(TURN[:3], (SAID,)) == frozenset()
+    assert newly_unpaired(TURN[:3], (SAID,)) == frozenset()
 
 
 def test_of_calls_that_share_an_id_each_result_answers_the_oldest() -> None:
     again = (Item("6.0", "call", ToolCall("a", "read", "{}")), Item("7.0", "result", ToolResult("a")))
     assert unpaired((*TURN, *again)) == frozenset()
-    assert parted((*TURN, *again), again) == frozenset()
+    assert newly_unpaired((*TURN, *again), again) == frozenset()
     assert unpaired((*TURN, *again[:1])) == {"6.0"}
 
 
@@ -75,7 +75,7 @@ def test_a_round_is_a_reply_with_what_follows_it_and_the_opening_belongs_to_the_
 def test_cutting_at_any_safe_place_parts_no_pair(told: list[Step]) -> None:
     items = tell(new_log(), told).view.items
     for cut in safe_cuts(items):
-        assert parted(items, items[:cut]) == parted(items, items[cut:]) == frozenset()
+        assert newly_unpaired(items, items[:cut]) == newly_unpaired(items, items[cut:]) == frozenset()
 
 
 Half = tuple[str, str]

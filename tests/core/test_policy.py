@@ -13,12 +13,12 @@ from palimpsest.core.items import Item, Text
 from palimpsest.core.policy import (
     Answer,
     Ask,
+    EventSpan,
     Look,
     Plan,
     Policy,
     Proposal,
     Save,
-    Span,
     Steps,
     Want,
     ask,
@@ -94,11 +94,11 @@ def test_a_failure_that_the_plan_does_not_expect_comes_out() -> None:
 
 def test_each_want_has_its_own_kind_of_answer() -> None:
     event = Event(3, 2, 0, "", TurnEnded())
-    answers: dict[type, Answer] = {Look: None, Save: "address", Span: (event,), Ask: _said("done")}
+    answers: dict[type, Answer] = {Look: None, Save: "address", EventSpan: (event,), Ask: _said("done")}
     seen: list[tuple[str | None, str, tuple[Event, ...]]] = []
 
     def plan() -> Steps:
-        seen.append(((yield from look(Look("a.py"))), (yield from save(Save(b"x"))), (yield from span(Span(3, 3)))))
+        seen.append(((yield from look(Look("a.py"))), (yield from save(Save(b"x"))), (yield from span(EventSpan(3, 3)))))
         return _summary((yield from ask(Ask((), "p", "title"))))
 
     assert run_plan(plan(), lambda want: answers[type(want)]) == _summary(_said("done"))
@@ -111,7 +111,7 @@ def _wanting_bytes() -> Steps:
 
 
 def _wanting_events() -> Steps:
-    yield from span(Span(0, 1))
+    yield from span(EventSpan(0, 1))
     return ()
 
 

@@ -11,11 +11,11 @@ from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted
 from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.engine.call import turn_request
-from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params
 
@@ -24,7 +24,7 @@ REPLY = ModelReplied(
 )
 
 
-def session_of(*replies: str | ModelReplied | Exception | Broken | Stalled, piece: int = 3) -> tuple[Session, Scripted]:
+def session_of(*replies: str | ModelReplied | Exception | BrokenReply | StalledReply, piece: int = 3) -> tuple[Session, Scripted]:
     session, provider = work(profile("none")), Scripted(*replies, piece=piece)
     say(session, "go")
     return answered_by(session, provider), provider
@@ -68,7 +68,7 @@ def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None
 
 
 def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tried_again() -> None:
-    session, provider = session_of(Broken(REPLY, after=4), "never")
+    session, provider = session_of(BrokenReply(REPLY, after=4), "never")
     session.environment = replace(session.environment, retries=RetryPolicy())
     with pytest.raises(ConnectionLost):
         asyncio.run(send(session, turn_request(session)))
@@ -85,7 +85,7 @@ def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tri
 
 
 def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() -> None:
-    session, _ = session_of(Broken(REPLY, after=8))
+    session, _ = session_of(BrokenReply(REPLY, after=8))
     with pytest.raises(ConnectionLost):
         asyncio.run(send(session, turn_request(session)))
     (outcome,) = outcomes(session)
@@ -97,7 +97,7 @@ def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() ->
 
 def test_a_cancelled_call_is_interrupted_with_what_had_arrived() -> None:
     async def cancelled() -> Session:
-        stalled = Stalled("half an answer", after=3)
+        stalled = StalledReply("half an answer", after=3)
         session, _ = session_of(stalled)
         task = asyncio.create_task(send(session, turn_request(session)))
         await stalled.reached.wait()
@@ -133,4 +133,4 @@ def test_a_side_call_is_recorded_with_its_purpose_and_leaves_the_view_as_it_is()
 )
 def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int | None) -> None:
     small = card("claude-sonnet-4-5", window=200_000)
-    assert fitting(Params(), small, used, wanted).max_tokens == limit
+    assert with_reply_limit(Params(), small, used, wanted).max_tokens == limit

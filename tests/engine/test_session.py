@@ -23,7 +23,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.log import CHECKPOINT_EVERY
-from palimpsest.core.policy import Save, Span, save, span
+from palimpsest.core.policy import EventSpan, Save, save, span
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
@@ -31,7 +31,7 @@ from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.providers.scripted import Scripted, Stalled
+from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Tool
@@ -97,13 +97,13 @@ def test_no_event_is_missing_from_the_evidence_after_an_automatic_checkpoint_and
     lines._file.writer = None
     resumed = Session.resume("s", PLAIN, session.card, session.environment)
     assert list(resumed.derived.evidence.value().read) == files
-    assert len(resumed.derived.evidence.value().said) == 1 + more
+    assert len(resumed.derived.evidence.value().user_messages) == 1 + more
     assert snapshots(resumed) == live
 
 
 def test_what_is_typed_during_a_call_waits_in_the_inbox_and_is_counted_when_it_enters_the_view() -> None:
     async def steered() -> Session:
-        stalled = Stalled(ModelReplied((Text("Working.", "assistant"),), usage=Usage(input=40_000, output=2_000)), after=1)
+        stalled = StalledReply(ModelReplied((Text("Working.", "assistant"),), usage=Usage(input=40_000, output=2_000)), after=1)
         session = answered_by(work(PLAIN), Scripted(stalled))
         say(session, "go")
         task = asyncio.create_task(call(session))
@@ -198,7 +198,7 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
     session = worked()
     address = offline(session, save(Save(b"whole")))
     assert session.environment.blobs.get(address) == b"whole"
-    assert [event.seq for event in offline(session, span(Span(1, 2)))] == [1, 2]
+    assert [event.seq for event in offline(session, span(EventSpan(1, 2)))] == [1, 2]
 
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:

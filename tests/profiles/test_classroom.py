@@ -130,14 +130,14 @@ def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None
 
 
 def test_cl_08_an_estimate_of_50_000_does_not_compact_and_50_001_does() -> None:
-    assert before_call(used_exactly(50_000), "short").left == 1
-    assert before_call(used_exactly(50_001), "short").left == 0
+    assert before_call(used_exactly(50_000), "short").remaining == 1
+    assert before_call(used_exactly(50_001), "short").remaining == 0
 
 
 def test_cl_09_if_masking_makes_enough_room_no_summary_is_asked_for() -> None:
     session = results(at_work(), 160_000, 10_000, 10_000, 40_000)
     assert session.used > 50_000
-    assert before_call(session, "short").left == 1
+    assert before_call(session, "short").remaining == 1
     assert session.used <= 50_000
 
 
@@ -162,7 +162,7 @@ def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
     session = at_work(Folder(full=True))
     say(session, "y" * 300_000)
     provider = before_call(session, "short")
-    assert provider.left == 1
+    assert provider.remaining == 1
     last = session.log.event(session.log.tip).body
     assert last == Failed("plan", "store", "the disk is full", by="compress")
 
@@ -247,7 +247,7 @@ def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_m
     for expected in (1, 1, 1, 2):
         provider = Scripted(ProviderError("down"), ProviderError("down"))
         online(session, run_policies(session, "before_call"), provider)
-        assert provider.left == expected
+        assert provider.remaining == expected
     assert session.log.view.items == before
 
 
@@ -269,7 +269,7 @@ def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_
     for name in ("c1", "c2"):
         session.log.append(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))
     assert online(session, run_policies(session, "asked", asked="the parser"), provider).folded
-    assert (provider.left, b"the parser" in provider.requests[0].body) == (1, True)
+    assert (provider.remaining, b"the parser" in provider.requests[0].body) == (1, True)
 
 
 def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:

@@ -8,7 +8,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.core.ports import Provider, Sendable
-from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def test_it_keeps_the_requests_and_a_reply_may_be_made_from_one() -> None:
     script = Scripted(echo, "rest")
     assert ask(script, b"abc")[1] == TextDelta("ABC")
     assert script.requests == [Letter(b"abc")]
-    assert script.left == 1
+    assert script.remaining == 1
 
 
 def test_an_exception_among_the_replies_is_raised() -> None:
@@ -102,7 +102,7 @@ def test_an_exception_among_the_replies_is_raised() -> None:
 )
 def test_a_stream_breaks_after_the_given_number_of_deltas(after: int, arrived: list[Delta]) -> None:
     async def collect() -> list[Delta | ModelReplied]:
-        stream = Scripted(Broken("Hello you", after, ProviderError("lost")), piece=5).stream(Letter(b"{}"))
+        stream = Scripted(BrokenReply("Hello you", after, ProviderError("lost")), piece=5).stream(Letter(b"{}"))
         got = [await anext(stream) for _ in arrived]
         with pytest.raises(ProviderError, match=r"^lost$"):
             await anext(stream)
@@ -113,7 +113,7 @@ def test_a_stream_breaks_after_the_given_number_of_deltas(after: int, arrived: l
 
 def test_a_stalled_stream_goes_on_when_it_is_released() -> None:
     async def collect() -> list[Delta | ModelReplied]:
-        reply = Stalled("Hello you", 2)
+        reply = StalledReply("Hello you", 2)
         stream = Scripted(reply, piece=5).stream(Letter(b"{}"))
         got = [await anext(stream), await anext(stream)]
         following = asyncio.ensure_future(anext(stream))
@@ -127,7 +127,7 @@ def test_a_stalled_stream_goes_on_when_it_is_released() -> None:
 
 def test_a_stalled_stream_can_be_cancelled_where_it_waits() -> None:
     async def cancel() -> Delta | ModelReplied:
-        reply = Stalled("Hello you", 1)
+        reply = StalledReply("Hello you", 1)
         stream = Scripted(reply).stream(Letter(b"{}"))
         first = await anext(stream)
         following = asyncio.ensure_future(anext(stream))

@@ -8,7 +8,7 @@ from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Rewound, SessionOpened, Statement, UserSaid, ViewEdited
 from palimpsest.core.format.side_requests import encode_side_request
-from palimpsest.core.items import Item, Seal, Text, Thinking
+from palimpsest.core.items import Item, Signature, Text, Thinking
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.view import View
@@ -189,7 +189,7 @@ def test_a_dated_model_is_sent_under_its_own_name() -> None:
 def test_another_wire_gets_no_seal_of_the_first_maker_and_claims_no_digest() -> None:
     log, blobs = _log(), MemoryBlobs()
     log.append(UserSaid((Text("hello"),)))
-    log.append(ModelReplied((Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
+    log.append(ModelReplied((Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
     log.append(UserSaid((Text("go on"),)))
     _send(log, blobs)
     own = past_request(log, 1, blobs.get)

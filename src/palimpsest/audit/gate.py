@@ -11,7 +11,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept
 from palimpsest.core.items import Text, Value, text_of
 from palimpsest.core.log.fitting import keeps_pairs
-from palimpsest.core.pairs import parted
+from palimpsest.core.pairs import newly_unpaired
 from palimpsest.core.policy import Edits
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View, is_readable, shown
@@ -120,7 +120,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
         return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
     if changed != edits:
         return Verdict(changed, removed=removed)
-    torn = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
+    torn = [] if keeps_pairs(situation.view, edits) else sorted(newly_unpaired(situation.view.items, after.items))
     if torn:
         return Verdict(refused=f"item {torn[0]} would show without its other half")
     before, left = situation.tokens.total(situation.view), situation.tokens.total(after)

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from palimpsest.core.items import Piece, Value
 
 
-class Lost(Value, frozen=True, array_like=True):
+class LostEntity(Value, frozen=True, array_like=True):
     """Something that no longer shows, and the item in which it stood; written as a list of two."""
 
     text: str
@@ -26,10 +26,10 @@ class Loss(Value, frozen=True):
     ids: tuple[str, ...] = ()
     path_items: tuple[str, ...] = ()
     command_items: tuple[str, ...] = ()
-    symbols: tuple[Lost, ...] = ()
-    errors: tuple[Lost, ...] = ()
-    urls: tuple[Lost, ...] = ()
-    identifiers: tuple[Lost, ...] = ()
+    symbols: tuple[LostEntity, ...] = ()
+    errors: tuple[LostEntity, ...] = ()
+    urls: tuple[LostEntity, ...] = ()
+    identifiers: tuple[LostEntity, ...] = ()
     more: dict[str, int] = {}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -66,8 +66,11 @@ class Value(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
 
-class Seal(Value, frozen=True):
-    """Encrypted state that goes back only to the provider and model that made it."""
+class Signature(Value, frozen=True):
+    """Encrypted state of a model: the signature of a thinking block, or the encrypted content of a reasoning item.
+
+    It may be sent only to the provider and model that made it.
+    """
 
     provider: str
     model: str
@@ -84,10 +87,10 @@ class Text(Value, frozen=True, tag="text"):
 
 
 class Thinking(Value, frozen=True, tag="thinking"):
-    """What a model thought aloud (`whole`), a digest of it (`digest`), or nothing readable beside its seal (`sealed`)."""
+    """Thinking of a model: the full text (form `whole`), a summary by the provider (`digest`), or a signature only (`sealed`)."""
 
     text: str
-    seal: Seal | None = None
+    signature: Signature | None = field(name="seal", default=None)
     form: Literal["whole", "digest", "sealed"] = "whole"
     ref: str = ""
 
@@ -113,12 +116,12 @@ class Document(Value, frozen=True, tag="document"):
 
 
 class Opaque(Value, frozen=True, tag="opaque"):
-    """A provider's own item as raw JSON; `twin` is what other models and people read in its place."""
+    """An item that only its provider understands, as raw JSON; other models and people get `text_fallback` instead."""
 
     provider: str
     model: str
     data: str
-    twin: str = ""
+    text_fallback: str = field(name="twin", default="")
     ref: str = ""
 
 
@@ -183,7 +186,7 @@ class Item(Value, frozen=True):
         return self.mask is not None and self.mask.form == "shown" and not self.mask.text
 
 
-def same_start(one: Sequence[object], other: Sequence[object]) -> int:
+def shared_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
     """How many things two rows have in common from their start on, each the very same thing."""
     count = 0
     for this, that in zip(one, other, strict=False):
@@ -227,7 +230,7 @@ def text_of(content: Content) -> str:
         case ToolCall():
             return f"{content.tool} {content.args}"
         case Opaque():
-            return content.twin
+            return content.text_fallback
         case Image():
             return f"[image {content.media}]"
         case Document():

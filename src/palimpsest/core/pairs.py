@@ -55,7 +55,7 @@ def unpaired(items: Iterable[Item]) -> frozenset[str]:
     return frozenset(lone.union(*waiting.values()))
 
 
-def parted(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
+def newly_unpaired(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
     """The items that show without their other half after an edit, and did not before."""
     return unpaired(after) - unpaired(before)
 

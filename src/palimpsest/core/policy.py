@@ -53,14 +53,14 @@ class Save(Value, frozen=True, tag="save"):
     name: str = ""
 
 
-class Span(Value, frozen=True, tag="span"):
+class EventSpan(Value, frozen=True, tag="span"):
     """Events of the log, both ends included, whether or not the view still shows them."""
 
     first: int
     last: int
 
 
-Want: TypeAlias = Ask | Look | Save | Span
+Want: TypeAlias = Ask | Look | Save | EventSpan
 Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
 
@@ -138,7 +138,7 @@ def save(want: Save) -> Generator[Want, Answer, str]:
     raise _wrong(want, answer)
 
 
-def span(want: Span) -> Generator[Want, Answer, tuple[Event, ...]]:
+def span(want: EventSpan) -> Generator[Want, Answer, tuple[Event, ...]]:
     """Events of the log, for `yield from`."""
     answer = yield want
     if isinstance(answer, tuple):

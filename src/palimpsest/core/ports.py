@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from palimpsest.core.events import ModelReplied, Place, Usage
+from palimpsest.core.events import EventRef, ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Kind
 
@@ -35,8 +35,8 @@ class SessionRow(Struct, frozen=True):
     turns: int = 0
     tokens: int = 0
     usage: dict[str, Usage] = {}
-    base: Place | None = None
-    opener: Place | None = None
+    base: EventRef | None = None
+    opener: EventRef | None = None
 
 
 class Hit(Struct, frozen=True):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import field as renamed
+
 from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
@@ -24,7 +26,7 @@ class CardPrices(Protocol):
 
     @property
     def input(self) -> float:
-        """What the model reads anew."""
+        """Input that is not read from the cache."""
         ...
 
     @property
@@ -115,7 +117,7 @@ class CachedPrefix(Value, frozen=True):
         return now - self.at < self.ttl
 
 
-class Watch(Value, frozen=True):
+class CacheReads(Value, frozen=True):
     """The cache reads of the last call, whether a drop is expected, and how many tokens the last one dropped that was not."""
 
     read: int | None = None
@@ -137,7 +139,7 @@ class Cache(Value, frozen=True):
     edited: bool = False
     called: int | None = None
     missed: int = 0
-    watch: Watch = Watch()
+    reads: CacheReads = renamed(name="watch", default=CacheReads())
 
     def best(self, now: int) -> str:
         """The item that ends the longest live prefix, if there is one."""
@@ -172,7 +174,7 @@ class Use(Value, frozen=True):
     failed: bool = False
 
 
-class Ran(Value, frozen=True):
+class CommandRun(Value, frozen=True):
     """A command, its exit code if it ended, the event that says so, and the line of its output that sums it up."""
 
     command: str
@@ -182,10 +184,10 @@ class Ran(Value, frozen=True):
 
 
 class PendingCall(Value, frozen=True):
-    """A call that nobody answered yet, or a command that still runs: what its result will prove.
+    """A tool call without a result, or a command that still runs in the background, and the evidence that its result will give.
 
-    `handle` is how later calls name a command that runs on, `tests` whether it runs tests. `tasks` is a whole list, `task` one more
-    and `drop` one less.
+    `handle` is the name by which later calls refer to a background command. `tests` is true for a command that runs tests. `tasks`
+    replaces the whole task list, `task` adds one task and `drop` removes one.
     """
 
     call_id: str
@@ -200,7 +202,7 @@ class PendingCall(Value, frozen=True):
     tests: bool = False
 
 
-class Said(Value, frozen=True):
+class UserMessage(Value, frozen=True):
     """A message of the user: its first item, when it came, its opening words, its tokens, and whether a turn was under way."""
 
     id: str
@@ -215,12 +217,12 @@ class Evidence(Value, frozen=True):
 
     edited: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    commands: tuple[Ran, ...] = ()
-    tests: Ran | None = None
-    errors: tuple[Ran, ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    tests: CommandRun | None = None
+    errors: tuple[CommandRun, ...] = ()
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    said: tuple[Said, ...] = ()
+    user_messages: tuple[UserMessage, ...] = renamed(name="said", default=())
     pending: tuple[PendingCall, ...] = ()
 
 

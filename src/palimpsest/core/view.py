@@ -117,10 +117,10 @@ def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
     mask = item.mask
     if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
         return item.content
-    return stand_in(item, mask.text) if mask.text else None
+    return placeholder_content(item, mask.text) if mask.text else None
 
 
-def stand_in(item: Item, text: str) -> Content:
+def placeholder_content(item: Item, text: str) -> Content:
     """A text in place of what an item holds, in the same frame: calls and results stay paired, words stay with who said them."""
     content = item.content
     match content:

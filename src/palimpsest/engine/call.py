@@ -8,7 +8,7 @@ from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.sending import Outgoing, fitting, ignore, send
+from palimpsest.engine.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.wire.encoding.caching import anchored
 
@@ -51,7 +51,7 @@ def turn_request(session: Session) -> Outgoing:
     """The request that shows the view as it is now, with cache breakpoints and a reply limit that fits."""
     session.log.catch_up()
     params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
-    return Outgoing(session.log.view, session.card, session.tools, fitting(params, session.card, session.used))
+    return Outgoing(session.log.view, session.card, session.tools, with_reply_limit(params, session.card, session.used))
 
 
 def check_room(session: Session) -> None:

@@ -62,7 +62,7 @@ class GrantedTool:
     run: Callable[[str], Awaitable[str]]
 
 
-def nothing_there(_: Look) -> str | None:
+def nothing_to_look_at(_: Look) -> str | None:
     """An environment in which there is nothing to look at."""
     return None
 
@@ -112,7 +112,7 @@ class Environment:
     blobs: Blobs
     clock: Clock
     keep: Callable[[str, bytes], str] | None = None
-    look: Callable[[Look], str | None] = nothing_there
+    look: Callable[[Look], str | None] = nothing_to_look_at
     cards: Iterable[ModelCard] = CARDS
     provider: Callable[[ModelCard, str], Provider] = no_provider
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)

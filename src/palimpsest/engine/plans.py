@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.policy import Answer, Ask, Look, Save, Span, Want, complete, drive
+from palimpsest.core.policy import Answer, Ask, EventSpan, Look, Save, Want, complete, drive
 from palimpsest.core.view import View
 from palimpsest.engine.environment import inline
-from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session, tools_bytes
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
@@ -46,7 +46,7 @@ async def _answer(want: Want, session: Session) -> Answer:
         case Save(data=data, name=name):
             keep = environment.keep
             return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
-        case Span(first=first, last=last):
+        case EventSpan(first=first, last=last):
             return await environment.offload(lambda: _events(session, first, last))
 
 
@@ -113,4 +113,4 @@ def _params_of(want: Ask, session: Session, asked: View, tools: tuple[Tool, ...]
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
     used = session.counter.total(asked) + session.derived.tokens_of(tools_bytes(tools))
-    return fitting(params, model, used, want.reply)
+    return with_reply_limit(params, model, used, want.reply)

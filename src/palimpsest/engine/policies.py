@@ -162,8 +162,8 @@ def _left(session: Session, after: View, situation: Situation, *, folds: bool) -
     """
     counter, level = session.counter, situation.budget.compact_at
     left = situation.used - situation.incoming + counter.total(after) - counter.total(situation.view)
-    anew = folds and (session.profile.recounts or (level is not None and left >= level))
-    if anew or situation.view.reported is None:
+    recount = folds and (session.profile.recounts or (level is not None and left >= level))
+    if recount or situation.view.reported is None:
         left = session.profile.count(structs.replace(after, reported=None), counter, situation.tools_tokens)
     return max(1, left)
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, ModelReplied
-from palimpsest.core.events.deltas import Arrived, Delta
+from palimpsest.core.events.deltas import Delta, PartialReply
 from palimpsest.core.format.side_requests import encode_side_request
 from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
-from palimpsest.providers.retrying import waits
+from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved
 
@@ -39,7 +39,7 @@ class Outgoing:
     purpose: str = TURN
 
 
-def fitting(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
+def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
     """The parameters with a reply limit that fits beside `used` tokens; `wanted` is the limit that the caller would like."""
     limit = min(wanted or params.max_tokens or card.reply, card.reply)
     room = card.window - used
@@ -58,18 +58,20 @@ async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], 
     environment = session.environment
     attempt, waited = 1, 0.0
     while True:
-        arrived = Arrived()
+        arrived = PartialReply()
         try:
             return await _attempt(session, outgoing, arrived, observe)
         except PalimpsestError as error:
-            wait = waits(error, attempt, environment.retries, waited=waited, chance=environment.chance()) if arrived.is_empty else None
+            wait = (
+                retry_delay(error, attempt, environment.retries, waited=waited, chance=environment.chance()) if arrived.is_empty else None
+            )
             if wait is None:
                 raise
         await environment.sleep(wait)
         attempt, waited = attempt + 1, waited + wait
 
 
-async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, observe: Callable[[Delta], None]) -> ModelReplied:
     """One request and its one outcome."""
     provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
@@ -110,10 +112,10 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
 
 async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
     """The reply to a request that belongs to no session."""
-    return await _streamed(provider, request, Arrived(), ignore)
+    return await _streamed(provider, request, PartialReply(), ignore)
 
 
-async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+async def _streamed(provider: Provider, request: Sendable, arrived: PartialReply, observe: Callable[[Delta], None]) -> ModelReplied:
     reply: ModelReplied | None = None
     async with closing(provider.stream(request)) as pieces:
         async for piece in pieces:
@@ -127,7 +129,7 @@ async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, obs
     return reply
 
 
-def _record_end(session: Session, error: BaseException, arrived: Arrived, call: int, outgoing: Outgoing) -> None:
+def _record_end(session: Session, error: BaseException, arrived: PartialReply, call: int, outgoing: Outgoing) -> None:
     """Record what came of a call that ended with an error."""
     parts, model, purpose = arrived.parts(), outgoing.card.name, outgoing.purpose
     message = error.message if isinstance(error, PalimpsestError) else type(error).__name__

@@ -22,7 +22,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import (
     Line,
@@ -254,7 +254,9 @@ class _Reader:
                     thought, sealed = text(block, "thinking"), text(block, "thinkingSignature")
                     # A seal of a Responses model is the whole item; its provider's name keeps it from all others.
                     seal = (
-                        Seal(maker if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, sealed) if sealed else None
+                        Signature(maker if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, sealed)
+                        if sealed
+                        else None
                     )
                     yield Thinking(thought, seal, "whole" if thought else "sealed")
                 case "toolCall":

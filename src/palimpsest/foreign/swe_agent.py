@@ -18,7 +18,7 @@ from palimpsest.core.events import (
     TurnEnded,
     UserSaid,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.documents import Growing, begins, document_in, unread
 from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
@@ -208,7 +208,7 @@ class _Run:
             yield Thinking(text(message, "reasoning_content"))
         for block in tables_at(message, "thinking_blocks"):
             thought, sealed = text(block, "thinking"), text(block, "signature")
-            seal = Seal(provider_of(model), model.rpartition("/")[2], sealed) if sealed else None
+            seal = Signature(provider_of(model), model.rpartition("/")[2], sealed) if sealed else None
             if thought or seal:
                 yield Thinking(thought, seal, "whole" if thought else "sealed")
 

@@ -5,7 +5,7 @@ from urllib.parse import SplitResult, urlsplit
 from palimpsest.core.errors import BadInput
 
 
-def checked(given: str, where: str) -> SplitResult:
+def checked_address(given: str, where: str) -> SplitResult:
     """The parts of an address that a request can be sent to."""
     if not given.startswith(("http://", "https://")):
         raise BadInput(f"the address {_named(given)!r} does not begin with http:// or https://", where=where)
@@ -23,11 +23,13 @@ def checked(given: str, where: str) -> SplitResult:
     if not host:
         raise BadInput(f"the address {_named(given)!r} names no host", where=where)
     if parts.query or parts.fragment:
-        raise BadInput(f"the address {bare(parts)!r} must end with its path: what follows '?' or '#' has no place in it", where=where)
+        raise BadInput(
+            f"the address {without_credentials(parts)!r} must end with its path: what follows '?' or '#' has no place in it", where=where
+        )
     return parts
 
 
-def bare(parts: SplitResult) -> str:
+def without_credentials(parts: SplitResult) -> str:
     """The address without a user's name, a password, a query or a slash at its end."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 

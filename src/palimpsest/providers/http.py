@@ -10,9 +10,9 @@ from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta, deltas_of
 from palimpsest.core.ports import Sendable, closing
-from palimpsest.providers.address import bare, checked, checked_header
+from palimpsest.providers.address import checked_address, checked_header, without_credentials
+from palimpsest.providers.redactor import Redactor, credential_forms
 from palimpsest.providers.retry_after import retry_after
-from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.failures import refused
 from palimpsest.wire.models.cards import ModelCard, WireName
@@ -47,7 +47,7 @@ class HttpProvider:
     ) -> None:
         known = os.environ if environment is None else environment
         maker = "anthropic" if card.provider == "anthropic" else "openai"
-        # A server of the user's own machine must not be sent a key or a request that was meant for somebody else.
+        # A local server must never get the API key or the base URL of a remote provider.
         prefix = "" if card.provider == "local" else maker.upper()
         self._card = card
         key_name = f"{prefix}_API_KEY" if prefix and not api_key else "the API key"
@@ -55,12 +55,12 @@ class HttpProvider:
         given = base_url or (known.get(f"{prefix}_BASE_URL", "") if prefix else "")
         if not given and card.provider == "local":
             raise BadInput("a local model needs the address of its server", where=card.name)
-        parts = checked(given.strip() or _HOSTS[maker], card.name)
+        parts = checked_address(given.strip() or _HOSTS[maker], card.name)
         self._base = parts.geturl().rstrip("/")
-        self._shown = bare(parts)
+        self._shown = without_credentials(parts)
         self._timeout = timeout
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
-        self._veil = Veil((self._key, *signed(parts.username or "", parts.password or ""), *_secrets(self._headers)))
+        self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._client: httpx.AsyncClient | None = None
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
@@ -92,7 +92,7 @@ class HttpProvider:
                     yield piece
         except Exception as error:
             # The one way out for errors: whatever it is, it may repeat what was sent, and the key was sent.
-            self._veil.hide_from(error)
+            self._redactor.redact_error(error)
             ours = self._as_ours(error)
             if ours is None:
                 raise
@@ -116,11 +116,11 @@ class HttpProvider:
             kind, what = ConnectionLost, f"cannot be reached: {_reason(error)}"
         else:
             return None
-        return kind(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
+        return kind(self._redactor.redact(f"{self._shown} {what}"), where=self._card.provider)
 
     async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
-            body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
+            body = self._redactor.redact((await response.aread()).decode("utf-8", "replace")).encode()
             wait = retry_after(response.status_code, response.headers, time.time())
             raise refused(response.status_code, body, self._card.provider, retry_after=wait)
         if "event-stream" not in response.headers.get("content-type", ""):

@@ -55,5 +55,5 @@ class LocalServer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # The server stops when nobody holds it any more.
+        # The server stops when its last reference is gone.
         self._server = None

@@ -14,7 +14,7 @@ from palimpsest.wire.stream import decode_response, decoder
 _CHUNK = 4096
 
 
-class Recorded:
+class RecordedProvider:
     """Answers each request with the next recording of the card's wire: a stream of events, or one JSON object."""
 
     def __init__(self, card: ModelCard, *recordings: Path) -> None:

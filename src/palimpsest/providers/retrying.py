@@ -32,7 +32,7 @@ DEFAULT = RetryPolicy()
 NO_RETRIES = RetryPolicy(retries=0)
 
 
-def may_pass(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later: too many requests, a fault of the server, or a connection that was lost."""
     if isinstance(error, ConnectionLost | StreamCut):
         return True
@@ -41,17 +41,17 @@ def may_pass(error: Exception) -> bool:
     return error.status == _TOO_MANY_REQUESTS or error.status >= _SERVER_ERRORS
 
 
-def waits(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, waited: float = 0.0, chance: float = 0.5) -> float | None:
+def retry_delay(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, waited: float = 0.0, chance: float = 0.5) -> float | None:
     """Seconds to wait before asking again after `attempt` attempts failed, the last with `error`; `None` when it must not be asked again.
 
     Only for an attempt of which nothing arrived. `waited` are the seconds of the waits before, and `chance` is a number from 0 to 1 that
     decides within the jitter. A provider that names a time is asked no earlier, and not at all if that time is beyond `total`.
     """
-    if attempt > policy.retries or not may_pass(error):
+    if attempt > policy.retries or not is_transient(error):
         return None
     told = error.retry_after if isinstance(error, ProviderError) else None
     if told is not None:
-        # Stretched only: many clients are told the same time.
+        # Only longer, never shorter: many clients get the same time and must not all return at it.
         wait = told * (1 + policy.jitter * chance)
         wait = min(wait, max(told, policy.total - waited))
     else:
@@ -59,7 +59,7 @@ def waits(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, wait
     return wait if waited + wait <= policy.total else None
 
 
-class Retrying:
+class RetryingProvider:
     """A provider that asks another one again while nothing of the reply has arrived; what then fails is raised as it is."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Retrying:
                         arrived = True
                         yield each
             except PalimpsestError as error:
-                wait = None if arrived else waits(error, attempt, self._policy, waited=waited, chance=self._chance())
+                wait = None if arrived else retry_delay(error, attempt, self._policy, waited=waited, chance=self._chance())
                 if wait is None:
                     raise
             else:

@@ -15,7 +15,7 @@ from palimpsest.core.ports import Sendable
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenReply:
     """A reply whose stream fails with `error` once `after` deltas have arrived; the whole reply never comes."""
 
     reply: str | ModelReplied
@@ -24,7 +24,7 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Stalled:
+class StalledReply:
     """A reply whose stream waits once `after` deltas have arrived: it sets `reached`, and goes on when the test sets `released`."""
 
     reply: str | ModelReplied
@@ -33,8 +33,8 @@ class Stalled:
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Answer: TypeAlias = str | ModelReplied | Exception | Broken | Stalled
-Reply: TypeAlias = Answer | Callable[[Sendable], Answer]
+ScriptedAnswer: TypeAlias = str | ModelReplied | Exception | BrokenReply | StalledReply
+ScriptedReply: TypeAlias = ScriptedAnswer | Callable[[Sendable], ScriptedAnswer]
 
 _BYTES_PER_TOKEN = 4
 
@@ -46,14 +46,14 @@ class Scripted:
     A reply without usage gets one that fits the sizes: what a request shares with the one before counts as read from the cache.
     """
 
-    def __init__(self, *replies: Reply, model: str = "scripted", piece: int = 16) -> None:
+    def __init__(self, *replies: ScriptedReply, model: str = "scripted", piece: int = 16) -> None:
         self._replies = replies
         self._model = model
         self._piece = piece
         self.requests: list[Sendable] = []
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many replies were not asked for yet."""
         return max(0, len(self._replies) - len(self.requests))
 
@@ -69,15 +69,15 @@ class Scripted:
         answer = reply(request) if callable(reply) else reply
         if isinstance(answer, Exception):
             raise answer
-        whole = self._finish(answer.reply if isinstance(answer, Broken | Stalled) else answer, asked)
+        whole = self._finish(answer.reply if isinstance(answer, BrokenReply | StalledReply) else answer, asked)
         prompt = replace(whole.usage, output=0, reasoning=0)
         deltas: list[Delta] = [*((UsageDelta(prompt),) if prompt.prompt else ()), *deltas_of(whole.parts, self._piece)]
-        cut = min(answer.after, len(deltas)) if isinstance(answer, Broken | Stalled) else len(deltas)
+        cut = min(answer.after, len(deltas)) if isinstance(answer, BrokenReply | StalledReply) else len(deltas)
         for delta in deltas[:cut]:
             yield delta
-        if isinstance(answer, Broken):
+        if isinstance(answer, BrokenReply):
             raise answer.error
-        if isinstance(answer, Stalled):
+        if isinstance(answer, StalledReply):
             answer.reached.set()
             await answer.released.wait()
         for delta in deltas[cut:]:

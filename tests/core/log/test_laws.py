@@ -8,7 +8,7 @@ from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, undo
 from palimpsest.core.log.verify import verify
-from palimpsest.core.pairs import parted, unpaired
+from palimpsest.core.pairs import newly_unpaired, unpaired
 from palimpsest.core.projections.view import project
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -70,7 +70,7 @@ def test_a_call_is_never_parted_from_its_result(told: list[Step]) -> None:
             before, after = log.state_at(event.parent).view, log.state_at(event.seq).view
             # What never had another half may be hidden and restored alone.
             never_paired = unpaired(project(event for event in log.events() if not isinstance(event.body, ViewEdited)).items)
-            assert parted(before.items, after.items) - never_paired == frozenset()
+            assert newly_unpaired(before.items, after.items) - never_paired == frozenset()
 
 
 @given(steps)

@@ -4,7 +4,7 @@ from histories import new_log
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import EditUndone, ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.format.path import Path, Run
+from palimpsest.core.format.path import EventRange, Path
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, restore, rewind, undo
@@ -106,7 +106,7 @@ def test_rewinding_goes_on_from_an_earlier_event_and_keeps_the_rest() -> None:
     rewind(log, 4)
     log.append(UserSaid((Text("rather c.py"),)))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "8.0")
-    assert log.path == Path((Run(0, 4), Run(7, 8)))
+    assert log.path == Path((EventRange(0, 4), EventRange(7, 8)))
     assert (log.event(7).parent, log.event(7).body) == (4, Rewound(4))
     assert log.event(5).body == UserSaid((Text("now b.py"),))
 
@@ -116,7 +116,7 @@ def test_rewinding_back_to_the_other_branch_shows_it_again() -> None:
     rewind(log, 4)
     rewind(log, 6)
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "6.0")
-    assert log.path == Path((Run(0, 6), Run(8, 8)))
+    assert log.path == Path((EventRange(0, 6), EventRange(8, 8)))
 
 
 def test_an_edit_before_the_target_of_a_rewind_stays() -> None:

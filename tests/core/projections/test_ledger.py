@@ -8,7 +8,7 @@ from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
 from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
-from palimpsest.core.tokens.estimate import Calibration, Learned
+from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
 
 
 def _tally(*bodies: Body) -> LedgerProjection:
@@ -29,7 +29,7 @@ def test_a_reply_is_counted_under_the_model_and_purpose_of_its_call() -> None:
     ledger = _ledger(CallStarted("gpt-5.5", "responses", estimate=2_000), ModelReplied((), call=0, usage=USAGE))
     assert ledger == Ledger(
         (Spending("gpt-5.5", "turn", 1, USAGE, estimated=2_000, measured=2_450),),
-        Calibration({"gpt-5.5": Learned(2_000, 2_450)}),
+        Calibration({"gpt-5.5": CalibrationSums(2_000, 2_450)}),
     )
 
 

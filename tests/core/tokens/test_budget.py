@@ -3,7 +3,7 @@
 import pytest
 
 from palimpsest.audit.pricing.size_rules import claude_list_size, claude_size, codex_size
-from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
+from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
 from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_left, percent_until, used
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import Reported, View
@@ -54,7 +54,7 @@ def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -
 
 
 def _sealed_view(reported: Reported | None) -> View:
-    seal = Seal("openai", "gpt-5.5", "x" * 4_000)
+    seal = Signature("openai", "gpt-5.5", "x" * 4_000)
     return View(
         items=(
             _text("1.0", "first"),

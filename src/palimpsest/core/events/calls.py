@@ -9,7 +9,7 @@ NULL = Raw(b"null")
 TURN = "turn"
 
 
-class Place(Value, frozen=True):
+class EventRef(Value, frozen=True):
     """An event of some session; `link` is the hash chain up to and including it."""
 
     session: str
@@ -52,8 +52,8 @@ class SessionOpened(EventBody, frozen=True, tag="session_opened"):
     origin: str = "palimpsest"
     profile: str = ""
     model: str = ""
-    base: Place | None = None
-    opener: Place | None = None
+    base: EventRef | None = None
+    opener: EventRef | None = None
     meta: dict[str, str] = {}
 
 

@@ -60,7 +60,7 @@ def _pieces(text: str, size: int | None) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-class Arrived:
+class PartialReply:
     """Puts deltas together, so that a call which breaks can be recorded with what had come."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The hash chain over the lines of a log: whoever reads lines checks that each continues the one before."""
+"""Verifies the hash chain of a log: each line must name the link of the line before it."""
 
 import re
 from hashlib import sha256

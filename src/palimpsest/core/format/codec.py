@@ -13,7 +13,7 @@ from palimpsest.core.events import Body, Event, Unknown
 from palimpsest.core.events.calls import NULL, ModelReplied, Usage
 from palimpsest.core.events.context import EditRefused
 from palimpsest.core.events.tools import ToolRefused
-from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.format.declared_types import has_declared_types
 from palimpsest.core.items import Text
 
 FORMAT = 1
@@ -67,7 +67,7 @@ def encode_checked(body: Body) -> bytes:
         data = encode_body(body)
         # Reading back costs as much as writing, so that a long body is first looked at as it is.
         short = len(data) < _SHORT
-        if (short or not is_sound(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
+        if (short or not has_declared_types(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
             _bodies.decode(data)
     except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
         raise BadInput(f"{type(body).__name__} cannot be recorded: {error}") from error

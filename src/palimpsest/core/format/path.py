@@ -11,7 +11,7 @@ Skip: TypeAlias = Mapping[int, frozenset[int]]
 NOTHING_UNDONE: Final[Skip] = {}
 
 
-class Run(Value, frozen=True):
+class EventRange(Value, frozen=True):
     """Events `first` to `last`, both included, that follow one another."""
 
     first: int
@@ -21,7 +21,7 @@ class Run(Value, frozen=True):
 class Path(Value, frozen=True):
     """The runs from root to tip, in order."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EventRange, ...] = ()
 
     @property
     def tip(self) -> int:
@@ -33,7 +33,7 @@ class Path(Value, frozen=True):
 
     def upto(self, seq: int) -> Self:
         """The part of the path that ends with an event of it."""
-        kept = tuple(Run(run.first, min(run.last, seq)) for run in self.runs if run.first <= seq)
+        kept = tuple(EventRange(run.first, min(run.last, seq)) for run in self.runs if run.first <= seq)
         return type(self)(kept)
 
     def then(self, seq: int, parent: int) -> Self:
@@ -41,21 +41,21 @@ class Path(Value, frozen=True):
         runs = self.runs
         if runs and parent == runs[-1].last:
             if seq == parent + 1:
-                return type(self)((*runs[:-1], Run(runs[-1].first, seq)))
-            return type(self)((*runs, Run(seq, seq)))
-        return type(self)((*self.upto(parent).runs, Run(seq, seq)))
+                return type(self)((*runs[:-1], EventRange(runs[-1].first, seq)))
+            return type(self)((*runs, EventRange(seq, seq)))
+        return type(self)((*self.upto(parent).runs, EventRange(seq, seq)))
 
 
 def path_to(seq: int, first: int, jumps: Iterable[tuple[int, int]]) -> Path:
     """The path that ends with `seq` in a file that begins at `first`; a jump is an event whose parent is not the one before it."""
     parents = dict(jumps)
     starts = sorted(parents)
-    runs: list[Run] = []
+    runs: list[EventRange] = []
     last = seq
     while True:
         place = bisect_right(starts, last)
         start = starts[place - 1] if place else first
-        runs.append(Run(start, last))
+        runs.append(EventRange(start, last))
         parent = parents.get(start)
         if parent is None or parent < first:
             return Path(tuple(reversed(runs)))

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
-from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
+from palimpsest.core.events import EditUndone, Event, EventRef, SessionOpened
 from palimpsest.core.events.event_items import item_of, numbers_of
 from palimpsest.core.format.chain import broken, check_chain, prev_of
 from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, decode_chunk, decode_line, link_of_line
-from palimpsest.core.format.path import Path, Run, Skip, path_to
+from palimpsest.core.format.path import EventRange, Path, Skip, path_to
 from palimpsest.core.items import Item
 from palimpsest.core.ports import LogFile, SessionStore
 
@@ -20,13 +20,13 @@ _CLOSE = 16
 _OPENING = 256
 
 
-class Reader:
+class LogReader:
     """One log file and, for a fork, the log it reads through.
 
     It keeps no events: only where branches begin (`jumps`) and which edits were undone (`undone`), both few.
     """
 
-    def __init__(self, session: str, lines: LogFile, opened: Event, base: "Reader | None" = None) -> None:
+    def __init__(self, session: str, lines: LogFile, opened: Event, base: "LogReader | None" = None) -> None:
         self.session = session
         self.lines = lines
         self.opened = opened
@@ -42,10 +42,10 @@ class Reader:
         if self.base is not None:
             self.base.close()
 
-    def upto(self, seq: int, store: SessionStore) -> "Reader":
+    def upto(self, seq: int, store: SessionStore) -> "LogReader":
         """A reader of the same log through handles of its own, for a fork that outlives this one and knows nothing after `seq`."""
         below = None if self.base is None else self.base.upto(self.first - 1, store)
-        twin = Reader(self.session, store.open(self.session), self.opened, below)
+        twin = LogReader(self.session, store.open(self.session), self.opened, below)
         twin.jumps = [jump for jump in self.jumps if jump[0] <= seq]
         twin.undone = [undone for undone in self.undone if undone[0] <= seq]
         return twin
@@ -74,7 +74,7 @@ class Reader:
             return own
         below = self.base.path(parent).runs
         if own.runs[0].first == below[-1].last + 1:
-            return Path((*below[:-1], Run(below[-1].first, own.runs[0].last), *own.runs[1:]))
+            return Path((*below[:-1], EventRange(below[-1].first, own.runs[0].last), *own.runs[1:]))
         return Path((*below, *own.runs))
 
     def skip(self, path: Path) -> Skip:
@@ -157,7 +157,7 @@ class Reader:
         event = decode_line(line, self.lines.name, start) if line else None
         return link_of_line(line, event) if event is not None and event.seq == seq else ""
 
-    def owner(self, seq: int) -> "Reader":
+    def owner(self, seq: int) -> "LogReader":
         """The reader of the file that holds an event."""
         return self if seq >= self.first or self.base is None else self.base.owner(seq)
 
@@ -242,14 +242,14 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> Reader:
+def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> LogReader:
     """A reader of a log and of every log below it; the shape of this file itself is still to be noted.
 
     Without `check` a base that changed since the fork is read all the same.
     """
     opened = _first_event(lines)
     place = _opening(opened, lines).base
-    return Reader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
+    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
 
 
 def _opening(event: Event, lines: LogFile) -> SessionOpened:
@@ -275,7 +275,7 @@ def _first_line(lines: LogFile) -> Iterator[tuple[int, bytes]]:
         place += len(block)
 
 
-def _open_base(store: SessionStore, lines: LogFile, place: Place, *, check: bool) -> Reader:
+def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:
     try:
         below = store.open(place.session)
     except BadInput as error:
@@ -295,12 +295,12 @@ def _open_base(store: SessionStore, lines: LogFile, place: Place, *, check: bool
     return base
 
 
-def _check_link(base: Reader, place: Place, where: str) -> None:
+def _check_link(base: LogReader, place: EventRef, where: str) -> None:
     if base.link(place.seq) != place.link:
         raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=where)
 
 
-def _note_shape(base: Reader, seq: int) -> None:
+def _note_shape(base: LogReader, seq: int) -> None:
     """Note the branches and undone edits of a base up to the event that a fork goes on from."""
     checkpoint = load_checkpoint(base.lines)
     start = base.first

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
-from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, ViewEdited
+from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.format.codec import END, GENESIS, digest_of, encode_body, encode_checked, encode_line, envelope, link_of
 from palimpsest.core.format.path import Path
-from palimpsest.core.format.reading import Reader, open_reader
+from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
 from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
@@ -29,7 +29,7 @@ from palimpsest.core.view import View
 CHECKPOINT_EVERY = 64
 
 
-class State(NamedTuple):
+class LogState(NamedTuple):
     """View and health after an event."""
 
     view: View
@@ -44,7 +44,7 @@ class Log:
     """
 
     def __init__(
-        self, reader: Reader, clock: Clock, projections: Projections, *, write: bool, unsynced_base: LogFile | None = None
+        self, reader: LogReader, clock: Clock, projections: Projections, *, write: bool, unsynced_base: LogFile | None = None
     ) -> None:
         self.reader = reader
         self.session = reader.session
@@ -63,7 +63,7 @@ class Log:
         """A new session, held for writing; `derived` are the projections of the layers above."""
         event = _first_event(opened, clock)
         lines = store.create(opened.session, _first_line(event))
-        reader = Reader(opened.session, lines, event)
+        reader = LogReader(opened.session, lines, event)
         projections = Projections(reader, derived)
         _take_first(projections, event)
         return cls(reader, clock, projections, write=True)
@@ -81,7 +81,7 @@ class Log:
         except BaseException:
             below.close()
             raise
-        reader = Reader(session, lines, event, below)
+        reader = LogReader(session, lines, event, below)
         projections = Projections(reader, derived)
         projections.start_from(self._projections, at)
         _take_first(projections, event)
@@ -185,10 +185,10 @@ class Log:
         """The way from the root to the tip."""
         return self.reader.path(self.tip)
 
-    def place_of(self, seq: int) -> Place:
+    def place_of(self, seq: int) -> EventRef:
         """An earlier event, as a fork or a child names it."""
         owner = self.reader.owner(self._known(seq))
-        return Place(owner.session, seq, self._projections.link if seq == self.tip else owner.link(seq))
+        return EventRef(owner.session, seq, self._projections.link if seq == self.tip else owner.link(seq))
 
     def append(self, body: Body, *, at: int | None = None, foreign: bool = False) -> Event:
         """Append one event: write it, feed every projection, and leave a checkpoint if one is due. Returns the stamped event.
@@ -315,11 +315,11 @@ class Log:
         numbers = numbers_of(item_id)
         return self.reader.item(item_id) if numbers is not None and numbers[0] in self.path else None
 
-    def state_at(self, seq: int) -> State:
+    def state_at(self, seq: int) -> LogState:
         """View and health right after an earlier event, as they were then."""
         view, health = ViewProjection(reader=self.reader), HealthProjection()
         follow_path((view, health), self.reader, self.reader.path(self._known(seq)))
-        return State(view.view, health.value())
+        return LogState(view.view, health.value())
 
     def checkpoint(self) -> None:
         """Leave a checkpoint beside the log, so that the next resume starts here.

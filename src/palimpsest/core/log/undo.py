@@ -8,12 +8,12 @@ from palimpsest.core.events import EditUndone, Event, Rewound, ViewEdited
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log.log import Log
-from palimpsest.core.pairs import pairs_of, parted, unpaired
+from palimpsest.core.pairs import newly_unpaired, pairs_of, unpaired
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 
 
-class Undoing(Value, frozen=True):
+class UndoPlan(Value, frozen=True):
     """What an undo would do: the events it takes back, newest first, and the view after it."""
 
     undone: tuple[EditUndone, ...]
@@ -21,7 +21,7 @@ class Undoing(Value, frozen=True):
     resting: tuple[int, ...] = ()
 
 
-def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> Undoing:
+def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> UndoPlan:
     """What taking back an edit means; later edits that rest on it go too and are named in `resting`."""
     event = log.event(seq)
     if not isinstance(event.body, ViewEdited):
@@ -47,7 +47,7 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     view = structs.replace(view, reported=None, held=view.held.union(brings))
     newest = sorted(taken, reverse=True)
     undone = tuple(EditUndone(number, taken[number], why, brings if number == seq else ()) for number in newest)
-    return Undoing(undone, view, tuple(number for number in newest if number != seq))
+    return UndoPlan(undone, view, tuple(number for number in newest if number != seq))
 
 
 def undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
@@ -86,7 +86,7 @@ def _gone(skip: dict[int, frozenset[int]], seq: int, edits: tuple[int, ...]) -> 
 
 def _check_pairs(log: Log, view: View, seq: int) -> None:
     """Taking back only part of what was done may leave a call without its result; items that never had another half do not count."""
-    torn = parted(log.view.items, view.items)
+    torn = newly_unpaired(log.view.items, view.items)
     if torn:
         plain = project(event for event in log.events() if not isinstance(event.body, ViewEdited))
         torn -= unpaired(plain.items)

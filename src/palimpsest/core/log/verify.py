@@ -21,7 +21,7 @@ class Finding(Value, frozen=True):
     message: str
 
 
-class Verdict(Value, frozen=True):
+class VerifyReport(Value, frozen=True):
     """What a verification found; redacted lines are named, and are no fault."""
 
     ok: bool
@@ -30,7 +30,7 @@ class Verdict(Value, frozen=True):
     redacted: tuple[int, ...] = ()
 
 
-def verify(store: SessionStore, session: str, blobs: Blobs) -> Verdict:
+def verify(store: SessionStore, session: str, blobs: Blobs) -> VerifyReport:
     """Read a whole log and check everything that can be checked; the first fault does not end it."""
     lines = store.open(session)
     try:
@@ -58,8 +58,8 @@ class _Inspection:
         self.fork = False
         self._missing: set[str] = set()
 
-    def verdict(self) -> Verdict:
-        return Verdict(not self._findings, self._events, tuple(self._findings), tuple(self._redacted))
+    def verdict(self) -> VerifyReport:
+        return VerifyReport(not self._findings, self._events, tuple(self._findings), tuple(self._redacted))
 
     def read(self) -> None:
         try:
@@ -143,7 +143,7 @@ class _Inspection:
                 case ToolCall():
                     self._calls.add(content.call_id)
                 case ToolResult() if content.call_id and content.call_id not in self._calls and not self.fork:
-                    self._say(offset, "pair", f"event {event.seq} answers call {content.call_id}, which nobody made")
+                    self._say(offset, "pair", f"event {event.seq} answers call {content.call_id}, which was never made")
                 case _:
                     pass
         for address in _addresses(event):

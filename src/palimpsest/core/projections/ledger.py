@@ -9,7 +9,7 @@ from palimpsest.core.events import Event
 from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.tokens.estimate import SMALLEST_LESSON, Calibration, Learned, taught
+from palimpsest.core.tokens.estimate import MIN_CALIBRATION_TOKENS, Calibration, CalibrationSums, decayed_sums
 
 # A call that never got its reply is remembered only while it is among the newest.
 OPEN_CALLS: Final = 64
@@ -86,7 +86,7 @@ class LedgerProjection:
             (spending.model, spending.purpose): [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
             for spending in ledger.spendings
         }
-        self._learned: dict[str, Learned] = dict(ledger.calibration.models)
+        self._learned: dict[str, CalibrationSums] = dict(ledger.calibration.models)
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
         self._value: Ledger | None = ledger
 
@@ -138,8 +138,8 @@ class LedgerProjection:
         if call.estimate and measured:
             sums[7] += call.estimate
             sums[8] += measured
-            if call.estimate >= SMALLEST_LESSON:
-                self._learned[call.model] = taught(self._learned.get(call.model), call.estimate, measured)
+            if call.estimate >= MIN_CALIBRATION_TOKENS:
+                self._learned[call.model] = decayed_sums(self._learned.get(call.model), call.estimate, measured)
 
     def _interrupt(self, interrupted: Interrupted) -> None:
         """Count what an interrupted call is known to have cost; it teaches nothing about estimates."""

@@ -12,7 +12,7 @@ from palimpsest.core.format.chain import check_chain
 from palimpsest.core.format.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
 from palimpsest.core.format.codec import GENESIS, decode_chunk
 from palimpsest.core.format.path import Path
-from palimpsest.core.format.reading import Reader
+from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
 from palimpsest.core.projections.health import HealthProjection
 from palimpsest.core.projections.inbox import InboxProjection
@@ -41,7 +41,7 @@ class Routes(dict[type, tuple[Callable[[Event], None], ...]]):
 class Projections:
     """The projections of one log up to its newest event `seq`, with the link and the place of its last line."""
 
-    def __init__(self, reader: Reader, derived: Derived | None = None) -> None:
+    def __init__(self, reader: LogReader, derived: Derived | None = None) -> None:
         self._reader = reader
         # Held while an event is taken and while projections are read; `Log.share` gives a real one.
         self.lock: AbstractContextManager[object] = nullcontext()
@@ -255,7 +255,7 @@ class Projections:
             raise BadLog(f"event {event.seq} follows event {event.parent}, which is not there; see `pal verify`", where=where)
 
 
-def follow_path(projections: Sequence[Projection], reader: Reader, path: Path) -> None:
+def follow_path(projections: Sequence[Projection], reader: LogReader, path: Path) -> None:
     """Bring projections to the end of a path: from the checkpoint of its file where that lies on it, else from the first event."""
     checkpoint = load_checkpoint(reader.owner(path.tip).lines)
     after = -1
@@ -270,7 +270,7 @@ def follow_path(projections: Sequence[Projection], reader: Reader, path: Path) -
             take(event)
 
 
-def _events_after(reader: Reader, path: Path, after: int) -> Iterable[Event]:
+def _events_after(reader: LogReader, path: Path, after: int) -> Iterable[Event]:
     for run in path.runs:
         if run.last > after:
             yield from reader.run(max(run.first, after + 1), run.last)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept
 from palimpsest.core.errors import BadLog
@@ -22,9 +22,9 @@ from palimpsest.core.events.context import (
 from palimpsest.core.events.event_items import edit_items, items_of
 from palimpsest.core.events.records import NotesTaken, Recalled
 from palimpsest.core.events.tools import ToolReturned
+from palimpsest.core.format.item_locations import FileRange, locate_items, read_items
 from palimpsest.core.format.path import NOTHING_UNDONE, Path, Skip
-from palimpsest.core.format.reading import Reader
-from palimpsest.core.format.stretches import Stretch, read_items, stretches_of
+from palimpsest.core.format.reading import LogReader
 from palimpsest.core.items import Cover, Item
 from palimpsest.core.projections.projection import Scope
 from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
@@ -32,12 +32,12 @@ from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
 Find: TypeAlias = Callable[[str], Item | None]
 
 
-def nowhere(item_id: str) -> Item | None:
+def find_nothing(item_id: str) -> Item | None:
     """Finds no item: for views whose hidden items need not be brought back."""
     return None
 
 
-def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING_UNDONE, find: Find = nowhere) -> View:
+def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING_UNDONE, find: Find = find_nothing) -> View:
     """The view after events; `skip` names edits that were undone."""
     projection = ViewProjection(start, skip, find)
     for event in events:
@@ -45,7 +45,7 @@ def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHIN
     return projection.view
 
 
-def apply(view: View, event: Event, find: Find = nowhere) -> View:
+def apply(view: View, event: Event, find: Find = find_nothing) -> View:
     """The view after one more event."""
     return project((event,), view, find=find)
 
@@ -55,7 +55,7 @@ class ViewSnapshot(Struct, frozen=True, omit_defaults=True):
 
     head: tuple[str, ...]
     items: tuple[str, ...]
-    stretches: dict[str, tuple[Stretch, ...]]
+    locations: dict[str, tuple[FileRange, ...]] = field(name="stretches")
     rest: View
     masks: dict[str, Cover] = {}
 
@@ -78,7 +78,9 @@ class ViewProjection:
     watches: ClassVar = None
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = nowhere, reader: Reader | None = None) -> None:
+    def __init__(
+        self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = find_nothing, reader: LogReader | None = None
+    ) -> None:
         self.skip = skip
         self.find = find if reader is None else reader.item
         self._reader = reader
@@ -147,7 +149,7 @@ class ViewProjection:
         if taker is not None:
             taker(self, event.seq, body)
 
-    def _project_again(self, seq: int, reader: Reader) -> None:
+    def _project_again(self, seq: int, reader: LogReader) -> None:
         before = self._before
         path = reader.path(seq)
         again = ViewProjection(skip=reader.skip(path), find=reader.item)
@@ -159,12 +161,12 @@ class ViewProjection:
     def snapshot(self) -> bytes:
         """The view with its items by id, and where their events stand."""
         view = self.view
-        stretches = {} if self._reader is None else stretches_of(self._reader, (*view.head, *view.items))
+        locations = {} if self._reader is None else locate_items(self._reader, (*view.head, *view.items))
         return _encode(
             ViewSnapshot(
                 head=tuple(item.id for item in view.head),
                 items=view.ids,
-                stretches=stretches,
+                locations=locations,
                 rest=structs.replace(self.rest, head=(), facts=self.facts, seq=self.seq),
                 masks={item.id: item.mask for item in view.items if item.mask is not None},
             )
@@ -176,7 +178,7 @@ class ViewProjection:
         if self._reader is None:
             raise BadLog("a view is restored from its log only")
         wanted = {*kept_view.head, *kept_view.items}
-        found = read_items(self._reader, kept_view.stretches, wanted)
+        found = read_items(self._reader, kept_view.locations, wanted)
         if not wanted.issuperset(kept_view.masks):
             raise BadLog("the checkpoint masks an item that it does not show", where=self._reader.lines.name)
         for item_id, mask in kept_view.masks.items():
@@ -349,10 +351,10 @@ _TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
 }
 
 
-class Walk:
+class ViewReplay:
     """Views along a path as if the edits that it undoes had never been made: for exports, which show what is left."""
 
-    def __init__(self, reader: Reader, path: Path) -> None:
+    def __init__(self, reader: LogReader, path: Path) -> None:
         self._projection = ViewProjection(skip=reader.skip(path), find=reader.item)
         self._events = reader.along(path)
 

@@ -13,9 +13,9 @@ CODEX_BASELINE = 12_000
 
 
 class Budget(Value, frozen=True):
-    """Levels of one model under one rule; a level that is `None` is never reached. `buffer` is the room kept free of items.
+    """The thresholds of one model under one budget rule, in tokens (`bytes_at`: bytes). A threshold of `None` is never reached.
 
-    From `error_at` on a warning is no longer a matter of course: whoever shows it does so as an error.
+    `reply` is reserved for the reply and `buffer` is kept free of items. From `error_at` on, the warning is shown as an error.
     """
 
     window: int
@@ -69,7 +69,7 @@ def old_seals_size(view: View, counter: CountsTokens) -> int:
     """Tokens of the sealed thinking that stands before the newest user message."""
     newest = max((index for index, item in enumerate(view.items) if item.kind in ("user", "steering")), default=0)
     before = view.items[:newest]
-    return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.seal is not None)
+    return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.signature is not None)
 
 
 def percent_left(total: int, effective_window: int) -> int:

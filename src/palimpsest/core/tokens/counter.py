@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter, ne
 from typing import Final
 
-from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, frozen, same_start
+from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, frozen, shared_prefix_length
 from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.core.tokens.view_sizes import TokenSizes, is_same_shown, shown_size
 from palimpsest.core.view import View
@@ -55,7 +55,7 @@ class TokenCounter:
 
     def each(self, items: Sequence[Item]) -> list[int]:
         """Tokens of each of some items as it is shown; fast for those that the view which was counted last begins with."""
-        known = same_start(self._items, items)
+        known = shared_prefix_length(self._items, items)
         sizes = self._sizes[:known] + [self._weigh(item) for item in items[known:]]
         factor = self.factor
         return sizes if factor == 1.0 else [round(size * factor) for size in sizes]
@@ -83,7 +83,7 @@ class TokenCounter:
             edited = items[:known] != self._items
             if edited:
                 # An edit leaves what stands before the first place that it changed.
-                known = same_start(self._items, items)
+                known = shared_prefix_length(self._items, items)
                 self._items_size -= sum(self._sizes[known:])
                 del self._sizes[known:]
             new = [self._weigh(item) for item in items[known:]]

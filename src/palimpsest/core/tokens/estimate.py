@@ -57,7 +57,7 @@ _GLANCE, _SAMPLE, _SPACES_BELOW, _LETTERS_ABOVE, _DIGITS_ABOVE = 24, 128, 4, 20,
 FAMILY_FACTORS: Final[dict[Family, float]] = {"claude": 1.33, "gpt": 1.0, "other": 1.1}
 
 LOWEST, HIGHEST = 0.5, 2.5
-SMALLEST_LESSON = 1_000
+MIN_CALIBRATION_TOKENS = 1_000
 _FADE = 0.8
 
 
@@ -137,7 +137,7 @@ def family_of(model: str) -> Family:
     return "gpt" if name.startswith(starts) else "other"
 
 
-class Learned(Value, frozen=True):
+class CalibrationSums(Value, frozen=True):
     """Fading sums of what was estimated (unscaled) and what the provider counted."""
 
     estimated: float = 0.0
@@ -147,7 +147,7 @@ class Learned(Value, frozen=True):
 class Calibration(Value, frozen=True):
     """What reported usage taught about each model."""
 
-    models: Mapping[str, Learned] = EMPTY
+    models: Mapping[str, CalibrationSums] = EMPTY
 
     def __post_init__(self) -> None:
         force_setattr(self, "models", frozen(self.models))
@@ -162,14 +162,14 @@ class Calibration(Value, frozen=True):
 
 def learn(calibration: Calibration, model: str, estimated: int, reported: int) -> Calibration:
     """The calibration after one more call; `estimated` is unscaled, and calls too small to teach anything change nothing."""
-    if estimated < SMALLEST_LESSON or reported <= 0:
+    if estimated < MIN_CALIBRATION_TOKENS or reported <= 0:
         return calibration
-    after = taught(calibration.models.get(model), estimated, reported)
+    after = decayed_sums(calibration.models.get(model), estimated, reported)
     return Calibration({**calibration.models, model: after})
 
 
-def taught(before: Learned | None, estimated: int, reported: int) -> Learned:
+def decayed_sums(before: CalibrationSums | None, estimated: int, reported: int) -> CalibrationSums:
     """Fading sums after one more call."""
     if before is None:
-        return Learned(estimated, reported)
-    return Learned(before.estimated * _FADE + estimated, before.reported * _FADE + reported)
+        return CalibrationSums(estimated, reported)
+    return CalibrationSums(before.estimated * _FADE + estimated, before.reported * _FADE + reported)

@@ -25,12 +25,12 @@ class Encrypted(Value, frozen=True):
 _sealed = msgspec.json.Decoder(Encrypted)
 
 
-def sealed_bytes(length: int) -> int:
+def decrypted_bytes(length: int) -> int:
     """What an encrypted payload of that many characters stands for, in bytes."""
     return max(0, length * 3 // 4 - 650)
 
 
-def quarter_up(size: int) -> int:
+def quarter_rounded_up(size: int) -> int:
     """A quarter of a size, rounded up."""
     return -(-size // 4)
 
@@ -55,9 +55,9 @@ def palimpsest_size(content: Content) -> int:
         case Text():
             return estimate(content.text) + _FRAME
         case Thinking():
-            if content.form == "whole" or content.seal is None:
+            if content.form == "whole" or content.signature is None:
                 return estimate(content.text) + _FRAME
-            return quarter_up(sealed_bytes(len(content.seal.data)))
+            return quarter_rounded_up(decrypted_bytes(len(content.signature.data)))
         case ToolCall():
             return estimate(content.tool) + estimate(content.args) + _id_size(content.call_id) + _FRAME
         case Image():
@@ -66,7 +66,7 @@ def palimpsest_size(content: Content) -> int:
             return DOCUMENT_TOKENS
         case Opaque():
             seal = encrypted_in(content.data).encrypted_content
-            return quarter_up(sealed_bytes(len(seal))) if seal is not None else estimate(content.data)
+            return quarter_rounded_up(decrypted_bytes(len(seal))) if seal is not None else estimate(content.data)
 
 
 def _id_size(call_id: str) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, Value, same_start
+from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, Value, shared_prefix_length
 from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.core.view import View, shown
 
@@ -109,7 +109,7 @@ class TokenSizes(Value, frozen=True, eq=False):
         if view.items is self.items:
             return self.sizes
         # Most other views that are asked for are this one after an edit: what stands before the edit is known by its place.
-        start = same_start(self.items, view.items)
+        start = shared_prefix_length(self.items, view.items)
         return (*self.sizes[:start], *map(self._unscaled, view.items[start:]))
 
     def places_in(self, view: View) -> Mapping[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Seal, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
 from palimpsest.wire.fallbacks import twin_of
@@ -83,12 +83,12 @@ def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
             return None
 
 
-def _seal(block: Json, model: str) -> Seal | None:
+def _seal(block: Json, model: str) -> Signature | None:
     signature = text(block, "signature")
     if not signature:
         return None
     block["signature"] = HOLE
-    return Seal(PROVIDER, model, signature)
+    return Signature(PROVIDER, model, signature)
 
 
 def _result(block: Json, model: str, blobs: Blobs) -> ToolResult:
@@ -142,7 +142,7 @@ def _fill(blocks: list[object], place: int, content: Content | None, blobs: Blob
         case Text() | Thinking():
             _put(block, "text", content.text)
             _put(block, "thinking", content.text)
-            seal = content.seal if isinstance(content, Thinking) else None
+            seal = content.signature if isinstance(content, Thinking) else None
             _put(block, "signature", seal.data if seal is not None else "")
         case ToolCall():
             _put(block, "input", _decoded(content.args))

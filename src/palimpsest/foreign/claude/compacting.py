@@ -11,7 +11,7 @@ from palimpsest.core.events.event_items import edit_items
 from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.projections.view import Walk
+from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.view import View, shown
 from palimpsest.foreign.claude.forms import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude.layout import Layout, LineIndex, Unit, layout_of
@@ -45,7 +45,7 @@ class Compacting:
         self._session = session
         self._ids = ids
         self._path = log.path
-        self._walk = Walk(log.reader, self._path)
+        self._walk = ViewReplay(log.reader, self._path)
         self._undone = log.reader.skip(self._path)
         # Whether an edit changed the view in a way that only a boundary can tell.
         self._dirty = False

@@ -45,8 +45,12 @@ def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
 def _assistant_block(part: Content) -> Json | None:
     match part:
         case Thinking():
-            sealed = part.seal is not None and part.seal.provider == PROVIDER
-            return {"type": "thinking", "thinking": part.text, "signature": part.seal.data} if sealed and part.seal is not None else None
+            sealed = part.signature is not None and part.signature.provider == PROVIDER
+            return (
+                {"type": "thinking", "thinking": part.text, "signature": part.signature.data}
+                if sealed and part.signature is not None
+                else None
+            )
         case ToolCall():
             return {
                 "type": "tool_use",

@@ -34,7 +34,7 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
-from palimpsest.core.projections.view import Walk
+from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.lines import picture_url
 from palimpsest.foreign.codex.shape import Shaping, items_of
@@ -101,7 +101,7 @@ class Fresh:
         self._held: tuple[Item, ...] = ()
         self._at = self._made = 0
         self._shaping = Shaping(blobs, self._named, ids.of)
-        self._walk = Walk(log.reader, log.path)
+        self._walk = ViewReplay(log.reader, log.path)
 
     def _named(self, prefix: str, ref: str) -> Json:
         """The id of an item, where items have one."""

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.tokens.bound import middle_cut
+from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.foreign.reading.transcript import Desk
 
 # What a fold of the oldest files keeps of the user's messages, newest first.
@@ -65,7 +65,7 @@ class History:
             said = "\n".join(each.piece.content.text for each in message if isinstance(each.piece.content, Text))
             if not left or not said:
                 continue
-            cut = middle_cut(said, left)
+            cut = truncate_middle(said, left)
             whole = len(message) == 1 and not cut.cut
             kept.append(message[0] if whole else Put("user", Text(cut.text)))
             if cut.cut:
@@ -165,7 +165,7 @@ def _likeness(content: Content) -> object:
         case ToolResult():
             return ("result", content.call_id, content.parts)
         case Thinking():
-            return ("thinking", content.text, content.seal)
+            return ("thinking", content.text, content.signature)
         case Opaque():
             return ("opaque", content.data)
         case Text():

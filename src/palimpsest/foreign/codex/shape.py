@@ -74,7 +74,7 @@ def items_of(items: Iterable[Item], shaping: Shaping) -> Iterator[Json]:
                 message = _Message(role, phase, group, content.ref)
             message.add(part, _kind_in(item, role))
             continue
-        if isinstance(content, Thinking) and content.seal is not None and content.seal.provider != PROVIDER:
+        if isinstance(content, Thinking) and content.signature is not None and content.signature.provider != PROVIDER:
             # Nothing of it is sent, so that what stands around it is still one message.
             continue
         if message is not None:
@@ -145,10 +145,10 @@ def _alone(item: Item, shaping: Shaping) -> Json | None:
 
 def _reasoning(content: Thinking, shaping: Shaping) -> Json | None:
     """Sealed thoughts go back to the provider that sealed them; those of others cannot be read there."""
-    if content.seal is None or content.seal.provider != PROVIDER:
+    if content.signature is None or content.signature.provider != PROVIDER:
         return None
     digest = [{"type": "summary_text", "text": content.text}] if content.text and content.form == "digest" else []
-    thought: Json = {"type": "reasoning", **shaping.name("rs", content.ref), "summary": digest, "encrypted_content": content.seal.data}
+    thought: Json = {"type": "reasoning", **shaping.name("rs", content.ref), "summary": digest, "encrypted_content": content.signature.data}
     whole = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
     return {**thought, "content": whole} if whole else thought
 

@@ -28,7 +28,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
+from palimpsest.core.items import Content, Form, Part, Signature, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import Line, digest_of, object_on, still_there, whole_lines
 from palimpsest.foreign.reading.importing import opener_in, session_id
@@ -234,7 +234,7 @@ class EventReader:
         ref = text(data, "messageId")
         if thought or sealed:
             # Copilot's own service made the seal, so no other provider may be given it.
-            seal = Seal("copilot", text(data, "model"), sealed) if sealed else None
+            seal = Signature("copilot", text(data, "model"), sealed) if sealed else None
             yield Thinking(thought, seal, "whole" if thought else "sealed", ref)
         if text(data, "content").strip():
             yield Text(text(data, "content"), "assistant", text(data, "phase"), ref)

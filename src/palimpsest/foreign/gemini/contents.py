@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Image, Part, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Image, Part, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import digest_of
 from palimpsest.foreign.reading.parts import blob_part, call_of
@@ -101,7 +101,7 @@ class Contents:
     def _parts(self, content: Json) -> Iterator[Content]:
         for part in parts_in(content.get("parts")):
             call, said, sealed = table_at(part, "functionCall"), text(part, "text"), text(part, "thoughtSignature")
-            seal = Seal("google", "gemini", sealed) if sealed else None
+            seal = Signature("google", "gemini", sealed) if sealed else None
             if part.get("thought") is True:
                 yield Thinking(said, seal, "digest" if said else "sealed")
                 continue

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import ToolReturned, Usage
-from palimpsest.core.items import Content, Document, Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode.rows import Message, Part, tokens_of
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
@@ -95,9 +95,9 @@ def _thought(words: str, metadata: Json, model: str) -> Content | None:
     if hidden := text(anthropic, "redactedData"):
         return Opaque("anthropic", model, dump({"type": "redacted_thinking", "data": hidden}))
     if signature := text(anthropic, "signature"):
-        return Thinking(words, Seal("anthropic", model, signature), "whole" if words else "sealed")
+        return Thinking(words, Signature("anthropic", model, signature), "whole" if words else "sealed")
     if sealed := text(openai, "reasoningEncryptedContent"):
-        return Thinking(words, Seal("openai", model, sealed), "digest" if words else "sealed", text(openai, "itemId"))
+        return Thinking(words, Signature("openai", model, sealed), "digest" if words else "sealed", text(openai, "itemId"))
     return Thinking(words) if words else None
 
 

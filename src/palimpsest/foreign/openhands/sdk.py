@@ -17,7 +17,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import shown_parts, source_of, summary_of, words
 from palimpsest.foreign.reading.files import rest_of
@@ -133,7 +133,7 @@ class SdkEvents:
         blocks = tables_at(holder, "thinking_blocks")
         for block in blocks:
             thought, sealed = text(block, "thinking"), text(block, "signature")
-            seal = Seal(provider_of(self._model), self._model.rpartition("/")[2], sealed) if sealed else None
+            seal = Signature(provider_of(self._model), self._model.rpartition("/")[2], sealed) if sealed else None
             if thought or seal is not None:
                 yield Thinking(thought, seal, "whole" if thought else "sealed")
         if not blocks and text(holder, "reasoning_content"):

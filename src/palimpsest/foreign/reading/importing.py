@@ -14,8 +14,8 @@ from palimpsest.core.events import (
     Body,
     CallStarted,
     Event,
+    EventRef,
     ModelReplied,
-    Place,
     Rewound,
     SessionOpened,
     ToolReturned,
@@ -81,13 +81,13 @@ def session_id(format_name: str, session: str) -> str:
     return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def opener_in(format_name: str, parent: str) -> Place | None:
+def opener_in(format_name: str, parent: str) -> EventRef | None:
     """Who opened a session: the imported parent, if the other program names one, and no event of it.
 
     The first line of a child is written once, and is the same in whatever order files are read and however far the parent's has
     grown by then. Which call it was stands in the parent: its `ChildOpened` names the child.
     """
-    return Place(session_id(format_name, parent), 0) if parent else None
+    return EventRef(session_id(format_name, parent), 0) if parent else None
 
 
 def import_session(

@@ -13,7 +13,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import Undoing, pair_of, plan_undo
+from palimpsest.core.log.undo import UndoPlan, pair_of, plan_undo
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -81,7 +81,7 @@ def _indexes(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _ask(plan: Undoing, seq: int, session: str) -> None:
+def _ask(plan: UndoPlan, seq: int, session: str) -> None:
     """Later edits go too: a person is asked, a program has to have said so."""
     what = f"{_listed(plan.resting)} rest{'s' if len(plan.resting) == 1 else ''} on edit {seq} and would be undone too"
     if not sys.stdin.isatty():

@@ -8,14 +8,14 @@ from msgspec import Struct
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.format.codec import decode_chunk
-from palimpsest.core.format.reading import Reader
+from palimpsest.core.format.reading import LogReader
 from palimpsest.core.items import Item, seq_of
 
 # Bytes between two events of a view that are read along: one more read costs more than that.
 _GAP = 4 * 1024
 
 
-class Stretch(Struct, frozen=True, array_like=True, gc=False):
+class FileRange(Struct, frozen=True, array_like=True, gc=False):
     """Events `first` to `last` stand in the file at `offset`, `length` bytes long."""
 
     first: int
@@ -24,15 +24,15 @@ class Stretch(Struct, frozen=True, array_like=True, gc=False):
     length: int
 
 
-def stretches_of(reader: Reader, items: Sequence[Item]) -> dict[str, tuple[Stretch, ...]]:
+def locate_items(reader: LogReader, items: Sequence[Item]) -> dict[str, tuple[FileRange, ...]]:
     """Where the events of items stand, by session; those that lie close together are joined, so that few reads bring them back."""
-    wanted: dict[Reader, list[int]] = {}
+    wanted: dict[LogReader, list[int]] = {}
     for seq in sorted({seq_of(item.id) for item in items}):
         wanted.setdefault(reader.owner(seq), []).append(seq)
     return {owner.session: tuple(_joined(owner.spans(seqs))) for owner, seqs in wanted.items()}
 
 
-def read_items(reader: Reader, stretches: dict[str, tuple[Stretch, ...]], wanted: AbstractSet[str]) -> dict[str, Item]:
+def read_items(reader: LogReader, stretches: dict[str, tuple[FileRange, ...]], wanted: AbstractSet[str]) -> dict[str, Item]:
     """The wanted items by id, as they were first brought. Raises `BadLog` if the files hold something else there now."""
     found: dict[str, Item] = {}
     for session, places in stretches.items():
@@ -46,8 +46,8 @@ def read_items(reader: Reader, stretches: dict[str, tuple[Stretch, ...]], wanted
     return found
 
 
-def _reader_of(reader: Reader, session: str) -> Reader:
-    at: Reader | None = reader
+def _reader_of(reader: LogReader, session: str) -> LogReader:
+    at: LogReader | None = reader
     while at is not None and at.session != session:
         at = at.base
     if at is None:
@@ -55,14 +55,14 @@ def _reader_of(reader: Reader, session: str) -> Reader:
     return at
 
 
-def _joined(spans: dict[int, tuple[int, int]]) -> Iterator[Stretch]:
-    at: Stretch | None = None
+def _joined(spans: dict[int, tuple[int, int]]) -> Iterator[FileRange]:
+    at: FileRange | None = None
     for seq, (start, stop) in spans.items():
         if at is not None and start - at.offset - at.length <= _GAP:
-            at = Stretch(at.first, seq, at.offset, stop - at.offset)
+            at = FileRange(at.first, seq, at.offset, stop - at.offset)
             continue
         if at is not None:
             yield at
-        at = Stretch(seq, seq, start, stop - start)
+        at = FileRange(seq, seq, start, stop - start)
     if at is not None:
         yield at

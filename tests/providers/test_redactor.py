@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError, WireError
 from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.veil import Veil
+from palimpsest.providers.redactor import Redactor
 from palimpsest.wire.models.cards import card
 
 QWEN = card("openai-compatible/qwen3-coder")
@@ -126,12 +126,12 @@ def test_a_key_from_the_environment_is_refused_by_the_name_it_has_there() -> Non
 
 
 def test_a_placeholder_of_a_few_letters_tears_no_holes() -> None:
-    assert Veil(["none", ""]).hide("none was found") == "none was found"
+    assert Redactor(["none", ""]).redact("none was found") == "none was found"
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(), st.text())
 def test_a_key_never_survives_whatever_stands_around_it(key: str, before: str, after: str) -> None:
-    assert key not in Veil([key]).hide(f"{before}{key}{after}").replace("***", "\n")
+    assert key not in Redactor([key]).redact(f"{before}{key}{after}").replace("***", "\n")
 
 
 @pytest.mark.parametrize("header", ["nan", "inf", "-1", "soon"])

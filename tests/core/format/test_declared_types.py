@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.events import Body, ModelReplied, ToolReturned, Usage, UserSaid
 from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.format.declared_types import has_declared_types
 from palimpsest.core.items import Content, Image, Text, Thinking, ToolCall, ToolResult
 
 ANYTHING = st.sampled_from(["word", "", None, 7, 1.5, True, b"bytes", ("tuple",), "user", "json", "whole"])
@@ -38,13 +38,13 @@ def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int |
         *(ToolReturned(result, stop) for result in results),
     ]
     for body in bodies:
-        assert not is_sound(body) or is_readable(body)
+        assert not has_declared_types(body) or is_readable(body)
 
 
 @given(steps)
 def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -> None:
     bodies = [event.body for event in tell(new_log(), told).events()]
-    assert all(is_sound(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
+    assert all(has_declared_types(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -
     [UserSaid((Image("image/png", blob="x"),)), ModelReplied((Text(None),)), ToolReturned(ToolResult("c", (Text("x", "tool"),)))],  # type: ignore[arg-type]  # wrong on purpose
 )
 def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
-    assert not is_sound(body)
+    assert not has_declared_types(body)
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
 )
 def test_what_another_program_said_beside_a_body_must_be_one_whole_value(raw: bytes, sound: bool) -> None:
     body = UserSaid((Text("word"),), foreign=msgspec.Raw(raw))
-    assert is_sound(body) == sound
+    assert has_declared_types(body) == sound
     assert not sound or is_readable(body)

@@ -17,7 +17,7 @@ _BEGINNING = 12
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
-class Veil:
+class Redactor:
     """Hides the given secrets, in each of the forms in which they are likely to be repeated."""
 
     __slots__ = ("_forms",)
@@ -27,7 +27,7 @@ class Veil:
         # The longest first: what is left of a form when a shorter one was taken out of it would stay.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text with a mark in place of each secret, or of the beginning of one that was cut."""
         for form in self._forms:
             text = text.replace(form, _MARK)
@@ -35,15 +35,15 @@ class Veil:
             text = _without_beginnings(text, form)
         return text
 
-    def hide_from(self, error: BaseException) -> None:
+    def redact_error(self, error: BaseException) -> None:
         """Rewrites the words of an error and of all that it came from: a traceback prints those too."""
         for each in _chain(error):
-            each.args = tuple(self.hide(arg) if isinstance(arg, str) else arg for arg in each.args)
+            each.args = tuple(self.redact(arg) if isinstance(arg, str) else arg for arg in each.args)
             if isinstance(each, PalimpsestError):
-                each.message = self.hide(each.message)
+                each.message = self.redact(each.message)
 
 
-def signed(user: str, password: str) -> tuple[str, str, str]:
+def credential_forms(user: str, password: str) -> tuple[str, str, str]:
     """What a name and a password of an address are on the way to the server."""
     pair = f"{unquote(user)}:{unquote(password)}"
     return password, unquote(password), base64.b64encode(pair.encode()).decode()

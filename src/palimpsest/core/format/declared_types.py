@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import NULL, Body, ModelReplied, ToolReturned, Usage, UserSaid
-from palimpsest.core.items import Form, Role, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Form, Role, Signature, Text, Thinking, ToolCall, ToolResult
 
 _ROLES = frozenset(get_args(Role))
 _FORMS = frozenset(get_args(Form))
@@ -15,7 +15,7 @@ _SHAPES = frozenset({"whole", "digest", "sealed"})
 _read_raw = msgspec.json.Decoder(Raw).decode
 
 
-def is_sound(body: Body) -> bool:
+def has_declared_types(body: Body) -> bool:
     """True when a body that carries much text is well made; false only means that it must be looked at closely."""
     look = _BODIES.get(type(body))
     return look is not None and look(body) and (body.foreign is NULL or _is_json(body.foreign))
@@ -86,8 +86,8 @@ def _result(result: Any) -> bool:
 
 
 def _thinking(thinking: Any) -> bool:
-    seal = thinking.seal
-    if seal is not None and not (type(seal) is Seal and type(seal.provider) is type(seal.model) is type(seal.data) is str):
+    seal = thinking.signature
+    if seal is not None and not (type(seal) is Signature and type(seal.provider) is type(seal.model) is type(seal.data) is str):
         return False
     return type(thinking.text) is type(thinking.ref) is type(thinking.form) is str and thinking.form in _SHAPES
 
