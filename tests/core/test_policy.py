@@ -123,10 +123,10 @@ def _wanting_a_file() -> Steps:
 @pytest.mark.parametrize(
     ("plan", "answer", "words"),
     [
-        (_retrying(), "text", "a Ask was answered with a str"),
-        (_wanting_bytes(), None, "a Save was answered with a NoneType"),
-        (_wanting_events(), "text", "a Span was answered with a str"),
-        (_wanting_a_file(), (), "a Look was answered with a tuple"),
+        (_retrying(), "text", "the want Ask was answered with str"),
+        (_wanting_bytes(), None, "the want Save was answered with NoneType"),
+        (_wanting_events(), "text", "the want EventSpan was answered with str"),
+        (_wanting_a_file(), (), "the want Look was answered with tuple"),
     ],
 )
 def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, words: str) -> None:

@@ -80,7 +80,7 @@ def test_a_request_that_the_provider_finds_too_long_is_folded_and_sent_again() -
     session = session_of(profile())
     provider = Scripted(PromptTooLong("too long", gap=10), "done")
     runs: list[tuple[Moment, PolicyRun]] = []
-    reply = asyncio.run(call(answered_by(session, provider), ran=lambda *each: runs.append(each)))
+    reply = asyncio.run(call(answered_by(session, provider), after_policies=lambda *each: runs.append(each)))
     assert reply.parts == (Text("done", "assistant"),)
     assert [(moment, ran.notices) for moment, ran in runs] == [("before_call", ()), ("overflow", ("folded",)), ("after_call", ())]
     assert len(provider.requests[1].body) < len(provider.requests[0].body)

@@ -161,9 +161,9 @@ def test_a_request_beside_the_conversation_whose_items_are_gone_or_unreadable_is
 
     with pytest.raises(MissingBlob):
         past_request(log, 1, blobs.get)
-    with pytest.raises(BadLog, match="what a request was made of cannot be read"):
+    with pytest.raises(BadLog, match="the contents of a side request cannot be read"):
         past_request(log, 2, blobs.get)
-    with pytest.raises(BadLog, match=r"a request shows item '9\.0', which the view before it does not have"):
+    with pytest.raises(BadLog, match=r"a side request shows item '9\.0', which the view before it lacks"):
         past_request(log, 3, blobs.get)
 
 

@@ -8,7 +8,7 @@ from palimpsest.audit.block import is_computed
 from palimpsest.audit.citations import checked, sources_of
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.audit.pins import pinned
-from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept
+from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept_ids
 from palimpsest.core.items import Text, Value, text_of
 from palimpsest.core.log.fitting import keeps_pairs
 from palimpsest.core.pairs import newly_unpaired
@@ -36,7 +36,7 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
             if first not in places or last not in places:
                 return edit
             run = view.items[places[first] : places[last] + 1]
-            there = frozenset(kept(edit))
+            there = frozenset(kept_ids(edit))
             lost = tuple(Keep(item.id) for item in run if item.id in protected and item.id not in there)
             # Behind the first piece, which as a rule is the user's, so that a view does not begin with a call.
             return replace(edit, into=(*into[:1], *lost, *into[1:])) if lost else edit

@@ -1,4 +1,4 @@
-"""The one way a request leaves: its start is recorded, it is streamed, and exactly one outcome is recorded."""
+"""The only call path: records the start of a call, streams the reply, and records exactly one outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved
 
 _encode = msgspec.json.Encoder().encode
-# The shortest reply that is still worth asking for, in tokens.
+# The lowest reply limit of a request, in tokens, even if less fits the window.
 SHORTEST_REPLY = 1_024
 
 
 def ignore(_: object) -> None:
-    """An observer that looks at nothing."""
+    """Do nothing: the default observer of deltas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request to be made: what it shows, to which model, with which tools and parameters, and what for."""
+    """A request before encoding: its view, model, tools, parameters and purpose."""
 
     view: View
     card: ModelCard
@@ -40,7 +40,7 @@ class Outgoing:
 
 
 def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
-    """The parameters with a reply limit that fits beside `used` tokens; `wanted` is the limit that the caller would like."""
+    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit."""
     limit = min(wanted or params.max_tokens or card.reply, card.reply)
     room = card.window - used
     if room >= limit and (params.max_tokens or 0) <= card.reply:
@@ -49,11 +49,11 @@ def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0
 
 
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
-    """Record the request, make it durable, let it leave, and record what came of it. Returns the reply as it is recorded.
+    """Record the start of a call, make it durable, send the request and record the outcome. Returns the reply as recorded.
 
-    Whatever ends a call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
-    parts that had if the stream broke, the task was cancelled or the process is being stopped. A failure that may pass is tried again
-    after the wait that the provider asks for; each attempt is a call of its own in the log.
+    Before an error is raised, its outcome is recorded: `Failed` if nothing had arrived, else `Interrupted` with the parts that had
+    arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as nothing has
+    arrived; each attempt is a separate call in the log.
     """
     environment = session.environment
     attempt, waited = 1, 0.0
@@ -72,7 +72,7 @@ async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], 
 
 
 async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, observe: Callable[[Delta], None]) -> ModelReplied:
-    """One request and its one outcome."""
+    """Send one request and record its outcome."""
     provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
     call = session.log.append(started).seq
@@ -82,7 +82,7 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, 
         body = session.log.append(replace(reply, call=call, purpose=outgoing.purpose)).body
     except BaseException as error:
         try:
-            _record_end(session, error, arrived, call, outgoing)
+            _record_failure(session, error, arrived, call, outgoing)
         except PalimpsestError as unrecorded:
             error.add_note(f"and it could not be recorded: {unrecorded}")
         raise
@@ -90,11 +90,11 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, 
 
 
 def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
-    """The encoded request and the event that records it; blobs that the event names are kept first."""
+    """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
     params = resolved(outgoing.params, card)
     request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
-    aside = outgoing.purpose != TURN
+    is_side_call = outgoing.purpose != TURN
     started = CallStarted(
         model=card.name,
         wire=request.wire,
@@ -102,16 +102,16 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         tools=session.keep_tools(outgoing.tools),
         digest=request.digest,
         size=len(request.body),
-        estimate=0 if aside else session.counter.raw(outgoing.view),
+        estimate=0 if is_side_call else session.counter.raw(outgoing.view),
         breakpoints=request.breakpoints,
         purpose=outgoing.purpose,
-        request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if aside else "",
+        request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if is_side_call else "",
     )
     return request, started
 
 
 async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
-    """The reply to a request that belongs to no session."""
+    """Return the reply to a request outside of any session. Raises `ProviderError`."""
     return await _streamed(provider, request, PartialReply(), ignore)
 
 
@@ -122,15 +122,15 @@ async def _streamed(provider: Provider, request: Sendable, arrived: PartialReply
             if isinstance(piece, ModelReplied):
                 reply = piece
             else:
-                arrived.take(piece)
+                arrived.add(piece)
                 observe(piece)
     if reply is None:
         raise ProviderError("the provider ended without a reply")
     return reply
 
 
-def _record_end(session: Session, error: BaseException, arrived: PartialReply, call: int, outgoing: Outgoing) -> None:
-    """Record what came of a call that ended with an error."""
+def _record_failure(session: Session, error: BaseException, arrived: PartialReply, call: int, outgoing: Outgoing) -> None:
+    """Record the outcome of a call that ended with an error."""
     parts, model, purpose = arrived.parts(), outgoing.card.name, outgoing.purpose
     message = error.message if isinstance(error, PalimpsestError) else type(error).__name__
     kind = error.kind if isinstance(error, PalimpsestError) else "internal"
@@ -141,5 +141,5 @@ def _record_end(session: Session, error: BaseException, arrived: PartialReply, c
     try:
         session.log.append(Interrupted(call, parts, message, arrived.usage, model, purpose))
     except BadInput:
-        # What a model sent may be what no file can hold, such as half of a character; the call must have an outcome all the same.
+        # The parts cannot be encoded, for example because of half a surrogate pair; the call needs an outcome nevertheless.
         session.log.append(failed)

@@ -1,4 +1,4 @@
-"""A model on this machine: a server on the loopback that speaks all three wires, from a file of weights."""
+"""A server for local models: serves a file of weights on the loopback interface, in all three wire formats."""
 
 from pathlib import Path
 from types import TracebackType
@@ -8,14 +8,14 @@ from palimpsest.core.errors import BadInput, ProviderError
 
 
 class _Serving(Protocol):
-    """What is needed of a running server; the package has no types of its own."""
+    """The part of `xllamacpp.Server` that is used; the package is untyped."""
 
     @property
     def listening_address(self) -> str: ...
 
 
 class LocalServer:
-    """Serves a GGUF file while it is open; `url` is the address to give to `HttpProvider`."""
+    """A context manager that serves a GGUF file; `url` is the address for `HttpProvider`. `window` is in tokens."""
 
     def __init__(self, weights: Path, *, window: int = 8192, threads: int = 0) -> None:
         if not weights.is_file():
@@ -27,7 +27,7 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """The address of the open server, with the version that the official clients expect in it."""
+        """The address of the running server, with the path `/v1`. Raises `BadInput` outside of the context."""
         if self._server is None:
             raise BadInput("the local server is not open", where=str(self._weights))
         return f"{self._server.listening_address}/v1"

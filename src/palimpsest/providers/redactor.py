@@ -1,4 +1,4 @@
-"""Keeps keys and passwords out of the words of errors, however a server or a library wrote them down."""
+"""Removes API keys and passwords from error messages, in every encoding in which a server or library may repeat them."""
 
 import base64
 import html
@@ -10,25 +10,25 @@ from urllib.parse import quote, quote_plus, unquote
 from palimpsest.core.errors import PalimpsestError
 
 _MARK = "***"
-# A key of a few letters is a placeholder, and would tear holes into any text.
-_SECRET = 8
-# An error is cut to its first letters, and the cut may go through a key: this much of its beginning is taken for it.
+# Shorter keys are placeholders; redacting them would damage ordinary text.
+_MIN_SECRET = 8
+# A truncated message may end within a key: this many characters of its beginning count as the key.
 _BEGINNING = 12
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
 
 
 class Redactor:
-    """Hides the given secrets, in each of the forms in which they are likely to be repeated."""
+    """Replaces the given secrets in texts and errors, in each of their likely encodings."""
 
     __slots__ = ("_forms",)
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets if len(secret) >= _SECRET for form in _forms(secret)}
-        # The longest first: what is left of a form when a shorter one was taken out of it would stay.
+        forms = {form for secret in secrets if len(secret) >= _MIN_SECRET for form in _forms(secret)}
+        # The longest first: replacing a shorter form inside a longer one would leave the rest of it.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     def redact(self, text: str) -> str:
-        """The text with a mark in place of each secret, or of the beginning of one that was cut."""
+        """Return the text with `***` for each secret, or for the beginning of a truncated one."""
         for form in self._forms:
             text = text.replace(form, _MARK)
         for form in self._forms:
@@ -36,15 +36,15 @@ class Redactor:
         return text
 
     def redact_error(self, error: BaseException) -> None:
-        """Rewrites the words of an error and of all that it came from: a traceback prints those too."""
-        for each in _chain(error):
-            each.args = tuple(self.redact(arg) if isinstance(arg, str) else arg for arg in each.args)
-            if isinstance(each, PalimpsestError):
-                each.message = self.redact(each.message)
+        """Redact the messages of an error and of all its causes and contexts in place, because a traceback prints them all."""
+        for linked in _chain(error):
+            linked.args = tuple(self.redact(arg) if isinstance(arg, str) else arg for arg in linked.args)
+            if isinstance(linked, PalimpsestError):
+                linked.message = self.redact(linked.message)
 
 
 def credential_forms(user: str, password: str) -> tuple[str, str, str]:
-    """What a name and a password of an address are on the way to the server."""
+    """Return the forms in which user name and password of an address are sent: raw, decoded, and as Basic authentication."""
     pair = f"{unquote(user)}:{unquote(password)}"
     return password, unquote(password), base64.b64encode(pair.encode()).decode()
 
@@ -70,13 +70,13 @@ def _without_beginnings(text: str, form: str) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    waiting, met = [error], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in met:
+    queue, seen = [error], set[int]()
+    while queue:
+        linked = queue.pop()
+        if id(linked) in seen:
             continue
-        met.add(id(each))
-        yield each
-        waiting += [other for other in (each.__cause__, each.__context__) if other is not None]
-        if isinstance(each, BaseExceptionGroup):
-            waiting += each.exceptions
+        seen.add(id(linked))
+        yield linked
+        queue += [other for other in (linked.__cause__, linked.__context__) if other is not None]
+        if isinstance(linked, BaseExceptionGroup):
+            queue += linked.exceptions

@@ -115,7 +115,7 @@ def test_an_item_of_the_head_is_not_brought_into_the_items() -> None:
     log.append(ContextStated(head=(Statement("base", "be brief", "system"),)))
     with pytest.raises(BadInput, match=r"item 1\.0 stands in the head"):
         restore(log, "1.0")
-    with pytest.raises(BadEdit, match=r"item 1\.0 shows already"):
+    with pytest.raises(BadEdit, match=r"item 1\.0 is visible already"):
         log.append(ViewEdited((Insert((Keep("1.0"),)),), by="test"))
 
 
@@ -137,7 +137,7 @@ def test_one_half_of_a_hidden_pair_is_not_shown_alone(edit: Mask | Unmask) -> No
     log.append(said("go"))
     paired(log)
     log.append(ViewEdited((Mask(("2.0", "3.0")),), by="test"))
-    with pytest.raises(BadEdit, match="parted from its other half"):
+    with pytest.raises(BadEdit, match="separated from its call or result"):
         log.append(ViewEdited((edit,), by="test"))
 
 
@@ -147,7 +147,7 @@ def test_a_result_is_not_brought_back_without_its_call() -> None:
     paired(log)
     log.append(ViewEdited((Fold("2.0", "3.0"),), by="test"))
     for contents in ((Keep("3.0"),), (Keep("3.0"), Keep("2.0"))):
-        with pytest.raises(BadEdit, match="parted from its other half"):
+        with pytest.raises(BadEdit, match="separated from its call or result"):
             log.append(ViewEdited((Insert(contents),), by="test"))
 
 
@@ -156,7 +156,7 @@ def test_half_of_an_edit_is_not_undone_if_that_parts_a_pair() -> None:
     log.append(said("go"))
     paired(log)
     seq = log.append(ViewEdited((Mask(("2.0",)), Mask(("3.0",))), by="test")).seq
-    with pytest.raises(BadInput, match=r"would show item 2\.0 without its other half; undo all of it"):
+    with pytest.raises(BadInput, match=r"item 2\.0 would be unpaired; undo all of it"):
         undo(log, seq, (0,))
     undo(log, seq)
     assert [item.hidden for item in log.view.items] == [False, False, False]

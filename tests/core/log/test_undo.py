@@ -95,7 +95,7 @@ def test_restoring_a_masked_item_uncovers_it() -> None:
     edited(log, Mask(("3.0",), "[cleared]"), Mask(("4.0",), "[cleared]"))
     restore(log, "3.0")
     assert [item.id for item in log.view.items if item.mask is not None] == ["4.0"]
-    with pytest.raises(BadInput, match=r"item 3\.0 shows already"):
+    with pytest.raises(BadInput, match=r"item 3\.0 is visible already"):
         restore(log, "3.0")
     with pytest.raises(BadInput, match=r"there is no item 99\.0 on this branch"):
         restore(log, "99.0")
@@ -133,13 +133,13 @@ def test_an_edit_before_the_target_of_a_rewind_stays() -> None:
     ("edit", "message"),
     [
         (Mask(("9.0",)), "there is no item 9.0 in the view"),
-        (Mask(("3.0",)), "item 2.0 would be parted from its other half"),
+        (Mask(("3.0",)), "item 2.0 would be separated from its call or result"),
         (Fold("4.0", "1.0"), "the fold ends with 1.0 before it begins with 4.0"),
-        (Fold("2.0", "2.0"), "item 3.0 would be parted from its other half"),
-        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "item 2.0 would be parted from its other half"),
-        (Fold("1.0", "3.0", (Keep("5.0"),)), "item 5.0 is kept by a fold that does not reach it"),
+        (Fold("2.0", "2.0"), "item 3.0 would be separated from its call or result"),
+        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "item 2.0 would be separated from its call or result"),
+        (Fold("1.0", "3.0", (Keep("5.0"),)), "the fold keeps item 5.0, which is outside of its range"),
         (Fold("1.0", "4.0", (Keep("1.0"), Keep("1.0"))), "an item is kept twice"),
-        (Insert((Keep("1.0"),)), "item 1.0 shows already"),
+        (Insert((Keep("1.0"),)), "item 1.0 is visible already"),
         (Insert((Keep("77.0"),)), "there is no item 77.0 on this branch"),
         (Insert((), "77.0"), "there is no item 77.0 in the view"),
     ],
@@ -156,7 +156,7 @@ def test_a_call_that_waits_for_its_result_cannot_be_hidden_until_the_user_has_go
     log = session()
     log.append(ModelReplied((ToolCall("c2", "read", "{}"),)))
     for edit in (Mask(("7.0",)), Fold("6.0", "7.0")):
-        with pytest.raises(BadEdit, match=r"call 7\.0 still waits for its result"):
+        with pytest.raises(BadEdit, match=r"call 7\.0 has no result yet"):
             edited(log, edit)
     log.append(UserSaid((Text("never mind"),)))
     edited(log, Fold("6.0", "7.0"))

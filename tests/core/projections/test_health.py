@@ -33,7 +33,7 @@ FAILED = Failed("summary", "provider", by="summarize")
 
 
 def test_failures_in_a_row_open_the_circuit_at_three() -> None:
-    assert [_health(*[FAILED] * times).is_open("summarize") for times in (2, 3)] == [False, True]
+    assert [_health(*[FAILED] * times).is_circuit_open("summarize") for times in (2, 3)] == [False, True]
 
 
 def test_a_success_of_the_same_policy_closes_the_circuit() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
+from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
 from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
 
 
@@ -89,8 +89,8 @@ def test_what_an_interrupted_call_is_known_to_have_cost_is_counted_and_teaches_n
 
 
 def test_calls_that_are_never_answered_do_not_pile_up() -> None:
-    ledger = _ledger(*[CallStarted("m", "chat")] * (OPEN_CALLS + 10))
-    assert [call.seq for call in ledger.open] == list(range(10, OPEN_CALLS + 10))
+    ledger = _ledger(*[CallStarted("m", "chat")] * (MAX_OPEN_CALLS + 10))
+    assert [call.seq for call in ledger.open] == list(range(10, MAX_OPEN_CALLS + 10))
 
 
 def test_small_calls_are_summed_but_teach_nothing() -> None:

@@ -56,7 +56,7 @@ def test_a_body_is_the_outcome_or_is_refused_or_leaves_the_view_alone_while_a_ca
     log = calling()
     before = log.view
     if type(body) in REFUSED:
-        with pytest.raises(CallOpen, match=f"{type(body).__name__} would change the view while call 4 is under way"):
+        with pytest.raises(CallOpen, match=f"{type(body).__name__} would change the view during call 4"):
             log.append(body)
         assert (log.tip, log.view, log.open_call) == (4, before, 4)
         return
@@ -89,7 +89,7 @@ def test_a_second_outcome_of_a_call_is_refused(purpose: str, outcome: ModelRepli
     log.append(CallStarted("m", "chat", purpose=purpose))
     log.append(ModelReplied((Text("no", "assistant"),), 1, purpose=purpose))
     items = log.view.items
-    with pytest.raises(BadInput, match="is no outcome of call 1, which is not under way"):
+    with pytest.raises(BadInput, match="is no outcome of call 1, which is not open"):
         log.append(structs.replace(outcome, purpose=purpose))
     assert (log.tip, log.view.items) == (2, items)
 

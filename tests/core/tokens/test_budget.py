@@ -78,12 +78,12 @@ def test_cx_20_used_adds_the_items_after_the_newest_model_item() -> None:
 def test_cx_20_old_sealed_reasoning_is_added_where_the_server_does_not_count_it() -> None:
     view = _sealed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, TokenCounter(codex_size), old_seals=True) == 1_000 + result + 588
+    assert used(view, TokenCounter(codex_size), old_signatures=True) == 1_000 + result + 588
 
 
 def test_cx_20_sealed_reasoning_after_the_newest_user_message_is_not_added() -> None:
     view = _sealed_view(Reported(1_000, seq=8))
-    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_seals=True) == 1_000
+    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_signatures=True) == 1_000
 
 
 @pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])

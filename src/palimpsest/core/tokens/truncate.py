@@ -16,7 +16,7 @@ OPENCODE_BYTES = 51_200
 
 
 class Truncated(Value, frozen=True):
-    """A text within its bound, and how much of the original is not in it; nothing when `cut` is 0."""
+    """A text within its limit; `cut` is how much of the original is missing, in `unit`, and 0 if nothing is."""
 
     text: str
     cut: int = 0
@@ -24,21 +24,21 @@ class Truncated(Value, frozen=True):
 
 
 class TruncatedParts(Value, frozen=True):
-    """Parts within one shared bound; `cut` counts the texts that were shortened or left out."""
+    """Parts within one shared limit; `cut` is the number of texts that were shortened or omitted."""
 
     parts: tuple[Part, ...]
     cut: int = 0
 
 
 def truncate_middle(text: str, limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> Truncated:
-    """The first and the last half of what fits, with a marker between them that is not charged; a token is four bytes."""
+    """Keep the start and the end of a text, half of the limit each, around a marker that does not count; a token is four bytes."""
     data = text.encode("utf-8", "surrogatepass")
     room = limit * 4 if mode == "tokens" else limit
     if len(data) <= room:
         return Truncated(text)
-    left = room // 2
-    prefix = _decode(data[: _char_before(data, left)])
-    suffix = _decode(data[_char_after(data, len(data) - (room - left)) :])
+    first_half = room // 2
+    prefix = _decode(data[: _char_before(data, first_half)])
+    suffix = _decode(data[_char_after(data, len(data) - (room - first_half)) :])
     if mode == "tokens":
         cut = -(-(len(data) - room) // 4)
         return Truncated(f"{prefix}…{cut} tokens truncated…{suffix}", cut, "tokens")
@@ -63,7 +63,10 @@ def _char_after(data: bytes, place: int) -> int:
 
 
 def truncate_parts(parts: tuple[Part, ...], limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> TruncatedParts:
-    """Texts share one budget in order; the first that does not fit is cut to the rest, later ones are only counted, the others stay."""
+    """Give all texts one shared limit, in order; other parts stay.
+
+    The first text that exceeds the limit is truncated. The later texts are replaced by one line with their number.
+    """
     kept: list[Part] = []
     rest, omitted, cut = limit, 0, 0
     for part in parts:
@@ -86,12 +89,12 @@ def truncate_parts(parts: tuple[Part, ...], limit: int, mode: Literal["tokens", 
 
 
 def preview(text: str, above: int = PREVIEW_ABOVE, head: int = PREVIEW_HEAD, tail: int = PREVIEW_TAIL, factor: float = 1.0) -> Truncated:
-    """Ours: a text of more than `above` tokens keeps its head and tail, at whole lines where there are any."""
+    """Shorten a text of more than `above` tokens to its head and tail, cut at line ends where possible; sizes are in tokens."""
     total = estimate(text, factor)
     if total <= above or total <= head + tail:
         return Truncated(text)
     first = _fitting(text, head, factor)
-    # No character is so light that the tail could reach further back than this.
+    # No character has less than 1/40 token, so the tail cannot start before this.
     last = len(text) - _fitting(text[-40 * tail :][::-1] if tail else "", tail, factor)
     line = text.rfind("\n", first // 2, first)
     first = line + 1 if line >= 0 else first
@@ -103,7 +106,7 @@ def preview(text: str, above: int = PREVIEW_ABOVE, head: int = PREVIEW_HEAD, tai
 
 
 def _fitting(text: str, tokens: int, factor: float) -> int:
-    """How many characters from the start have at most that many tokens."""
+    """Return the number of leading characters that have at most `tokens` tokens."""
     low, high = 0, min(len(text), 64)
     while high < len(text) and estimate(text[:high], factor) <= tokens:
         low, high = high, min(len(text), high * 2)
@@ -116,7 +119,7 @@ def _fitting(text: str, tokens: int, factor: float) -> int:
 
 
 def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
-    """The first characters, up to the last newline if that lies past the half."""
+    """Keep the first `limit` characters, up to the last newline if it is in the second half."""
     if len(text) <= limit:
         return Truncated(text)
     line = text.rfind("\n", 0, limit)
@@ -130,7 +133,7 @@ def truncate_lines(
     size: int = OPENCODE_BYTES,
     keep: Literal["head", "tail"] = "head",
 ) -> Truncated:
-    """Whole lines from one end, within a number of lines and of bytes, whichever is reached first."""
+    """Keep complete lines from one end, at most `lines` lines and `size` bytes."""
     rows = text.split("\n")
     total = len(text.encode("utf-8", "surrogatepass"))
     if len(rows) <= lines and total <= size:
