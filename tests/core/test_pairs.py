@@ -1,4 +1,4 @@
-from histories import Step, new_log, steps, tell
+from histories import Step, new_log, steps, tell, widen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +12,6 @@ from palimpsest.core.pairs import (
     settled,
     unanswered_calls,
     unpaired,
-    widen,
 )
 
 SAID = Item("1.0", "user", Text("go"))
@@ -28,7 +27,7 @@ def test_a_view_is_cut_only_where_no_call_waits_for_its_result() -> None:
     assert safe_cuts(TURN) == (0, 1, 5, 6)
 
 
-def test_a_run_is_widened_to_whole_pairs() -> None:
+def test_a_range_is_widened_to_whole_pairs() -> None:
     assert widen(TURN, 2, 3) == (1, 4)
     assert widen(TURN, 0, 0) == (0, 0)
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import pytest
+from workplace import run_plan
 
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Edit, Insert, Mask, Put
@@ -23,7 +24,6 @@ from palimpsest.core.policy import (
     Want,
     ask,
     look,
-    run_plan,
     run_steps,
     save,
     span,

@@ -105,7 +105,7 @@ class EvidenceProjection:
                 "errors": lambda: tuple(self._errors.values()),
                 "tasks": lambda: tuple(self._tasks.values()),
                 "names": lambda: tuple(self._names),
-                "said": lambda: tuple(self._said.values()),
+                "user_messages": lambda: tuple(self._said.values()),
                 "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
@@ -116,7 +116,7 @@ class EvidenceProjection:
         texts = [part.text for part in body.parts if isinstance(part, Text)]
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
         self._said[f"{seq}.0"] = UserMessage(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
-        self._changed.add("said")
+        self._changed.add("user_messages")
 
     def _take_reply(self, body: ModelReplied) -> None:
         here: set[str] = set()

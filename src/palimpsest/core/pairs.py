@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
-_HALVES = (ToolCall, ToolResult)
+_PAIRED = (ToolCall, ToolResult)
 
 
 def pairs_of(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
@@ -35,10 +35,10 @@ def unpaired(items: Iterable[Item]) -> frozenset[str]:
     If several calls have one id, each result belongs to the oldest of them. Results without an id are never unpaired.
     """
     waiting: dict[str, list[str]] = {}
-    lone: set[str] = set()
+    unpaired_results: set[str] = set()
     for item in items:
         content = item.content
-        if not isinstance(content, _HALVES) or not content.call_id or (item.mask is not None and item.hidden):
+        if not isinstance(content, _PAIRED) or not content.call_id or (item.mask is not None and item.hidden):
             continue
         queue = waiting.get(content.call_id)
         if isinstance(content, ToolCall):
@@ -47,12 +47,12 @@ def unpaired(items: Iterable[Item]) -> frozenset[str]:
             else:
                 queue.append(item.id)
         elif queue is None:
-            lone.add(item.id)
+            unpaired_results.add(item.id)
         elif len(queue) > 1:
             del queue[0]
         else:
             del waiting[content.call_id]
-    return frozenset(lone.union(*waiting.values()))
+    return frozenset(unpaired_results.union(*waiting.values()))
 
 
 def newly_unpaired(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
@@ -66,14 +66,14 @@ def _call_id(item: Item) -> str:
 
 def unanswered_calls(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the visible calls without a result, in order."""
-    lone = unpaired(items)
-    return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
+    unpaired_ids = unpaired(items)
+    return tuple(item for item in items if item.id in unpaired_ids and isinstance(item.content, ToolCall))
 
 
-def pending_calls(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[Item, ...]:
+def pending_calls(items: Sequence[Item], unpaired_ids: frozenset[str] | None = None) -> tuple[Item, ...]:
     """Return the calls of the newest reply that may still get a result; none after a new user message.
 
-    `lone` is `unpaired(items)`, if the caller has computed it.
+    `unpaired_ids` is `unpaired(items)`, if the caller has computed it.
     """
     newest = -1
     for item in reversed(items):
@@ -82,15 +82,14 @@ def pending_calls(items: Sequence[Item], lone: frozenset[str] | None = None) -> 
         if _of_model(item):
             newest = seq_of(item.id)
             break
-    own = f"{newest}."
-    calls = [item for item in items if item.id.startswith(own) and isinstance(item.content, ToolCall)]
-    if lone is None:
+    prefix = f"{newest}."
+    calls = [item for item in items if item.id.startswith(prefix) and isinstance(item.content, ToolCall)]
+    if unpaired_ids is None:
         # Only items with the same call id decide whether a call has a result.
-        ids = {_call_id(item) for item in calls}
-        lone = (
-            unpaired([item for item in items if isinstance(half := item.content, _HALVES) and half.call_id in ids]) if ids else frozenset()
-        )
-    return tuple([item for item in calls if item.id in lone])
+        call_ids = {_call_id(item) for item in calls}
+        same_ids = [item for item in items if isinstance(content := item.content, _PAIRED) and content.call_id in call_ids] if calls else []
+        unpaired_ids = unpaired(same_ids)
+    return tuple([item for item in calls if item.id in unpaired_ids])
 
 
 def settled(items: Sequence[Item]) -> int:
@@ -118,14 +117,6 @@ def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
         if not open_results:
             cuts.append(index)
     return tuple(cuts)
-
-
-def widen(items: Sequence[Item], first: int, last: int) -> tuple[int, int]:
-    """The smallest run around `first` to `last` (both included) that parts no pair."""
-    cuts = safe_cuts(items)
-    start = max(cut for cut in cuts if cut <= first)
-    stop = min(cut for cut in cuts if cut > last)
-    return start, stop - 1
 
 
 def rounds(items: Sequence[Item]) -> tuple[int, ...]:

@@ -117,7 +117,7 @@ def ask(want: Ask) -> Generator[Want, Answer, ModelReplied]:
     """
     answer = yield want
     if not isinstance(answer, ModelReplied):
-        raise _wrong(want, answer)
+        raise _wrong_answer(want, answer)
     if stop_reason(answer.stop) == "refusal":
         raise CannotFold(f"the model refused to answer ({want.purpose})", kind="refused")
     return answer
@@ -128,7 +128,7 @@ def look(want: Look) -> Generator[Want, Answer, str | None]:
     answer = yield want
     if answer is None or isinstance(answer, str):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
 def save(want: Save) -> Generator[Want, Answer, str]:
@@ -136,7 +136,7 @@ def save(want: Save) -> Generator[Want, Answer, str]:
     answer = yield want
     if isinstance(answer, str):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
 def span(want: EventSpan) -> Generator[Want, Answer, tuple[Event, ...]]:
@@ -144,10 +144,10 @@ def span(want: EventSpan) -> Generator[Want, Answer, tuple[Event, ...]]:
     answer = yield want
     if isinstance(answer, tuple):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
-def _wrong(want: Want, answer: Answer) -> BadInput:
+def _wrong_answer(want: Want, answer: Answer) -> BadInput:
     return BadInput(f"the want {type(want).__name__} was answered with {type(answer).__name__}; check the driver of the plan")
 
 
@@ -210,11 +210,6 @@ def complete(work: Coroutine[Any, Any, Result]) -> Result:
         return result
     work.close()
     raise RuntimeError("the work had to wait for something, which needs an event loop")
-
-
-def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
-    """Run a plan to its end without an event loop and return its outcome."""
-    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
 
 
 def run_steps(steps: Generator[Want, Answer, Result], answer: Callable[[Want], Answer | PalimpsestError]) -> Result:

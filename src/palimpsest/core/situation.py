@@ -157,9 +157,9 @@ class Cache(Value, frozen=True):
     def before(self, item_id: str, view: View, now: int) -> int:
         """Return the tokens of the longest live prefix that ends before an item; 0 if there is none."""
         places = {item.id: place for place, item in enumerate((*view.head, *view.items))}
-        here = places.get(item_id, 0)
+        position = places.get(item_id, 0)
         return max(
-            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, here) < here),
+            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, position) < position),
             default=0,
         )
 

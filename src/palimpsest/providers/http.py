@@ -71,7 +71,7 @@ class HttpProvider:
         return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
     async def __aenter__(self) -> Self:
-        self._client = self._open()
+        self._client = self._new_client()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -86,10 +86,10 @@ class HttpProvider:
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client = self._client or self._open()
+        client = self._client or self._new_client()
         try:
             async with (
-                client.stream("POST", url, content=request.body, headers=self._head(wire)) as response,
+                client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
                 closing(self._read(wire, response, offered_names(request))) as pieces,
             ):
                 async for piece in pieces:
@@ -139,20 +139,20 @@ class HttpProvider:
                 yield delta
         yield decoding.finish()
 
-    def _open(self) -> "httpx.AsyncClient":
+    def _new_client(self) -> "httpx.AsyncClient":
         import httpx  # noqa: PLC0415 - as above
 
         return httpx.AsyncClient(timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout)))
 
-    def _head(self, wire: WireName) -> dict[str, str]:
-        head = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
+    def _request_headers(self, wire: WireName) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
         if wire == "anthropic":
-            head["anthropic-version"] = _VERSION
+            headers["anthropic-version"] = _VERSION
             if self._key:
-                head["x-api-key"] = self._key
+                headers["x-api-key"] = self._key
         elif self._key:
-            head["authorization"] = f"Bearer {self._key}"
-        return head | self._headers
+            headers["authorization"] = f"Bearer {self._key}"
+        return headers | self._headers
 
 
 async def _deltas(chunks: AsyncIterator[bytes], decoding: Decoder) -> AsyncIterator[Delta]:

@@ -31,17 +31,17 @@ def retry_after(status: int, headers: Mapping[str, str], now: float) -> float | 
     moment = _date(given)
     if moment is not None:
         return max(0.0, moment - clock)
-    return _reset(headers, clock) if status == HTTPStatus.TOO_MANY_REQUESTS else None
+    return _seconds_until_reset(headers, clock) if status == HTTPStatus.TOO_MANY_REQUESTS else None
 
 
-def _reset(headers: Mapping[str, str], clock: float) -> float | None:
+def _seconds_until_reset(headers: Mapping[str, str], clock: float) -> float | None:
     """Return the seconds until all exhausted limits are reset; until all limits are if none is reported as exhausted."""
-    resets = list(_resets(headers, clock))
+    resets = list(_limit_resets(headers, clock))
     used_up = [seconds for seconds, remaining in resets if remaining == 0]
     return max(used_up or [seconds for seconds, _ in resets], default=None)
 
 
-def _resets(headers: Mapping[str, str], clock: float) -> Iterator[tuple[float, float | None]]:
+def _limit_resets(headers: Mapping[str, str], clock: float) -> Iterator[tuple[float, float | None]]:
     """Yield, for each limit, the seconds until its reset and what remains of it."""
     for name, value in headers.items():
         if name.startswith(_ANTHROPIC) and name.endswith("-reset"):

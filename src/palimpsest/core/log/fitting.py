@@ -47,20 +47,20 @@ def keeps_pairs(view: View, edits: tuple[Edit, ...]) -> bool:
 def _check_ids(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSet[str]) -> None:
     match edit:
         case Mask(ids=ids) | Unmask(ids=ids):
-            _demand(ids, places)
+            _require_visible(ids, places)
         case Fold(first=first, last=last):
-            _demand((first, last), places)
+            _require_visible((first, last), places)
             if places[last] < places[first]:
                 raise BadEdit(f"the fold ends with {last} before it begins with {first}")
-            _demand(kept_ids(edit), places)
+            _require_visible(kept_ids(edit), places)
             outside = next((name for name in kept_ids(edit) if not places[first] <= places[name] <= places[last]), None)
             if outside is not None:
                 raise BadEdit(f"the fold keeps item {outside}, which is outside of its range")
-            _demand_once(kept_ids(edit))
+            _require_unique(kept_ids(edit))
         case Insert(before=before):
             if before:
-                _demand((before,), places)
-            _demand_once(kept_ids(edit))
+                _require_visible((before,), places)
+            _require_unique(kept_ids(edit))
             for name in kept_ids(edit):
                 if name in places or name in heads:
                     raise BadEdit(f"item {name} is visible already and cannot be restored")
@@ -68,12 +68,12 @@ def _check_ids(places: dict[str, int], edit: Edit, find: Find, heads: AbstractSe
                     raise BadEdit(f"there is no item {name} on this branch")
 
 
-def _demand(ids: tuple[str, ...], places: dict[str, int]) -> None:
+def _require_visible(ids: tuple[str, ...], places: dict[str, int]) -> None:
     missing = next((name for name in ids if name not in places), None)
     if missing is not None:
         raise BadEdit(f"there is no item {missing} in the view")
 
 
-def _demand_once(ids: tuple[str, ...]) -> None:
+def _require_unique(ids: tuple[str, ...]) -> None:
     if len(set(ids)) < len(ids):
         raise BadEdit("an item is kept twice")

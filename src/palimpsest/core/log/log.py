@@ -120,7 +120,7 @@ class Log:
 
     @property
     def view(self) -> View:
-        """What the model sees now."""
+        """The current view."""
         with self._projections.lock:
             return self._projections.view.view
 

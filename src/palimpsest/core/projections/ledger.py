@@ -75,7 +75,7 @@ class LedgerProjection:
     watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed})
     scope: ClassVar[Scope] = "file"
 
-    __slots__ = ("_learned", "_open", "_sums", "_value")
+    __slots__ = ("_calibration", "_open", "_sums", "_value")
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._start_from(Ledger() if ledger is None else ledger)
@@ -86,7 +86,7 @@ class LedgerProjection:
             (spending.model, spending.purpose): [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
             for spending in ledger.spendings
         }
-        self._learned: dict[str, CalibrationSums] = dict(ledger.calibration.models)
+        self._calibration: dict[str, CalibrationSums] = dict(ledger.calibration.models)
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
         self._value: Ledger | None = ledger
 
@@ -125,7 +125,7 @@ class LedgerProjection:
             spendings = tuple(
                 Spending(model, purpose, sums[0], Usage(*sums[1:7]), sums[7], sums[8]) for (model, purpose), sums in self._sums.items()
             )
-            self._value = Ledger(spendings, Calibration(dict(self._learned)), tuple(self._open.values()))
+            self._value = Ledger(spendings, Calibration(dict(self._calibration)), tuple(self._open.values()))
         return self._value
 
     def _count_reply(self, reply: ModelReplied) -> None:
@@ -139,7 +139,7 @@ class LedgerProjection:
             sums[7] += call.estimate
             sums[8] += measured
             if call.estimate >= MIN_CALIBRATION_TOKENS:
-                self._learned[call.model] = decayed_sums(self._learned.get(call.model), call.estimate, measured)
+                self._calibration[call.model] = decayed_sums(self._calibration.get(call.model), call.estimate, measured)
 
     def _count_interrupted(self, interrupted: Interrupted) -> None:
         """Count the known usage of an interrupted call, without using it for the calibration."""

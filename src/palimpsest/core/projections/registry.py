@@ -161,7 +161,7 @@ class Projections:
         checkpoint = load_checkpoint(self._reader.lines)
         if whole:
             self._reader.check(-1 if checkpoint is None else checkpoint.seq)
-        if checkpoint is not None and _restored(self._all, checkpoint):
+        if checkpoint is not None and _try_restore(self._all, checkpoint):
             self._reader.jumps = list(checkpoint.jumps)
             self._reader.undone = list(checkpoint.undone)
             self.seq, self.link, self.last_line = checkpoint.seq, checkpoint.link, checkpoint.last_line
@@ -175,9 +175,9 @@ class Projections:
             return
         follow_path(self._of_path, base, base.path(last))
         checkpoint = load_checkpoint(base.lines)
-        known = checkpoint is not None and checkpoint.seq <= last and _restored((self.used_ids,), checkpoint)
+        restored = checkpoint is not None and checkpoint.seq <= last and _try_restore((self.used_ids,), checkpoint)
         # The ids of all branches are added, as in a fork of an open log.
-        for event in base.run(checkpoint.seq + 1 if checkpoint is not None and known else 0, last):
+        for event in base.run(checkpoint.seq + 1 if checkpoint is not None and restored else 0, last):
             self.used_ids.take(event)
 
     def start_from(self, other: "Projections", seq: int) -> None:
@@ -259,7 +259,7 @@ def follow_path(projections: Sequence[Projection], reader: LogReader, path: Path
     """Rebuild projections along a path, from the checkpoint of its file if that is on the path, else from the first event."""
     checkpoint = load_checkpoint(reader.owner(path.tip).lines)
     after = -1
-    if checkpoint is not None and checkpoint.seq in path and _restored(projections, checkpoint):
+    if checkpoint is not None and checkpoint.seq in path and _try_restore(projections, checkpoint):
         after = checkpoint.seq
     else:
         for projection in projections:
@@ -276,7 +276,7 @@ def _events_after(reader: LogReader, path: Path, after: int) -> Iterable[Event]:
             yield from reader.run(max(part.first, after + 1), part.last)
 
 
-def _restored(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:
+def _try_restore(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:
     """Restore all projections from a checkpoint. Returns false if the snapshot of one of them is missing or unusable."""
     snapshots = [checkpoint.snapshots.get(projection.name) for projection in projections]
     pairs = list(zip(projections, snapshots, strict=True))
