@@ -75,7 +75,7 @@ def test_it_equals_a_dictionary_with_the_same_content_and_reads_like_one() -> No
     )
 
 
-def test_what_is_frozen_already_is_not_copied_and_all_empty_ones_are_the_same() -> None:
+def test_a_frozen_dictionary_is_not_copied_and_all_empty_ones_are_one_object() -> None:
     seats = frozen({"ada": 1})
     assert frozen(seats) is seats
     assert frozen({}) is EMPTY
@@ -100,7 +100,7 @@ def test_a_value_is_written_as_if_its_dictionary_were_plain() -> None:
     assert msgspec.json.encode(Seats({"ada": 1})) == b'{"by_name":{"ada":1}}'
 
 
-def test_an_empty_dictionary_is_left_out_of_the_json_like_every_default() -> None:
+def test_an_empty_dictionary_is_omitted_from_the_json_like_every_default() -> None:
     assert [msgspec.json.encode(seats) for seats in (Seats(), Seats({}), Seats(frozen({})))] == [b"{}"] * 3
 
 

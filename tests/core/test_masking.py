@@ -25,14 +25,14 @@ CASES: list[tuple[Kind, Content, Content]] = [
 
 
 @pytest.mark.parametrize(("kind", "content", "covered"), CASES)
-def test_a_cover_stands_in_the_frame_of_what_it_covers(kind: Kind, content: Content, covered: Content) -> None:
+def test_a_cover_has_the_shape_of_the_content_that_it_replaces(kind: Kind, content: Content, covered: Content) -> None:
     assert shown(Item("1.0", kind, content, mask=CUT)) == covered
     assert placeholder_content(Item("1.0", kind, content), "cut") == covered
 
 
 @pytest.mark.parametrize(("kind", "content", "covered"), CASES)
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5", "local/any"])
-def test_what_is_counted_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
+def test_the_counted_content_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
     item = Item("1.0", kind, content, mask=CUT)
     assert fit(item, card(model)) == covered
     assert TokenCounter(palimpsest_size).item(item) == palimpsest_size(covered)

@@ -1,4 +1,4 @@
-"""The one way a request leaves: a start, a stream, and exactly one outcome, whatever ends it."""
+"""The only call path: a start, a stream, and exactly one outcome, whatever ends the call."""
 
 import asyncio
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_an_observer_gets_every_delta_before_the_reply_is_recorded() -> None:
     assert reply == session.log.event(session.log.tip).body
 
 
-def test_a_failure_that_may_pass_is_tried_again_after_the_wait_that_was_asked_for() -> None:
+def test_a_transient_failure_is_retried_after_the_requested_delay() -> None:
     session, provider = session_of(ProviderError("overloaded", status=529, retry_after=4.0), "done")
     waited: list[float] = []
 
@@ -59,7 +59,7 @@ def test_a_failure_that_may_pass_is_tried_again_after_the_wait_that_was_asked_fo
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("too long", gap=3), ProviderError("bad request", status=400), BadInput("a bug")])
-def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None:
+def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
     session, provider = session_of(error, "never")
     session.environment = replace(session.environment, retries=RetryPolicy())
     with pytest.raises(type(error)):
@@ -67,7 +67,7 @@ def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None
     assert len(provider.requests) == 1
 
 
-def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tried_again() -> None:
+def test_a_stream_that_breaks_after_a_delta_is_interrupted_and_not_retried() -> None:
     session, provider = session_of(BrokenReply(REPLY, after=4), "never")
     session.environment = replace(session.environment, retries=RetryPolicy())
     with pytest.raises(ConnectionLost):
@@ -84,7 +84,7 @@ def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tri
     assert [item.id for item in session.log.view.items] == ["1.0", "3.0", "3.1"]
 
 
-def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() -> None:
+def test_an_interrupted_tool_call_is_recorded_and_does_not_enter_the_view() -> None:
     session, _ = session_of(BrokenReply(REPLY, after=8))
     with pytest.raises(ConnectionLost):
         asyncio.run(send(session, turn_request(session)))
@@ -95,7 +95,7 @@ def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() ->
     assert session.log.health.pending_calls == ()
 
 
-def test_a_cancelled_call_is_interrupted_with_what_had_arrived() -> None:
+def test_a_cancelled_call_is_recorded_as_interrupted_with_the_parts_that_arrived() -> None:
     async def cancelled() -> Session:
         stalled = StalledReply("half an answer", after=3)
         session, _ = session_of(stalled)

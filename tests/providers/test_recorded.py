@@ -28,7 +28,7 @@ def ask(provider: Provider, wire: str = "chat") -> list[Delta | ModelReplied]:
     return asyncio.run(collect())
 
 
-def test_streams_and_whole_answers_are_played_back_in_order() -> None:
+def test_recorded_streams_and_responses_are_replayed_in_order() -> None:
     recorded = RecordedProvider(QWEN, STREAMS / "chat.sse", STREAMS / "chat.json")
     *pieces, streamed = ask(recorded)
     *deltas, whole = ask(recorded)
@@ -64,6 +64,6 @@ def test_a_request_of_another_wire_is_an_error() -> None:
         ask(RecordedProvider(QWEN, STREAMS / "chat.sse"), "anthropic")
 
 
-def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_recording_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"gone\.sse: the recording cannot be read"):
         ask(RecordedProvider(QWEN, tmp_path / "gone.sse"))

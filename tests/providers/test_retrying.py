@@ -51,7 +51,7 @@ class Sleeper:
         (BadInput("no wire"), False),
     ],
 )
-def test_only_what_may_pass_is_asked_again(error: PalimpsestError, passes: bool) -> None:
+def test_only_transient_errors_are_retried(error: PalimpsestError, passes: bool) -> None:
     assert is_transient(error) is passes
     assert (retry_delay(error, 1) is not None) is passes
 
@@ -71,7 +71,7 @@ def test_only_what_may_pass_is_asked_again(error: PalimpsestError, passes: bool)
         (ProviderError("slow down", status=429, retry_after=0.0), 1, 0.0, 0.0),
     ],
 )
-def test_a_wait_doubles_or_is_what_the_provider_says_and_both_have_a_bound(
+def test_the_delay_doubles_or_is_what_the_provider_requests_and_both_are_limited(
     error: ProviderError, attempt: int, waited: float, wait: float | None
 ) -> None:
     assert retry_delay(error, attempt, PLAIN, waited=waited) == wait
@@ -80,9 +80,7 @@ def test_a_wait_doubles_or_is_what_the_provider_says_and_both_have_a_bound(
 @pytest.mark.parametrize(
     ("error", "least", "most"), [(BUSY, 0.75, 1.25), (LIMITED, 7.0, 8.75), (ProviderError("", status=429, retry_after=59.0), 59.0, 60.0)]
 )
-def test_the_jitter_never_asks_earlier_than_the_provider_says_nor_later_than_the_bound(
-    error: ProviderError, least: float, most: float
-) -> None:
+def test_the_jitter_never_shortens_a_requested_delay_nor_exceeds_the_limit(error: ProviderError, least: float, most: float) -> None:
     policy = RetryPolicy(retries=3, first=1.0, total=60.0, jitter=0.25)
     assert (retry_delay(error, 1, policy, chance=0.0), retry_delay(error, 1, policy, chance=1.0)) == (least, most)
 
@@ -95,7 +93,7 @@ def ask(script: Scripted, sleeper: Sleeper, policy: RetryPolicy = PLAIN) -> list
     return asyncio.run(collect())
 
 
-def test_it_asks_again_until_an_answer_comes() -> None:
+def test_it_retries_until_a_reply_arrives() -> None:
     script, sleeper = Scripted(BUSY, LIMITED, ConnectionLost("gone"), "hello"), Sleeper()
     got = ask(script, sleeper)
     assert got[:2] == [UsageDelta(Usage(input=1)), TextDelta("hello")]
@@ -104,7 +102,7 @@ def test_it_asks_again_until_an_answer_comes() -> None:
     assert len(script.requests) == 4
 
 
-def test_the_last_error_is_raised_when_it_was_asked_often_enough() -> None:
+def test_the_last_error_is_raised_after_the_last_retry() -> None:
     last = ProviderError("still overloaded", status=529)
     script, sleeper = Scripted(BUSY, BUSY, BUSY, last, "never"), Sleeper()
     with pytest.raises(ProviderError, match="still overloaded"):
@@ -112,7 +110,7 @@ def test_the_last_error_is_raised_when_it_was_asked_often_enough() -> None:
     assert (sleeper.slept, script.remaining) == ([1.0, 2.0, 3.0], 1)
 
 
-def test_the_waits_together_have_a_bound() -> None:
+def test_the_sum_of_the_delays_is_limited() -> None:
     script, sleeper = Scripted(LIMITED, LIMITED, "never"), Sleeper()
     with pytest.raises(ProviderError, match="slow down"):
         ask(script, sleeper, RetryPolicy(total=10.0, jitter=0.0))
@@ -120,7 +118,7 @@ def test_the_waits_together_have_a_bound() -> None:
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("too long", gap=7), ProviderError("bad key", status=401)])
-def test_what_cannot_pass_is_raised_at_once(error: ProviderError) -> None:
+def test_a_permanent_error_is_raised_immediately(error: ProviderError) -> None:
     script, sleeper = Scripted(error, "never"), Sleeper()
     with pytest.raises(type(error)):
         ask(script, sleeper)
@@ -128,20 +126,20 @@ def test_what_cannot_pass_is_raised_at_once(error: ProviderError) -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_after_the_first_delta_it_is_never_asked_again(after: int) -> None:
+def test_there_is_no_retry_after_the_first_delta(after: int) -> None:
     script, sleeper = Scripted(BrokenReply("hello", after, BUSY), "never"), Sleeper()
     with pytest.raises(ProviderError, match="overloaded"):
         ask(script, sleeper)
     assert (sleeper.slept, script.remaining) == ([], 1)
 
 
-def test_a_stream_that_breaks_before_its_first_delta_is_asked_again() -> None:
+def test_a_stream_that_breaks_before_its_first_delta_is_retried() -> None:
     script, sleeper = Scripted(BrokenReply("hello", 0), "hello"), Sleeper()
     assert ask(script, sleeper)[1] == TextDelta("hello")
     assert sleeper.slept == [1.0]
 
 
-def test_closing_it_closes_the_stream_below() -> None:
+def test_closing_it_closes_the_wrapped_stream() -> None:
     async def close() -> list[str]:
         closed: list[str] = []
 

@@ -29,7 +29,7 @@ def is_readable(body: Body) -> bool:
 
 
 @given(st.lists(strange_contents(), max_size=3), st.one_of(st.none(), st.just(3), ANYTHING), ANYTHING, ANYTHING)
-def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int | None, stop: str, number: int) -> None:
+def test_a_body_with_declared_types_can_be_decoded(parts: list[Content], call: int | None, stop: str, number: int) -> None:
     results = [part for part in parts if isinstance(part, ToolResult)]
     bodies: list[Body] = [
         ModelReplied(tuple(parts), call, Usage(number), stop),
@@ -42,8 +42,8 @@ def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int |
 
 
 @given(steps)
-def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -> None:
-    bodies = [event.body for event in tell(new_log(), told).events()]
+def test_ordinary_large_bodies_pass_the_fast_check(history: list[Step]) -> None:
+    bodies = [event.body for event in tell(new_log(), history).events()]
     assert all(has_declared_types(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
 
 
@@ -51,7 +51,7 @@ def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -
     "body",
     [UserSaid((Image("image/png", blob="x"),)), ModelReplied((Text(None),)), ToolReturned(ToolResult("c", (Text("x", "tool"),)))],  # type: ignore[arg-type]  # wrong on purpose
 )
-def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
+def test_other_contents_and_wrong_types_fail_the_fast_check(body: Body) -> None:
     assert not has_declared_types(body)
 
 
@@ -65,7 +65,7 @@ def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
         (b"", False),
     ],
 )
-def test_what_another_program_said_beside_a_body_must_be_one_whole_value(raw: bytes, sound: bool) -> None:
+def test_foreign_json_must_be_one_valid_value(raw: bytes, valid: bool) -> None:
     body = UserSaid((Text("word"),), foreign=msgspec.Raw(raw))
-    assert has_declared_types(body) == sound
-    assert not sound or is_readable(body)
+    assert has_declared_types(body) == valid
+    assert not valid or is_readable(body)

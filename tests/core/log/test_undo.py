@@ -26,20 +26,20 @@ def edited(log: Log, *edits: Mask | Fold | Insert) -> int:
     return log.append(ViewEdited(edits, by="test")).seq
 
 
-def test_undo_is_an_event_that_says_what_shows_again() -> None:
+def test_undo_is_an_event_with_the_items_that_become_visible_again() -> None:
     log = session()
     seq = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")), Keep("1.0"))))
     assert undo(log, seq, why="wrong")[0].body == EditUndone(seq, (), "wrong", ("2.0", "3.0", "4.0"))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "6.0")
 
 
-def test_what_an_undo_brought_back_is_held_for_the_epoch() -> None:
+def test_items_that_an_undo_restored_are_held_for_the_epoch() -> None:
     log = session()
     undo(log, edited(log, Mask(("3.0",), "[cleared]")))
     assert log.view.held == frozenset({"3.0"})
 
 
-def test_undoing_an_edit_takes_back_the_later_edits_that_rest_on_it() -> None:
+def test_undoing_an_edit_also_undoes_the_later_edits_that_depend_on_it() -> None:
     log = session()
     first = edited(log, Fold("1.0", "4.0", (Put("summary", Text("one")),)))
     second = edited(log, Fold(f"{first}.0.0", "5.0", (Put("summary", Text("two")),)))
@@ -63,7 +63,7 @@ def test_one_edit_of_several_can_be_undone() -> None:
     assert [item.id for item in log.view.items if item.mask is not None] == []
 
 
-def test_what_is_no_edit_cannot_be_undone() -> None:
+def test_an_event_that_is_no_edit_cannot_be_undone() -> None:
     log = session()
     seq = edited(log, Mask(("4.0",), "a"))
     with pytest.raises(BadInput, match="event 2 is no edit of the view"):
@@ -83,14 +83,14 @@ def test_an_edit_of_another_branch_cannot_be_undone_here() -> None:
         undo(log, seq)
 
 
-def test_restoring_one_item_brings_back_its_other_half_and_nothing_else() -> None:
+def test_restoring_one_item_restores_its_call_or_result_and_nothing_else() -> None:
     log = session()
     fold = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
     restore(log, "3.0")
     assert log.view.ids == (f"{fold}.0.0", "2.0", "3.0", "5.0", "6.0")
 
 
-def test_restoring_a_masked_item_uncovers_it() -> None:
+def test_restoring_a_masked_item_removes_its_mask() -> None:
     log = session()
     edited(log, Mask(("3.0",), "[cleared]"), Mask(("4.0",), "[cleared]"))
     restore(log, "3.0")
@@ -101,7 +101,7 @@ def test_restoring_a_masked_item_uncovers_it() -> None:
         restore(log, "99.0")
 
 
-def test_rewinding_goes_on_from_an_earlier_event_and_keeps_the_rest() -> None:
+def test_a_rewind_continues_from_an_earlier_event_and_keeps_the_later_events() -> None:
     log = session()
     rewind(log, 4)
     log.append(UserSaid((Text("rather c.py"),)))
@@ -152,7 +152,7 @@ def test_an_edit_that_does_not_fit_is_refused_and_nothing_is_recorded(edit: Mask
     assert (log.tip, log.view) == before
 
 
-def test_a_call_that_waits_for_its_result_cannot_be_hidden_until_the_user_has_gone_on() -> None:
+def test_a_pending_call_cannot_be_hidden_before_the_next_user_message() -> None:
     log = session()
     log.append(ModelReplied((ToolCall("c2", "read", "{}"),)))
     for edit in (Mask(("7.0",)), Fold("6.0", "7.0")):
@@ -163,13 +163,13 @@ def test_a_call_that_waits_for_its_result_cannot_be_hidden_until_the_user_has_go
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "8.0")
 
 
-def test_a_rewind_to_nowhere_is_refused() -> None:
+def test_a_rewind_to_a_missing_event_is_refused() -> None:
     log = session()
     with pytest.raises(BadInput, match="there is no event 70; the newest is 6"):
         rewind(log, 70)
 
 
-def test_what_followed_on_a_fold_is_taken_back_with_it_wherever_it_stands() -> None:
+def test_edits_made_after_a_fold_are_undone_with_it_wherever_they_are() -> None:
     log = session()
     before = log.view.items
     fold = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
@@ -183,7 +183,7 @@ def test_what_followed_on_a_fold_is_taken_back_with_it_wherever_it_stands() -> N
     assert log.view.items == before
 
 
-def test_what_followed_on_another_fold_stays() -> None:
+def test_edits_made_after_another_fold_stay() -> None:
     log = session()
     first = edited(log, Mask(("4.0",), "[..]"))
     fold = edited(log, Fold("1.0", "3.0", (Put("summary", Text("s")),)))

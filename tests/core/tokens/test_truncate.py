@@ -1,4 +1,4 @@
-"""Texts cut to a bound."""
+"""Truncation of texts and parts."""
 
 from typing import Literal
 
@@ -159,7 +159,7 @@ def test_lines_are_kept_from_the_head_or_from_the_tail() -> None:
     assert truncate_lines(text, lines=10) == Truncated(text)
 
 
-def test_bytes_bound_lines_too() -> None:
+def test_lines_are_limited_by_bytes_too() -> None:
     assert truncate_lines("港口\nabc\ndef", size=10) == Truncated("港口\nabc", 4, "bytes")
     assert truncate_lines("港口\nabc\ndef", size=7, keep="tail") == Truncated("abc\ndef", 7, "bytes")
     assert truncate_lines("x" * 60_000) == Truncated("", 60_000, "bytes")
