@@ -147,7 +147,7 @@ def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str)
 
 
 @pytest.mark.parametrize(
-    ("changeable", "told"),
+    ("mutable", "message"),
     [
         (View(items=[]), r"list can be changed"),  # type: ignore[arg-type]
         (FrozenDict({"a": [1]}), r"list can be changed"),
@@ -156,6 +156,6 @@ def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str)
     ],
     ids=["a list in a view", "a list in a frozen dictionary", "a dictionary in a tuple", "bytes that can be changed"],
 )
-def test_mutable_values_are_found(changeable: object, history: str) -> None:
-    with pytest.raises(TypeError, match=history):
-        list(everything_in(changeable))
+def test_mutable_values_are_found(mutable: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        list(everything_in(mutable))

@@ -56,7 +56,7 @@ def test_other_contents_and_wrong_types_fail_the_fast_check(body: Body) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "sound"),
+    ("raw", "valid"),
     [
         (b'{"key":"a","line":[1,{"x":null}]}', True),
         (b'{"key":', False),
