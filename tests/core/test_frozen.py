@@ -5,11 +5,11 @@ import msgspec
 import pytest
 from msgspec.structs import force_setattr, replace
 
-from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 
 
 class Seats(Value, frozen=True):
-    by_name: Mapping[str, int] = EMPTY
+    by_name: Mapping[str, int] = EMPTY_MAPPING
     room: str = ""
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ def test_it_equals_a_dictionary_with_the_same_content_and_reads_like_one() -> No
 def test_a_frozen_dictionary_is_not_copied_and_all_empty_ones_are_one_object() -> None:
     seats = frozen({"ada": 1})
     assert frozen(seats) is seats
-    assert frozen({}) is EMPTY
+    assert frozen({}) is EMPTY_MAPPING
 
 
 def test_copies_and_unions_of_it_are_plain_dictionaries_that_can_be_changed() -> None:

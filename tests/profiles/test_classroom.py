@@ -14,7 +14,7 @@ from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
 from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import asked_in, run_policies
+from palimpsest.engine.policies import compact_focus, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
@@ -262,9 +262,9 @@ def compacting(*calls: ToolCall) -> Session:
 def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_once() -> None:
     first = ToolCall("c1", "compact", '{"focus":"the parser"}')
     session = compacting(first, ToolCall("c2", "compact", ""))
-    assert asked_in(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
-    assert asked_in(ModelReplied((Text("no", "assistant"),))) is None
-    assert asked_in(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
+    assert compact_focus(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
+    assert compact_focus(ModelReplied((Text("no", "assistant"),))) is None
+    assert compact_focus(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
     provider = Scripted("short", "again")
     for name in ("c1", "c2"):
         session.log.append(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))

@@ -42,14 +42,14 @@ class FrozenDict(dict[K, V]):
 
 
 # One shared object, because `omit_defaults` omits a field only if it holds the identical object that is its default.
-EMPTY: Final[FrozenDict[Any, Any]] = FrozenDict()
+EMPTY_MAPPING: Final[FrozenDict[Any, Any]] = FrozenDict()
 
 
 def frozen(mapping: Mapping[K, V]) -> FrozenDict[K, V]:
-    """Return the mapping as a read-only dictionary: itself if it is one, `EMPTY` if it has no entries, else a copy."""
+    """Return the mapping as a read-only dictionary: itself if it is one, `EMPTY_MAPPING` if it has no entries, else a copy."""
     if type(mapping) is FrozenDict:
         return mapping
-    return FrozenDict(mapping) if mapping else EMPTY
+    return FrozenDict(mapping) if mapping else EMPTY_MAPPING
 
 
 Role: TypeAlias = Literal["user", "assistant", "developer", "system"]

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import field as renamed
 
-from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.tokens.budget import Budget
@@ -250,7 +250,7 @@ class Situation:
     health: Health = field(default_factory=Health)
     ledger: Ledger = field(default_factory=Ledger)
     cache: Cache = field(default_factory=Cache)
-    uses: Mapping[str, Use] = EMPTY
+    uses: Mapping[str, Use] = EMPTY_MAPPING
     rent: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     asked: str = ""

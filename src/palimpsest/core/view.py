@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from palimpsest.core.events import CallStarted
-from palimpsest.core.items import EMPTY as NO_FACTS
 from palimpsest.core.items import (
+    EMPTY_MAPPING,
     Content,
     Document,
     Form,
@@ -63,7 +63,7 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
 
     head: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()
-    facts: Mapping[str, Fact] = NO_FACTS
+    facts: Mapping[str, Fact] = EMPTY_MAPPING
     notes: RunningNotes | None = None
     pins: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
@@ -74,12 +74,12 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     model: str = ""
     mode: str = ""
     profile: str = ""
-    masked_facts: Mapping[str, Fact] = NO_FACTS
+    masked_facts: Mapping[str, Fact] = EMPTY_MAPPING
 
     def __post_init__(self) -> None:
-        if self.facts is not NO_FACTS:
+        if self.facts is not EMPTY_MAPPING:
             force_setattr(self, "facts", frozen(self.facts))
-        if self.masked_facts is not NO_FACTS:
+        if self.masked_facts is not EMPTY_MAPPING:
             force_setattr(self, "masked_facts", frozen(self.masked_facts))
 
     def __getitem__(self, item_id: str) -> Item:
@@ -103,7 +103,7 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
         return items[start:]
 
 
-EMPTY = View()
+EMPTY_VIEW = View()
 
 
 _BY_MODEL: Final[frozenset[Kind]] = frozenset({"assistant", "thinking", "call"})

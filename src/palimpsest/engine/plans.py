@@ -60,7 +60,7 @@ def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:
 async def _ask(want: Ask, session: Session) -> ModelReplied:
     """Return the reply of a model; granted tools are run in between, in at most `want.turns` requests."""
     model = session.named_card(want.model) if want.model else session.card
-    asked = asked_view(session.log.view, want, model)
+    asked = side_request_view(session.log.view, want, model)
     tools = _tools_of(want, session)
     for turn in range(1, max(1, want.turns) + 1):
         params = _params_of(want, session, asked, tools, model)
@@ -91,7 +91,7 @@ def _with_contents(asked: View, turn: int, contents: tuple[Content, ...]) -> Vie
     return replace(asked, items=(*asked.items, *items))
 
 
-def asked_view(view: View, want: Ask, model: ModelCard) -> View:
+def side_request_view(view: View, want: Ask, model: ModelCard) -> View:
     """Return the view of a side request: the head of the session or another one, the items of the want, and its prompt."""
     head = view.head if want.head else ()
     if want.system:

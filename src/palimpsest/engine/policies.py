@@ -15,7 +15,7 @@ from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, Vie
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
-from palimpsest.core.view import EMPTY, View
+from palimpsest.core.view import EMPTY_VIEW, View
 from palimpsest.engine.session import Session
 
 
@@ -32,7 +32,7 @@ class PolicyRun(NamedTuple):
     events: tuple[Event, ...] = ()
     notices: tuple[str, ...] = ()
     failure: PalimpsestError | None = None
-    before: View = EMPTY
+    before: View = EMPTY_VIEW
 
     @property
     def edited(self) -> tuple[Event, ...]:
@@ -75,7 +75,7 @@ def run_policies(
     return ran
 
 
-def asked_in(reply: ModelReplied) -> str | None:
+def compact_focus(reply: ModelReplied) -> str | None:
     """Return the focus of the first call of the tool `compact` in a reply, or `None` if the reply has no such call."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall) and part.tool == "compact"]
     if not calls:

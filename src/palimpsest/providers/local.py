@@ -1,5 +1,6 @@
 """A server for local models: serves a file of weights on the loopback interface, in all three wire formats."""
 
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -34,7 +35,8 @@ class LocalServer:
 
     def __enter__(self) -> Self:
         try:
-            import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 - untyped, and only the extra `local` brings it
+            # Imported here, because only the extra `local` installs it.
+            xllamacpp = import_module("xllamacpp")
         except ImportError as error:
             raise BadInput(
                 "local models need the extra `local`: pip install 'palimpsest-agent[local]'", where=str(self._weights)

@@ -21,7 +21,7 @@ def shown(items: tuple[Item, ...]) -> list[Item]:
 def test_projecting_in_two_steps_is_projecting_in_one(history: list[Step], cut: int) -> None:
     log = tell(new_log(), history)
     events = list(log.events())
-    skip = log.reader.skip(log.path)
+    skip = log.reader.undone_edits(log.path)
     middle = cut % (len(events) + 1)
     first = project(events[:middle], skip=skip, find=log.reader.item)
     assert project(events[middle:], first, skip=skip, find=log.reader.item) == project(events, skip=skip, find=log.reader.item)
@@ -30,7 +30,7 @@ def test_projecting_in_two_steps_is_projecting_in_one(history: list[Step], cut: 
 @given(steps)
 def test_the_live_view_is_the_projection_of_the_path(history: list[Step]) -> None:
     log = tell(new_log(), history)
-    assert log.view == project(log.events(), skip=log.reader.skip(log.path), find=log.reader.item)
+    assert log.view == project(log.events(), skip=log.reader.undone_edits(log.path), find=log.reader.item)
 
 
 @given(steps, st.booleans(), st.integers(0, 25))
@@ -84,7 +84,7 @@ def test_every_event_survives_being_written(history: list[Step]) -> None:
 @given(steps)
 def test_undoing_the_newest_edit_restores_the_items_before_it(history: list[Step]) -> None:
     log = tell(new_log(), history)
-    edits = [event for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in log.reader.skip(log.path)]
+    edits = [event for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in log.reader.undone_edits(log.path)]
     if not edits or edits[-1].seq != log.tip:
         return
     before = log.state_at(edits[-1].parent).view
@@ -95,7 +95,7 @@ def test_undoing_the_newest_edit_restores_the_items_before_it(history: list[Step
 @given(steps, st.integers(0, 100))
 def test_undoing_any_edit_gives_the_path_without_it_and_its_dependents(history: list[Step], which: int) -> None:
     log = tell(new_log(), history)
-    skip = dict(log.reader.skip(log.path))
+    skip = dict(log.reader.undone_edits(log.path))
     edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
     if not edits:
         return
@@ -110,7 +110,7 @@ def test_undoing_any_edit_gives_the_path_without_it_and_its_dependents(history: 
 def test_undoing_every_edit_gives_the_log_as_if_none_had_been(history: list[Step]) -> None:
     log = tell(new_log(), history)
     while True:
-        skip = log.reader.skip(log.path)
+        skip = log.reader.undone_edits(log.path)
         edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
         if not edits:
             break

@@ -1,10 +1,12 @@
-from histories import new_log
+from histories import Step, new_log, steps, tell
+from hypothesis import given
 
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
+from palimpsest.core.projections.view import ViewReplay, project
 from palimpsest.core.view import Fact, Reported
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
@@ -180,3 +182,15 @@ def test_pins_are_set_and_removed() -> None:
 
 def test_items_since_an_event_are_those_at_the_end() -> None:
     assert [item.id for item in conversation().view.since(2)] == ["3.0", "4.0"]
+
+
+@given(steps)
+def test_a_replay_shows_each_view_without_the_undone_edits(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    replay = ViewReplay(log.reader, log.path)
+    skip = log.reader.undone_edits(log.path)
+    events = list(log.events())
+    for number, event in enumerate(events, 1):
+        expected = project(events[:number], skip=skip, find=log.reader.item)
+        assert replay.view_at(event.seq) == expected
+    assert replay.view_at(log.tip).items == log.view.items

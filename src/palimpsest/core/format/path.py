@@ -7,8 +7,8 @@ from typing import Final, Self, TypeAlias
 from palimpsest.core.items import Value
 
 # The undone edits: by event, the indexes of its edits; an empty set means all of them.
-Skip: TypeAlias = Mapping[int, frozenset[int]]
-NOTHING_UNDONE: Final[Skip] = {}
+UndoneEdits: TypeAlias = Mapping[int, frozenset[int]]
+NOTHING_UNDONE: Final[UndoneEdits] = {}
 
 
 class EventRange(Value, frozen=True):

@@ -9,7 +9,7 @@ from palimpsest.core.events.event_items import item_of, numbers_of
 from palimpsest.core.format.chain import broken, check_chain, prev_of
 from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, decode_chunk, decode_line, link_of_line
-from palimpsest.core.format.path import EventRange, Path, Skip, path_to
+from palimpsest.core.format.path import EventRange, Path, UndoneEdits, path_to
 from palimpsest.core.items import Item
 from palimpsest.core.ports import LogFile, SessionStore
 
@@ -74,9 +74,9 @@ class LogReader:
             return Path((*below[:-1], EventRange(below[-1].first, own.ranges[0].last), *own.ranges[1:]))
         return Path((*below, *own.ranges))
 
-    def skip(self, path: Path) -> Skip:
+    def undone_edits(self, path: Path) -> UndoneEdits:
         """Return the edits that were undone on a path."""
-        skip = dict(self.base.skip(path)) if self.base is not None else {}
+        skip = dict(self.base.undone_edits(path)) if self.base is not None else {}
         for seq, body in self.undone:
             if seq in path:
                 before = skip.get(body.event)

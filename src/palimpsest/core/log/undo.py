@@ -35,7 +35,7 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     path = log.path
     if seq not in path:
         raise BadInput(f"edit {seq} is on another branch and hides nothing here")
-    skip = dict(log.reader.skip(path))
+    skip = dict(log.reader.undone_edits(path))
     if _is_undone(skip, seq, edits):
         raise BadInput(f"edit {seq} is undone already")
     indexes_by_event = _with_dependents(log, seq, event.body, edits, skip)

@@ -11,7 +11,7 @@ from palimpsest.core.events import Event
 from palimpsest.core.events.calls import TURN, Failed, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.events.context import EditRefused, ViewEdited
 from palimpsest.core.events.tools import ToolReturned, ToolStarted
-from palimpsest.core.items import EMPTY, ToolCall, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, ToolCall, Value, frozen
 from palimpsest.core.projections.projection import Scope
 
 # Consecutive failures after which a policy is no longer tried.
@@ -27,7 +27,7 @@ class Health(Value, frozen=True):
     result; `started` are those of them whose tool was started. `turn` is the event that started the open turn.
     """
 
-    failures: Mapping[str, int] = EMPTY
+    failures: Mapping[str, int] = EMPTY_MAPPING
     folds: int = 0
     folded: int = 0
     turns: int = 0
@@ -35,7 +35,7 @@ class Health(Value, frozen=True):
     replied_at: int | None = None
     overflow: bool = False
     pending_calls: tuple[str, ...] = ()
-    called: Mapping[str, int] = EMPTY
+    called: Mapping[str, int] = EMPTY_MAPPING
     started: tuple[str, ...] = ()
     turn: int | None = None
 

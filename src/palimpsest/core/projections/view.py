@@ -23,11 +23,11 @@ from palimpsest.core.events.event_items import edit_items, items_of
 from palimpsest.core.events.records import NotesTaken, Recalled
 from palimpsest.core.events.tools import ToolReturned
 from palimpsest.core.format.item_locations import FileRange, locate_items, read_items
-from palimpsest.core.format.path import NOTHING_UNDONE, Path, Skip
+from palimpsest.core.format.path import NOTHING_UNDONE, Path, UndoneEdits
 from palimpsest.core.format.reading import LogReader
 from palimpsest.core.items import Cover, Item
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
+from palimpsest.core.view import EMPTY_VIEW, Fact, Reported, RunningNotes, View
 
 Find: TypeAlias = Callable[[str], Item | None]
 
@@ -37,7 +37,7 @@ def find_nothing(item_id: str) -> Item | None:
     return None
 
 
-def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING_UNDONE, find: Find = find_nothing) -> View:
+def project(events: Iterable[Event], start: View = EMPTY_VIEW, *, skip: UndoneEdits = NOTHING_UNDONE, find: Find = find_nothing) -> View:
     """Return the view after events; `skip` are the undone edits, and `find` returns items that an insert restores."""
     projection = ViewProjection(start, skip, find)
     for event in events:
@@ -78,7 +78,7 @@ class ViewProjection:
     scope: ClassVar[Scope] = "path"
 
     def __init__(
-        self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = find_nothing, reader: LogReader | None = None
+        self, start: View = EMPTY_VIEW, skip: UndoneEdits = NOTHING_UNDONE, find: Find = find_nothing, reader: LogReader | None = None
     ) -> None:
         self.skip = skip
         self.find = find if reader is None else reader.item
@@ -98,7 +98,7 @@ class ViewProjection:
 
     def reset(self) -> None:
         """Go back to the empty view."""
-        self._adopt(EMPTY)
+        self._adopt(EMPTY_VIEW)
 
     def start_from(self, view: View) -> None:
         """Replace the state by a view."""
@@ -151,7 +151,7 @@ class ViewProjection:
     def _project_again(self, seq: int, reader: LogReader) -> None:
         before = self._before
         path = reader.path(seq)
-        projection = ViewProjection(skip=reader.skip(path), find=reader.item)
+        projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
         for event in reader.along(path):
             projection.take(event)
         self.items, self.facts, self.rest = projection.items, projection.facts, projection.rest
@@ -354,7 +354,7 @@ class ViewReplay:
     """The views along a path without the edits that were undone on it, for exports."""
 
     def __init__(self, reader: LogReader, path: Path) -> None:
-        self._projection = ViewProjection(skip=reader.skip(path), find=reader.item)
+        self._projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
         self._events = reader.along(path)
 
     def view_at(self, seq: int) -> View:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter, ne
 from typing import Final
 
-from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, frozen, shared_prefix_length
+from palimpsest.core.items import EMPTY_MAPPING, Content, FrozenDict, Item, frozen, shared_prefix_length
 from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.core.tokens.view_sizes import TokenSizes, is_same_shown, shown_size
 from palimpsest.core.view import View
@@ -131,6 +131,6 @@ class TokenCounter:
         start = len(newest.items)
         # Ids are compared, because a mask changes an item but not its position.
         if prefix < start and (len(items) < start or any(map(ne, map(_id, newest.items[prefix:]), map(_id, items[prefix:start])))):
-            return frozen({item.id: place for place, item in enumerate(items)}), EMPTY
+            return frozen({item.id: place for place, item in enumerate(items)}), EMPTY_MAPPING
         newer = FrozenDict(newest.newer, **{items[place].id: place for place in range(start, len(items))})
-        return (newest.older, newer) if len(newer) <= _MAX_NEWER else (FrozenDict(newest.older, **newer), EMPTY)
+        return (newest.older, newer) if len(newer) <= _MAX_NEWER else (FrozenDict(newest.older, **newer), EMPTY_MAPPING)

@@ -7,7 +7,7 @@ from zlib import adler32
 
 from msgspec.structs import force_setattr
 
-from palimpsest.core.items import EMPTY, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 
 Family: TypeAlias = Literal["claude", "gpt", "other"]
 
@@ -147,7 +147,7 @@ class CalibrationSums(Value, frozen=True):
 class Calibration(Value, frozen=True):
     """The calibration sums of each model."""
 
-    models: Mapping[str, CalibrationSums] = EMPTY
+    models: Mapping[str, CalibrationSums] = EMPTY_MAPPING
 
     def __post_init__(self) -> None:
         force_setattr(self, "models", frozen(self.models))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from palimpsest.core.items import EMPTY, Content, FrozenDict, Item, Value, shared_prefix_length
+from palimpsest.core.items import EMPTY_MAPPING, Content, FrozenDict, Item, Value, shared_prefix_length
 from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.core.view import View, shown
 
@@ -64,8 +64,8 @@ class TokenSizes(Value, frozen=True, eq=False):
     head_sizes: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     raw_total: int = 0
-    older: FrozenDict[str, int] = EMPTY
-    newer: FrozenDict[str, int] = EMPTY
+    older: FrozenDict[str, int] = EMPTY_MAPPING
+    newer: FrozenDict[str, int] = EMPTY_MAPPING
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TokenSizes) and self._basis() == other._basis()

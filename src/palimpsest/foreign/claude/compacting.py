@@ -46,7 +46,7 @@ class Compacting:
         self._ids = ids
         self._path = log.path
         self._walk = ViewReplay(log.reader, self._path)
-        self._undone = log.reader.skip(self._path)
+        self._undone = log.reader.undone_edits(self._path)
         # Whether an edit changed the view in a way that only a boundary can tell.
         self._dirty = False
         self._metadata: Json = {}

@@ -67,7 +67,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
 
 
 def _newest(log: Log) -> int:
-    skip = log.reader.skip(log.path)
+    skip = log.reader.undone_edits(log.path)
     found = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and skip.get(event.seq) != frozenset()]
     if not found:
         raise BadInput("there is no edit to undo: the view shows everything that was said", where=log.session)
