@@ -58,7 +58,7 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the model sees: a projection of the log. The head stays byte-equal during an epoch.
 
     `facts` are stated by visible, unmasked items. `masked_facts` are restored when their item is unmasked. `held` are items that an undo
-    restored. `epoch` counts the heads that were stated and starts at 0.
+    or an edit restored, which policies hide only under pressure. `epoch` counts the heads that were stated and starts at 0.
     """
 
     head: tuple[Item, ...] = ()

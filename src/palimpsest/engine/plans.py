@@ -60,16 +60,16 @@ def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:
 async def _ask(want: Ask, session: Session) -> ModelReplied:
     """Return the reply of a model; granted tools are run in between, in at most `want.turns` requests."""
     model = session.named_card(want.model) if want.model else session.card
-    asked = side_request_view(session.log.view, want, model)
+    shown_view = side_request_view(session.log.view, want, model)
     tools = _tools_of(want, session)
     for turn in range(1, max(1, want.turns) + 1):
-        params = _params_of(want, session, asked, tools, model)
-        reply = await send(session, Outgoing(asked, model, tools, params, want.purpose))
+        params = _params_of(want, session, shown_view, tools, model)
+        reply = await send(session, Outgoing(shown_view, model, tools, params, want.purpose))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         if not want.grants or not calls or turn >= want.turns:
             return reply
         results = [await _run_granted(call, want, session) for call in calls]
-        asked = _with_contents(asked, turn, (*reply.parts, *results))
+        shown_view = _with_contents(shown_view, turn, (*reply.parts, *results))
     raise NoModel(f"no request was made for {want.purpose}", where=session.log.session)
 
 
@@ -85,10 +85,10 @@ async def _run_granted(call: ToolCall, want: Ask, session: Session) -> ToolResul
     return ToolResult(call.call_id, (Text(output),), form=call.form)
 
 
-def _with_contents(asked: View, turn: int, contents: tuple[Content, ...]) -> View:
+def _with_contents(shown_view: View, turn: int, contents: tuple[Content, ...]) -> View:
     """Return the view of the next request of a side call: with the reply and its tool results at the end."""
-    items = tuple(Item(f"{asked.seq + 1}.{turn}.{number}", kind_of(content), content) for number, content in enumerate(contents))
-    return replace(asked, items=(*asked.items, *items))
+    items = tuple(Item(f"{shown_view.seq + 1}.{turn}.{number}", kind_of(content), content) for number, content in enumerate(contents))
+    return replace(shown_view, items=(*shown_view.items, *items))
 
 
 def side_request_view(view: View, want: Ask, model: ModelCard) -> View:
@@ -106,14 +106,14 @@ def _tools_of(want: Ask, session: Session) -> tuple[Tool, ...]:
     return (*(session.tools if want.tools else ()), *(tool for tool in granted if tool.name not in own))
 
 
-def _params_of(want: Ask, session: Session, asked: View, tools: tuple[Tool, ...], model: ModelCard) -> Params:
+def _params_of(want: Ask, session: Session, shown_view: View, tools: tuple[Tool, ...], model: ModelCard) -> Params:
     """Return the parameters of a side request; its reply is limited to what fits beside the prompt and the tools."""
     offers = want.tools or bool(want.grants)
-    # Some servers reject `parallel` in a request without tools.
+    # Without tools there are no parallel calls, and some servers expect the request to say so.
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
     if want.breakpoint_rule:
         params = replace(params, breakpoint_rule=want.breakpoint_rule)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
-    used = session.counter.total(asked) + session.derived.tokens_of(tools_bytes(tools))
+    used = session.counter.total(shown_view) + session.derived.tokens_of(tools_bytes(tools))
     return with_reply_limit(params, model, used, want.reply)

@@ -82,7 +82,7 @@ class HttpProvider:
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
         """Yield deltas as they arrive, then the complete reply. Cancelling or closing the stream closes the connection.
 
-        Raises `ProviderError`; its text and that of its causes contain no credentials.
+        Raises `ProviderError` or `WireError`; their messages and those of their causes contain no credentials.
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))

@@ -56,7 +56,7 @@ class ToolRefused(EventBody, frozen=True, tag="tool_refused"):
 
 
 class HookRan(EventBody, frozen=True, tag="hook_ran"):
-    """A hook ran: its command, the moment, its exit code and its output; `blocked` is true if it stopped the tool call."""
+    """A hook ran: its command, the moment, its exit code and its output; `blocked` is true if it prevented an action."""
 
     hook: str
     moment: str
