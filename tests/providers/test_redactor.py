@@ -85,10 +85,10 @@ def test_the_password_of_an_unreachable_address_is_not_shown() -> None:
     [
         (f"ftp://me:{PASSWORD}@h", "the address 'ftp://h' does not begin with http:// or https://"),
         (f"me:{PASSWORD}@h", "the address 'h' does not begin with http:// or https://"),
-        (f"http://me:{PASSWORD}@[::1", "the address 'http://[::1' has a host or a port that cannot be"),
-        (f"http://me:{PASSWORD}@h:99999999", "the address 'http://h:99999999' has a host or a port that cannot be"),
-        (f"http://me:x/{PASSWORD}@h", "the address 'http://h' has a host or a port that cannot be"),
-        ("http://" + "a" * 64, "the address 'http://" + "a" * 64 + "' has a host or a port that cannot be"),
+        (f"http://me:{PASSWORD}@[::1", "the address 'http://[::1' has an invalid host or port"),
+        (f"http://me:{PASSWORD}@h:99999999", "the address 'http://h:99999999' has an invalid host or port"),
+        (f"http://me:x/{PASSWORD}@h", "the address 'http://h' has an invalid host or port"),
+        ("http://" + "a" * 64, "the address 'http://" + "a" * 64 + "' has an invalid host or port"),
         ("http://", "the address 'http://' names no host"),
         ("http://exa\nmple.com", "the address has a space, a line break or a control character in it"),
         ("http://h/v1?key=1", "the address 'http://h/v1' must end with its path: what follows '?' or '#' has no place in it"),
@@ -116,12 +116,12 @@ def test_the_line_break_behind_a_key_is_not_sent(serve: Callable[..., tuple[str,
 def test_a_key_that_is_no_valid_header_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(BadInput) as caught:
         HttpProvider(QWEN, "http://h", key)
-    assert str(caught.value).startswith("openai-compatible/qwen3-coder: the API key has a character in it that no header can carry")
+    assert str(caught.value).startswith("openai-compatible/qwen3-coder: the API key contains a character that is invalid in a header")
     assert KEY[:9] not in whole(caught.value)
 
 
 def test_a_key_from_the_environment_is_refused_by_the_name_it_has_there() -> None:
-    with pytest.raises(BadInput, match=r"^gpt-5\.5: OPENAI_API_KEY has a character in it that no header can carry"):
+    with pytest.raises(BadInput, match=r"^gpt-5\.5: OPENAI_API_KEY contains a character that is invalid in a header"):
         HttpProvider(card("gpt-5.5"), environment={"OPENAI_API_KEY": "sk-…"})
 
 

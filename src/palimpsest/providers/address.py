@@ -19,7 +19,7 @@ def checked_address(given: str, where: str) -> SplitResult:
             host.encode("idna")
     except ValueError:
         # The original error is not chained, because it may contain a part of a password.
-        raise BadInput(f"the address {_printable(given)!r} has a host or a port that cannot be", where=where) from None
+        raise BadInput(f"the address {_printable(given)!r} has an invalid host or port", where=where) from None
     if not host:
         raise BadInput(f"the address {_printable(given)!r} names no host", where=where)
     if parts.query or parts.fragment:
@@ -38,7 +38,7 @@ def checked_header(value: str, name: str, where: str) -> str:
     """Return a valid header value without surrounding spaces. Raises `BadInput`, with `name` instead of the value, which may be secret."""
     stripped = value.strip()
     if not stripped.isascii() or not stripped.isprintable():
-        raise BadInput(f"{name} has a character in it that no header can carry; copy it again, and only it", where=where)
+        raise BadInput(f"{name} contains a character that is invalid in a header; copy only the value", where=where)
     return stripped
 
 
