@@ -5,17 +5,22 @@ from hypothesis import strategies as st
 
 from palimpsest.audit.block import evidence_block, fitting, grouped, names_block, older_messages_block
 from palimpsest.audit.visibility.visible import Visible
-from palimpsest.core.situation import Evidence, Ran, Said
+from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
 EVIDENCE = Evidence(
     edited=("a.py", "/repo/src/app/x.py", "/repo/src/app/main.py"),
     read=("README.md",),
-    commands=(Ran("make", 0, 2), Ran("pytest -q", 1, 8), Ran("npm run dev", None, 9)),
-    tests=Ran("pytest -q", 1, 8, "1 failed, 3 passed"),
-    errors=(Ran("pytest -q", 1, 8, "1 failed, 3 passed"),),
+    commands=(CommandRun("make", 0, 2), CommandRun("pytest -q", 1, 8), CommandRun("npm run dev", None, 9)),
+    tests=CommandRun("pytest -q", 1, 8, "1 failed, 3 passed"),
+    errors=(CommandRun("pytest -q", 1, 8, "1 failed, 3 passed"),),
     tasks=("write the changelog",),
-    said=(Said("1.0", 0, "Hello"), Said("5.0", 0, "Add a test."), Said("6.0", 0, "and so on"), Said("7.0", 0, "go")),
+    user_messages=(
+        UserMessage("1.0", 0, "Hello"),
+        UserMessage("5.0", 0, "Add a test."),
+        UserMessage("6.0", 0, "and so on"),
+        UserMessage("7.0", 0, "go"),
+    ),
 )
 
 
@@ -45,10 +50,10 @@ def test_nothing_proven_is_an_empty_block() -> None:
 
 
 def test_pa_14_commands_are_cut_to_160_characters_and_to_60_when_not_all_fit() -> None:
-    few = Evidence(commands=tuple(Ran(f"{number:03} " + "x" * 300, 0, 1) for number in range(3)))
+    few = Evidence(commands=tuple(CommandRun(f"{number:03} " + "x" * 300, 0, 1) for number in range(3)))
     assert f"- [0] 002 {'x' * 156}…\n" in evidence_block(few)
     words = "npm run build in packages with production settings and all the checks that we have, one after the other"
-    many = Evidence(commands=tuple(Ran(f"{number:03} {words} {words}", number % 3, 1) for number in range(120)))
+    many = Evidence(commands=tuple(CommandRun(f"{number:03} {words} {words}", number % 3, 1) for number in range(120)))
     block = evidence_block(many)
     assert all(f"\n{number % 3} {number:03} {words[:56]}\n" in f"{block}\n" for number in range(120))
     assert estimate(block) <= 4_000
@@ -66,7 +71,7 @@ def test_pa_14_every_edited_path_shows_and_too_many_are_counted_by_folder() -> N
 
 
 def test_commands_that_show_elsewhere_go_first_where_not_all_fit() -> None:
-    many = Evidence(commands=tuple(Ran(f"{number:03} " + "x y z " * 40, 0, number) for number in range(400)))
+    many = Evidence(commands=tuple(CommandRun(f"{number:03} " + "x y z " * 40, 0, number) for number in range(400)))
     assert "000 x y z" not in evidence_block(many)
     assert "000 x y z" in evidence_block(many, elsewhere=frozenset(range(60, 400)))
 
@@ -85,7 +90,7 @@ def test_names_come_newest_first_as_many_as_fit() -> None:
 
 
 def test_pa_12_older_messages_show_id_time_and_opening_words() -> None:
-    said = (Said("1.0", 1_700_000_000_000, "Fix the parser"), Said("9.0", 1_700_000_060_000, "now the docs"))
+    said = (UserMessage("1.0", 1_700_000_000_000, "Fix the parser"), UserMessage("9.0", 1_700_000_060_000, "now the docs"))
     assert older_messages_block(said, {"9.0"}) == "- 1.0, 2023-11-14 22:13: Fix the parser"
 
 
@@ -106,8 +111,8 @@ def test_paths_always_fit_their_room(paths: list[str], room: int) -> None:
         Evidence,
         edited=PATHS.map(tuple),
         read=PATHS.map(tuple),
-        commands=st.lists(st.builds(Ran, st.text(max_size=300), st.none() | st.integers(-1, 300)), max_size=20).map(tuple),
-        errors=st.lists(st.builds(Ran, st.text(max_size=300), st.integers(1, 9)), max_size=20).map(tuple),
+        commands=st.lists(st.builds(CommandRun, st.text(max_size=300), st.none() | st.integers(-1, 300)), max_size=20).map(tuple),
+        errors=st.lists(st.builds(CommandRun, st.text(max_size=300), st.integers(1, 9)), max_size=20).map(tuple),
         tasks=st.lists(st.text(max_size=100), max_size=20).map(tuple),
     ),
     st.integers(0, 4_000),

@@ -8,7 +8,7 @@ from msgspec import Raw
 from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceProjection
 from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import Evidence, PendingCall, Ran, Said
+from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
 
 
 def gather(*bodies: Body) -> Evidence:
@@ -79,8 +79,8 @@ def test_commands_have_exit_codes_and_failed_ones_stay_open_until_the_same_comma
         ("cd /r && make build 2>&1 | tail -5", 0, 5),
         ("grep -rn nothing src", 1, 7),
     ]
-    assert told.errors == (Ran("npm test", 1, 3, "Tests: 1 failed, 4 passed"),)
-    assert told.tests == Ran("npm test", 1, 3, "Tests: 1 failed, 4 passed")
+    assert told.errors == (CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed"),)
+    assert told.tests == CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed")
 
 
 def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_it() -> None:
@@ -90,7 +90,7 @@ def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_
         call("2", "write_stdin", session_id=77, chars=""),
         back("2", "Chunk ID: 2\nProcess exited with code 3\nOutput:\nfatal: no space"),
     )
-    assert told.commands == (Ran("bun run build", 3, 3, "fatal: no space"),)
+    assert told.commands == (CommandRun("bun run build", 3, 3, "fatal: no space"),)
     assert told.pending == ()
 
 
@@ -103,7 +103,7 @@ def test_a_command_that_mentions_a_test_runner_is_not_the_last_test() -> None:
         call("3", "Bash", command="cat jest.config.js"),
         back("3", "Tests: 3", exit_code=0),
     )
-    assert told.tests == Ran("uv run pytest -q", 0, 1, "12 passed in 0.31s")
+    assert told.tests == CommandRun("uv run pytest -q", 0, 1, "12 passed in 0.31s")
 
 
 def test_tests_are_known_by_the_whole_command_also_when_it_is_long_or_runs_on() -> None:
@@ -114,7 +114,7 @@ def test_tests_are_known_by_the_whole_command_also_when_it_is_long_or_runs_on() 
         call("2", "write_stdin", session_id=77, chars=""),
         back("2", "Process exited with code 1\nOutput:\n1 failed, 2 passed"),
     )
-    assert told.tests == Ran(long[:200], 1, 3, "1 failed, 2 passed")
+    assert told.tests == CommandRun(long[:200], 1, 3, "1 failed, 2 passed")
 
 
 def test_files_that_a_shell_command_moves_copies_removes_or_rewrites_are_edited() -> None:
@@ -139,7 +139,7 @@ def test_an_unknown_free_form_tool_edits_nothing() -> None:
 
 def test_what_the_user_said_is_kept_by_opening_words() -> None:
     told = gather(UserSaid((Text("The build is red. Never push to main!"),)))
-    assert told.said == (Said("0.0", 0, "The build is red. Never push to main!", told.said[0].tokens),)
+    assert told.user_messages == (UserMessage("0.0", 0, "The build is red. Never push to main!", told.user_messages[0].tokens),)
 
 
 def test_open_tasks_come_from_lists_of_any_program() -> None:

@@ -5,11 +5,11 @@ import msgspec
 import pytest
 from msgspec.structs import force_setattr, replace
 
-from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 
 
 class Seats(Value, frozen=True):
-    by_name: Mapping[str, int] = EMPTY
+    by_name: Mapping[str, int] = EMPTY_MAPPING
     room: str = ""
 
     def __post_init__(self) -> None:
@@ -75,10 +75,10 @@ def test_it_equals_a_dictionary_with_the_same_content_and_reads_like_one() -> No
     )
 
 
-def test_what_is_frozen_already_is_not_copied_and_all_empty_ones_are_the_same() -> None:
+def test_a_frozen_dictionary_is_not_copied_and_all_empty_ones_are_one_object() -> None:
     seats = frozen({"ada": 1})
     assert frozen(seats) is seats
-    assert frozen({}) is EMPTY
+    assert frozen({}) is EMPTY_MAPPING
 
 
 def test_copies_and_unions_of_it_are_plain_dictionaries_that_can_be_changed() -> None:
@@ -100,7 +100,7 @@ def test_a_value_is_written_as_if_its_dictionary_were_plain() -> None:
     assert msgspec.json.encode(Seats({"ada": 1})) == b'{"by_name":{"ada":1}}'
 
 
-def test_an_empty_dictionary_is_left_out_of_the_json_like_every_default() -> None:
+def test_an_empty_dictionary_is_omitted_from_the_json_like_every_default() -> None:
     assert [msgspec.json.encode(seats) for seats in (Seats(), Seats({}), Seats(frozen({})))] == [b"{}"] * 3
 
 

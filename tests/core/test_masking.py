@@ -5,7 +5,7 @@ import pytest
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.core.view import is_readable, shown, stand_in
+from palimpsest.core.view import is_readable, placeholder_content, shown
 from palimpsest.wire.encoding.fit import fit
 from palimpsest.wire.models.cards import card
 
@@ -25,14 +25,14 @@ CASES: list[tuple[Kind, Content, Content]] = [
 
 
 @pytest.mark.parametrize(("kind", "content", "covered"), CASES)
-def test_a_cover_stands_in_the_frame_of_what_it_covers(kind: Kind, content: Content, covered: Content) -> None:
+def test_a_cover_has_the_shape_of_the_content_that_it_replaces(kind: Kind, content: Content, covered: Content) -> None:
     assert shown(Item("1.0", kind, content, mask=CUT)) == covered
-    assert stand_in(Item("1.0", kind, content), "cut") == covered
+    assert placeholder_content(Item("1.0", kind, content), "cut") == covered
 
 
 @pytest.mark.parametrize(("kind", "content", "covered"), CASES)
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5", "local/any"])
-def test_what_is_counted_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
+def test_the_counted_content_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
     item = Item("1.0", kind, content, mask=CUT)
     assert fit(item, card(model)) == covered
     assert TokenCounter(palimpsest_size).item(item) == palimpsest_size(covered)

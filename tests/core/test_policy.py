@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import pytest
+from workplace import run_plan
 
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Edit, Insert, Mask, Put
@@ -13,17 +14,16 @@ from palimpsest.core.items import Item, Text
 from palimpsest.core.policy import (
     Answer,
     Ask,
+    EventSpan,
     Look,
     Plan,
     Policy,
     Proposal,
     Save,
-    Span,
     Steps,
     Want,
     ask,
     look,
-    run_plan,
     run_steps,
     save,
     span,
@@ -40,7 +40,7 @@ MASK = Mask(("1.0",), "gone")
 CARD = ModelCard("test-1", "chat", "test", 8_000, 1_000)
 
 
-def _said(text: str) -> ModelReplied:
+def _reply(text: str) -> ModelReplied:
     return ModelReplied((Text(text, "assistant"),))
 
 
@@ -57,15 +57,15 @@ def _retrying() -> Steps:
 
 
 def test_a_plan_of_plain_edits_passes_through() -> None:
-    def nobody(want: Want) -> Answer:
+    def no_answer(want: Want) -> Answer:
         raise AssertionError(want)
 
-    assert run_plan((MASK,), nobody) == (MASK,)
-    assert run_plan((), nobody) == ()
+    assert run_plan((MASK,), no_answer) == (MASK,)
+    assert run_plan((), no_answer) == ()
 
 
 def test_an_answer_reaches_the_plan() -> None:
-    assert run_plan(_retrying(), lambda _: _said("short")) == _summary(_said("short"))
+    assert run_plan(_retrying(), lambda _: _reply("short")) == _summary(_reply("short"))
 
 
 @pytest.mark.parametrize("raises", [True, False])
@@ -75,16 +75,16 @@ def test_a_failure_reaches_the_except_of_the_plan_whether_raised_or_returned(rai
     def answer(want: Want) -> Answer | PalimpsestError:
         seen.append(want)
         if len(seen) > 1:
-            return _said("shorter")
+            return _reply("shorter")
         if raises:
             raise PromptTooLong("7 tokens too many", gap=7)
         return PromptTooLong("7 tokens too many", gap=7)
 
-    assert run_plan(_retrying(), answer) == _summary(_said("shorter"))
+    assert run_plan(_retrying(), answer) == _summary(_reply("shorter"))
     assert seen == [Ask((ITEM, ITEM), "sum up", "summary"), Ask((ITEM,), "sum up", "summary")]
 
 
-def test_a_failure_that_the_plan_does_not_expect_comes_out() -> None:
+def test_a_failure_that_the_plan_does_not_catch_is_raised() -> None:
     def refuse(_: Want) -> Answer:
         raise BadInput("no such model")
 
@@ -94,14 +94,14 @@ def test_a_failure_that_the_plan_does_not_expect_comes_out() -> None:
 
 def test_each_want_has_its_own_kind_of_answer() -> None:
     event = Event(3, 2, 0, "", TurnEnded())
-    answers: dict[type, Answer] = {Look: None, Save: "address", Span: (event,), Ask: _said("done")}
+    answers: dict[type, Answer] = {Look: None, Save: "address", EventSpan: (event,), Ask: _reply("done")}
     seen: list[tuple[str | None, str, tuple[Event, ...]]] = []
 
     def plan() -> Steps:
-        seen.append(((yield from look(Look("a.py"))), (yield from save(Save(b"x"))), (yield from span(Span(3, 3)))))
+        seen.append(((yield from look(Look("a.py"))), (yield from save(Save(b"x"))), (yield from span(EventSpan(3, 3)))))
         return _summary((yield from ask(Ask((), "p", "title"))))
 
-    assert run_plan(plan(), lambda want: answers[type(want)]) == _summary(_said("done"))
+    assert run_plan(plan(), lambda want: answers[type(want)]) == _summary(_reply("done"))
     assert seen == [(None, "address", (event,))]
 
 
@@ -111,7 +111,7 @@ def _wanting_bytes() -> Steps:
 
 
 def _wanting_events() -> Steps:
-    yield from span(Span(0, 1))
+    yield from span(EventSpan(0, 1))
     return ()
 
 
@@ -123,10 +123,10 @@ def _wanting_a_file() -> Steps:
 @pytest.mark.parametrize(
     ("plan", "answer", "words"),
     [
-        (_retrying(), "text", "a Ask was answered with a str"),
-        (_wanting_bytes(), None, "a Save was answered with a NoneType"),
-        (_wanting_events(), "text", "a Span was answered with a str"),
-        (_wanting_a_file(), (), "a Look was answered with a tuple"),
+        (_retrying(), "text", "the want Ask was answered with str"),
+        (_wanting_bytes(), None, "the want Save was answered with NoneType"),
+        (_wanting_events(), "text", "the want EventSpan was answered with str"),
+        (_wanting_a_file(), (), "the want Look was answered with tuple"),
     ],
 )
 def test_an_answer_of_the_wrong_kind_is_refused(plan: Steps, answer: Answer, words: str) -> None:
@@ -145,7 +145,7 @@ def test_a_plan_becomes_steps_with_a_proposal_at_the_end_whichever_way_it_was_ma
     proposal = Proposal((MASK,), "too long")
     assert run_steps(steps_of((MASK,)), lambda _: None) == Proposal((MASK,))
     assert run_steps(steps_of(proposal), lambda _: None) == proposal
-    assert run_steps(steps_of(_retrying()), lambda _: _said("short")) == Proposal(_summary(_said("short")))
+    assert run_steps(steps_of(_retrying()), lambda _: _reply("short")) == Proposal(_summary(_reply("short")))
 
 
 def test_a_plan_is_closed_when_its_driver_is_stopped() -> None:

@@ -1,4 +1,4 @@
-"""Secrets are taken out, and nothing else."""
+"""Secrets are redacted, and nothing else."""
 
 import base64
 import hashlib
@@ -98,7 +98,7 @@ def test_every_class_is_found_and_only_the_secret_is_replaced(kind: str, secret:
 
 
 @pytest.mark.parametrize(("text", "expected"), IN_CONTEXT)
-def test_a_secret_known_by_its_surroundings_leaves_them(text: str, expected: str) -> None:
+def test_a_secret_that_is_recognised_by_its_context_leaves_the_context(text: str, expected: str) -> None:
     assert redact(text) == expected
 
 
@@ -125,7 +125,7 @@ def test_all_secrets_of_a_text_are_found() -> None:
     assert [found.kind for found in find_secrets(text)] == [kind for kind, _ in SECRETS]
 
 
-def test_a_key_that_was_cut_off_does_not_take_the_words_up_to_the_next_one_with_it() -> None:
+def test_a_truncated_key_does_not_redact_the_text_up_to_the_next_key() -> None:
     cut_off = "-----BEGIN RSA " + f"PRIVATE KEY-----\n{KEY_LINES}\n"
     assert redact(f"{cut_off}and then: words\n{PEM}") == "[REDACTED:private_key]\nand then: words\n[REDACTED:private_key]"
 
@@ -156,7 +156,7 @@ def test_a_key_that_was_cut_off_does_not_take_the_words_up_to_the_next_one_with_
         "",
     ],
 )
-def test_what_only_looks_like_a_secret_survives(text: str) -> None:
+def test_texts_that_only_look_like_a_secret_survive(text: str) -> None:
     assert redact(text) == text
 
 
@@ -187,7 +187,7 @@ def test_redacting_twice_is_redacting_once(pieces: list[str]) -> None:
 
 
 @given(st.text(max_size=100), st.sampled_from(SECRETS), st.text(max_size=100))
-def test_a_secret_never_survives_whatever_stands_around_it(before: str, secret: tuple[str, str], after: str) -> None:
+def test_a_secret_is_redacted_whatever_surrounds_it(before: str, secret: tuple[str, str], after: str) -> None:
     assert secret[1] not in redact(f"{before} {secret[1]} {after}")
 
 

@@ -120,9 +120,9 @@ def situations_of(session: Session) -> Iterator[Situation]:
 
 @settings(max_examples=40)
 @given(steps)
-def test_nothing_of_a_view_can_be_changed_through_the_situation_of_any_history(told: list[Step]) -> None:
+def test_nothing_of_a_view_can_be_changed_through_the_situation_of_any_history(history: list[Step]) -> None:
     ours = profile("palimpsest")
-    session = Session(tell(new_log(), told), ours, card("claude-sonnet-4-5"), work(ours).environment)
+    session = Session(tell(new_log(), history), ours, card("claude-sonnet-4-5"), work(ours).environment)
     view, known = session.log.view, deepcopy(session.log.view)
     for situation in situations_of(session):
         assert_unchangeable(situation)
@@ -131,9 +131,9 @@ def test_nothing_of_a_view_can_be_changed_through_the_situation_of_any_history(t
 
 @settings(max_examples=40)
 @given(working_days.steps)
-def test_nothing_can_be_changed_through_the_situation_of_any_working_day(told: list[working_days.Step]) -> None:
+def test_nothing_can_be_changed_through_the_situation_of_any_working_day(history: list[working_days.Step]) -> None:
     session = work(working_days.PROFILE)
-    working_days.tell(session, told, working_days.take_back)
+    working_days.tell(session, history, working_days.take_back)
     before = session.counter.sizes_of(session.log.view)
     for situation in situations_of(session):
         assert_unchangeable(situation)
@@ -147,7 +147,7 @@ def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str)
 
 
 @pytest.mark.parametrize(
-    ("changeable", "told"),
+    ("mutable", "message"),
     [
         (View(items=[]), r"list can be changed"),  # type: ignore[arg-type]
         (FrozenDict({"a": [1]}), r"list can be changed"),
@@ -156,6 +156,6 @@ def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str)
     ],
     ids=["a list in a view", "a list in a frozen dictionary", "a dictionary in a tuple", "bytes that can be changed"],
 )
-def test_what_could_be_changed_is_found(changeable: object, told: str) -> None:
-    with pytest.raises(TypeError, match=told):
-        list(everything_in(changeable))
+def test_mutable_values_are_found(mutable: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        list(everything_in(mutable))

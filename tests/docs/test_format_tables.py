@@ -21,7 +21,7 @@ _NAMED: dict[object, str] = {
     items.Content: "Content",
     edits.Edit: "Edit",
 }
-_VALUES: tuple[type[Struct], ...] = (items.Seal, events.Place, events.Usage, events.Statement, edits.Loss, edits.Lost)
+_VALUES: tuple[type[Struct], ...] = (items.Signature, events.EventRef, events.Usage, events.Statement, edits.Loss, edits.LostEntity)
 _PIECES: tuple[type[Struct], ...] = (edits.Keep, edits.Put)
 
 

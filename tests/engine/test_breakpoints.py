@@ -1,4 +1,4 @@
-"""Where the breakpoints of our own rule stand as a session goes on: head, frontier, best live entry, tail."""
+"""Cache breakpoints of our own rule as a session grows: head, frontier, best live prefix, tail."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ def breakpoints(session: Session) -> tuple[str, ...]:
     return started.breakpoints
 
 
-def test_pa_24_an_unchanged_view_moves_no_mark_but_the_tails() -> None:
+def test_pa_24_an_unchanged_view_moves_no_breakpoint_but_the_last() -> None:
     session = begin()
     assert breakpoints(session) == ("head:0", "2.0")
     assert breakpoints(session) == ("head:0", "2.0", "5.0")
@@ -45,7 +45,7 @@ def test_pa_24_an_unchanged_view_moves_no_mark_but_the_tails() -> None:
     assert breakpoints(session) == ("head:0", "8.0", "11.0")
 
 
-def test_pa_24_after_an_edit_the_marks_are_head_frontier_best_live_entry_and_tail() -> None:
+def test_pa_24_after_an_edit_the_breakpoints_are_head_frontier_best_live_prefix_and_tail() -> None:
     session = begin()
     for _ in range(4):
         breakpoints(session)
@@ -68,7 +68,7 @@ def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier(
     assert found == ("head:0", "2.0", "12.0.1")
 
 
-def test_pa_24_with_a_cold_cache_the_old_tail_is_marked_again() -> None:
+def test_pa_24_with_a_cold_cache_the_old_tail_gets_a_breakpoint_again() -> None:
     session = begin(tick=200_000)
     assert breakpoints(session) == ("head:0", "2.0")
     assert breakpoints(session) == ("head:0", "2.0", "5.0")

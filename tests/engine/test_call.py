@@ -1,4 +1,4 @@
-"""One call: policies look, what fits leaves, what comes back is recorded, and what was too long is tried once more."""
+"""One call: policies run, the request is sent, the reply is recorded, and a request that was too long is folded and sent again."""
 
 import asyncio
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def run(session: Session, provider: Scripted) -> ModelReplied:
     return asyncio.run(call(answered_by(session, provider)))
 
 
-def test_a_request_is_recorded_before_it_leaves_and_can_be_shown_again() -> None:
+def test_a_request_is_recorded_before_it_is_sent_and_can_be_shown_again() -> None:
     session = session_of(profile())
     provider = Scripted("done")
     assert run(session, provider).parts == (Text("done", "assistant"),)
@@ -60,7 +60,7 @@ def test_a_request_is_recorded_before_it_leaves_and_can_be_shown_again() -> None
     assert past.request.body == provider.requests[0].body
 
 
-def test_a_request_that_is_known_not_to_fit_does_not_leave() -> None:
+def test_a_request_that_does_not_fit_is_not_sent() -> None:
     session = session_of(profile(block_at=100, overflow="stop"))
     provider = Scripted("done")
     with pytest.raises(PromptTooLong, match="prompt is too long: "):
@@ -68,7 +68,7 @@ def test_a_request_that_is_known_not_to_fit_does_not_leave() -> None:
     assert provider.requests == []
 
 
-def test_a_request_that_is_known_not_to_fit_is_folded_before_it_leaves() -> None:
+def test_a_view_that_does_not_fit_is_folded_before_the_request_is_sent() -> None:
     session = session_of(profile(block_at=100))
     provider = Scripted("done")
     assert run(session, provider).parts == (Text("done", "assistant"),)
@@ -76,11 +76,11 @@ def test_a_request_that_is_known_not_to_fit_is_folded_before_it_leaves() -> None
     assert session.log.view.ids == ("1.0", "5.0.1", "7.0")
 
 
-def test_a_request_that_the_provider_finds_too_long_is_folded_and_sent_again() -> None:
+def test_a_request_that_the_provider_rejects_as_too_long_is_folded_and_sent_again() -> None:
     session = session_of(profile())
     provider = Scripted(PromptTooLong("too long", gap=10), "done")
     runs: list[tuple[Moment, PolicyRun]] = []
-    reply = asyncio.run(call(answered_by(session, provider), ran=lambda *each: runs.append(each)))
+    reply = asyncio.run(call(answered_by(session, provider), after_policies=lambda *each: runs.append(each)))
     assert reply.parts == (Text("done", "assistant"),)
     assert [(moment, ran.notices) for moment, ran in runs] == [("before_call", ()), ("overflow", ("folded",)), ("after_call", ())]
     assert len(provider.requests[1].body) < len(provider.requests[0].body)
@@ -106,7 +106,7 @@ def test_a_failure_of_the_provider_is_recorded_and_reaches_the_caller() -> None:
     assert last.body == Failed("call", "provider", "overloaded", call=started.seq, purpose="turn")
 
 
-def test_no_longer_reply_is_asked_for_than_there_is_room() -> None:
+def test_the_reply_limit_is_at_most_the_free_room() -> None:
     wide = Profile("wide", (), lambda card: Budget(card.window))
     session = work(wide)
     say(session, "word " * 140_000)

@@ -20,7 +20,7 @@ from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.providers.scripted import Answer, Broken, Scripted, Stalled
+from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedAnswer, StalledReply
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Tool
@@ -59,7 +59,7 @@ def next_request_is_valid(session: Session) -> bool:
     return all(check_request(card(model).wire, body) == () for model, body in requests)
 
 
-async def _ended(session: Session, purpose: str, stalled: Stalled | None) -> None:
+async def _ended(session: Session, purpose: str, stalled: StalledReply | None) -> None:
     """Make a call of a purpose to its end; one that stalls is cancelled there."""
     steps = call(session) if purpose == "turn" else carry_out(ask(Ask(session.log.view.items, "Name it.", purpose)), session)
     task = asyncio.ensure_future(steps)
@@ -72,7 +72,7 @@ async def _ended(session: Session, purpose: str, stalled: Stalled | None) -> Non
         return
 
 
-def session_of(reply: Answer, piece: int) -> Session:
+def session_of(reply: ScriptedAnswer, piece: int) -> Session:
     session = work(profile("none"))
     say(session, "read a.py")
     use(session, "call_0", "read", '{"path":"a.py"}', "x = 1\n")
@@ -87,8 +87,8 @@ def test_a_call_that_is_cut_or_cancelled_at_any_delta_has_one_outcome_and_the_ne
     reply: ModelReplied, after: int, piece: int, purpose: str, how: str
 ) -> None:
     async def run() -> Session:
-        stalled = Stalled(reply, after) if how == "cancelled" else None
-        session = session_of(stalled or (Broken(reply, after) if how == "broken" else reply), piece)
+        stalled = StalledReply(reply, after) if how == "cancelled" else None
+        session = session_of(stalled or (BrokenReply(reply, after) if how == "broken" else reply), piece)
         await _ended(session, purpose, stalled)
         return session
 
@@ -107,8 +107,8 @@ HALF = ModelReplied((Text("half of a character: \ud83d", "assistant"),), usage=U
 
 
 @pytest.mark.parametrize("purpose", ["turn", "title"])
-@pytest.mark.parametrize("reply", [HALF, Broken(HALF, 9)], ids=["whole", "broken"])
-def test_a_reply_that_cannot_be_recorded_has_an_outcome_all_the_same(reply: Answer, purpose: str) -> None:
+@pytest.mark.parametrize("reply", [HALF, BrokenReply(HALF, 9)], ids=["whole", "broken"])
+def test_a_reply_that_cannot_be_recorded_has_an_outcome_all_the_same(reply: ScriptedAnswer, purpose: str) -> None:
     session = session_of(reply, 5)
     asyncio.run(_ended(session, purpose, None))
     found = outcomes(session)

@@ -1,4 +1,4 @@
-"""The moments of a session beside its calls: a turn, a switch to another model."""
+"""The moments outside of calls: start and end of a turn, switch to another model."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ from palimpsest.providers.scripted import Scripted
 
 @dataclass(frozen=True)
 class Seeing:
-    """A policy that remembers when it was asked for a plan, and how many tokens it was told to expect."""
+    """A policy that remembers when it was asked for a plan, and how many incoming tokens it was given."""
 
     seen: list[tuple[Moment, int, str]] = field(default_factory=list)
     name: str = "seeing"
@@ -91,17 +91,17 @@ def models(provider: Scripted) -> list[Any]:
     return [json.loads(request.body)["model"] for request in provider.requests]
 
 
-def moments(looked: PolicyRun) -> list[str]:
-    return [event.body.moment for event in looked.edited if isinstance(event.body, ViewEdited)]
+def moments(policy_run: PolicyRun) -> list[str]:
+    return [event.body.moment for event in policy_run.edited if isinstance(event.body, ViewEdited)]
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_cx_40_a_downshift_compacts_with_the_previous_model_before_the_new_one_is_called(name: str) -> None:
     session = worked(name, 120_000)
     provider = Scripted("the summary")
-    looked = online(session, switch(session, SMALL), provider)
+    policy_run = online(session, switch(session, SMALL), provider)
     assert models(provider) == ["other"]
-    assert moments(looked) == ["switched"]
+    assert moments(policy_run) == ["switched"]
     # Neither version moves the context with this fold: the next turn states it for the new model.
     assert shows(session) == ["ask 0", "ask 1", "the summary"]
     assert session.log.view.facts == {}
@@ -136,5 +136,5 @@ def test_cx_40_if_the_previous_model_is_gone_the_new_one_is_asked_once(name: str
     assert models(provider) == ["other", "small"]
     session = worked(name, 120_000)
     first = ProviderError("no such model", status=404)
-    looked = online(session, switch(session, SMALL), Scripted(first, ProviderError("down", status=500)))
-    assert looked.failure is first
+    policy_run = online(session, switch(session, SMALL), Scripted(first, ProviderError("down", status=500)))
+    assert policy_run.failure is first

@@ -64,7 +64,7 @@ def test_a_plan_that_names_another_model_reaches_that_model() -> None:
     assert session.log.view.model == SONNET
 
 
-def test_without_a_model_nothing_is_recorded_and_the_plan_is_told() -> None:
+def test_without_a_model_nothing_is_recorded_and_the_plan_gets_the_error() -> None:
     session = work(profile("none"))
     say(session, "go")
     with pytest.raises(NoModel):
@@ -174,7 +174,7 @@ def test_a_plan_may_return_events_beside_edits() -> None:
     assert (session.log.view.notes.text, session.log.view.notes.covers) == ("They said go.", 2)
 
 
-def test_a_reply_that_is_no_turn_teaches_and_costs_but_enters_nothing() -> None:
+def test_a_side_reply_calibrates_and_costs_but_does_not_enter_the_view() -> None:
     session = work(profile("none"))
     say(session, "go")
     answered_by(session, Scripted("title"))

@@ -1,4 +1,4 @@
-"""Policies look at their moments, and what they propose is installed, refused or recorded as a failure."""
+"""Policies run at their moments, and their proposals are installed, refused or recorded as failures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from palimpsest.wire.past import past_request
 
 @dataclass(frozen=True)
 class Doing:
-    """A policy that does what it was told."""
+    """A policy with a given plan."""
 
     do: Callable[[Situation], Plan]
     name: str = "doing"
@@ -82,7 +82,7 @@ def test_an_edit_is_recorded_with_who_why_when_sizes_price_and_loss() -> None:
     assert session.log.view.items[2].mask is not None
 
 
-def test_a_policy_looks_only_at_its_moments_and_a_second_look_rests() -> None:
+def test_a_policy_runs_only_at_its_moments_and_proposes_nothing_the_second_time() -> None:
     session = busy(Doing(mask_results))
     assert offline(session, run_policies(session, "turn_ends")).events == ()
     assert len(offline(session, run_policies(session, "before_call")).events) == 1
@@ -107,7 +107,7 @@ def test_an_edit_that_does_not_fit_the_view_is_refused_with_the_reason() -> None
     assert event.body.why == "there is no item 9.9 in the view"
 
 
-def test_after_a_fold_the_policies_that_restore_look_at_the_folded_view() -> None:
+def test_after_a_fold_the_policies_that_restore_run_on_the_folded_view() -> None:
     noting = Noting()
     session = busy(Doing(fold_first), noting)
     ran = offline(session, run_policies(session, "before_call"))
@@ -117,8 +117,8 @@ def test_after_a_fold_the_policies_that_restore_look_at_the_folded_view() -> Non
 
 
 def asking(_: Situation) -> Steps:
-    told = yield from ask(Ask((), "sum up", "summary"))
-    return Proposal((), f"the model said {text_of(told.parts[0])}", notices=("asked",))
+    reply = yield from ask(Ask((), "sum up", "summary"))
+    return Proposal((), f"the model said {text_of(reply.parts[0])}", notices=("asked",))
 
 
 def test_a_plan_asks_the_model_and_the_call_is_recorded_with_what_it_cost() -> None:
@@ -134,7 +134,7 @@ def test_a_plan_asks_the_model_and_the_call_is_recorded_with_what_it_cost() -> N
     assert session.log.ledger.spendings[-1].purpose == "summary"
 
 
-def test_without_a_model_the_rung_that_needs_none_takes_its_place() -> None:
+def test_without_a_model_the_model_free_fallback_takes_its_place() -> None:
     session = busy(Doing(asking), rung=Doing(fold_first, name="rung"))
     ran = offline(session, run_policies(session, "asked"))
     body = ran.edited[0].body
@@ -163,7 +163,7 @@ def test_at_most_two_folds_happen_in_a_turn_unless_they_are_asked_for() -> None:
     assert offline(session, run_policies(session, "asked")).folded
 
 
-def test_what_cannot_fit_at_all_stops_the_caller() -> None:
+def test_a_view_that_cannot_fit_raises() -> None:
     def full(_: Situation) -> Plan:
         raise TooFull("the head alone has 300,000 tokens")
 

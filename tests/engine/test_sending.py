@@ -1,4 +1,4 @@
-"""The one way a request leaves: a start, a stream, and exactly one outcome, whatever ends it."""
+"""The only call path: a start, a stream, and exactly one outcome, whatever ends the call."""
 
 import asyncio
 from dataclasses import replace
@@ -11,11 +11,11 @@ from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted
 from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.engine.call import turn_request
-from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params
 
@@ -24,7 +24,7 @@ REPLY = ModelReplied(
 )
 
 
-def session_of(*replies: str | ModelReplied | Exception | Broken | Stalled, piece: int = 3) -> tuple[Session, Scripted]:
+def session_of(*replies: str | ModelReplied | Exception | BrokenReply | StalledReply, piece: int = 3) -> tuple[Session, Scripted]:
     session, provider = work(profile("none")), Scripted(*replies, piece=piece)
     say(session, "go")
     return answered_by(session, provider), provider
@@ -42,7 +42,7 @@ def test_an_observer_gets_every_delta_before_the_reply_is_recorded() -> None:
     assert reply == session.log.event(session.log.tip).body
 
 
-def test_a_failure_that_may_pass_is_tried_again_after_the_wait_that_was_asked_for() -> None:
+def test_a_transient_failure_is_retried_after_the_requested_delay() -> None:
     session, provider = session_of(ProviderError("overloaded", status=529, retry_after=4.0), "done")
     waited: list[float] = []
 
@@ -59,7 +59,7 @@ def test_a_failure_that_may_pass_is_tried_again_after_the_wait_that_was_asked_fo
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("too long", gap=3), ProviderError("bad request", status=400), BadInput("a bug")])
-def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None:
+def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
     session, provider = session_of(error, "never")
     session.environment = replace(session.environment, retries=RetryPolicy())
     with pytest.raises(type(error)):
@@ -67,8 +67,8 @@ def test_a_failure_that_cannot_pass_is_not_tried_again(error: Exception) -> None
     assert len(provider.requests) == 1
 
 
-def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tried_again() -> None:
-    session, provider = session_of(Broken(REPLY, after=4), "never")
+def test_a_stream_that_breaks_after_a_delta_is_interrupted_and_not_retried() -> None:
+    session, provider = session_of(BrokenReply(REPLY, after=4), "never")
     session.environment = replace(session.environment, retries=RetryPolicy())
     with pytest.raises(ConnectionLost):
         asyncio.run(send(session, turn_request(session)))
@@ -84,8 +84,8 @@ def test_a_stream_that_breaks_after_something_arrived_is_interrupted_and_not_tri
     assert [item.id for item in session.log.view.items] == ["1.0", "3.0", "3.1"]
 
 
-def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() -> None:
-    session, _ = session_of(Broken(REPLY, after=8))
+def test_an_interrupted_tool_call_is_recorded_and_does_not_enter_the_view() -> None:
+    session, _ = session_of(BrokenReply(REPLY, after=8))
     with pytest.raises(ConnectionLost):
         asyncio.run(send(session, turn_request(session)))
     (outcome,) = outcomes(session)
@@ -95,9 +95,9 @@ def test_a_tool_call_that_was_cut_off_is_recorded_and_stays_out_of_the_view() ->
     assert session.log.health.pending_calls == ()
 
 
-def test_a_cancelled_call_is_interrupted_with_what_had_arrived() -> None:
+def test_a_cancelled_call_is_recorded_as_interrupted_with_the_parts_that_arrived() -> None:
     async def cancelled() -> Session:
-        stalled = Stalled("half an answer", after=3)
+        stalled = StalledReply("half an answer", after=3)
         session, _ = session_of(stalled)
         task = asyncio.create_task(send(session, turn_request(session)))
         await stalled.reached.wait()
@@ -133,4 +133,4 @@ def test_a_side_call_is_recorded_with_its_purpose_and_leaves_the_view_as_it_is()
 )
 def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int | None) -> None:
     small = card("claude-sonnet-4-5", window=200_000)
-    assert fitting(Params(), small, used, wanted).max_tokens == limit
+    assert with_reply_limit(Params(), small, used, wanted).max_tokens == limit

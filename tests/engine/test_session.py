@@ -1,4 +1,4 @@
-"""A session records, resumes, forks, undoes, pins and switches, and what follows from its events follows."""
+"""A session records, resumes, forks, undoes, pins and switches, and its derived state follows its events."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.log import CHECKPOINT_EVERY
-from palimpsest.core.policy import Save, Span, save, span
+from palimpsest.core.policy import EventSpan, Save, save, span
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
@@ -31,7 +31,7 @@ from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.providers.scripted import Scripted, Stalled
+from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Tool
@@ -54,7 +54,7 @@ def worked(profile: Profile = PLAIN) -> Session:
     return session
 
 
-def again(session: Session, profile: Profile = PLAIN) -> Session:
+def resumed_session(session: Session, profile: Profile = PLAIN) -> Session:
     session.close()
     return Session.resume("s", profile, session.card, session.environment)
 
@@ -72,7 +72,7 @@ def snapshots(session: Session) -> list[bytes]:
 def test_a_resumed_session_has_the_same_view_and_the_same_derived_state() -> None:
     session = worked()
     view, kept = session.log.view, snapshots(session)
-    resumed = again(session)
+    resumed = resumed_session(session)
     assert resumed.log.view == view
     assert snapshots(resumed) == kept
 
@@ -97,13 +97,13 @@ def test_no_event_is_missing_from_the_evidence_after_an_automatic_checkpoint_and
     lines._file.writer = None
     resumed = Session.resume("s", PLAIN, session.card, session.environment)
     assert list(resumed.derived.evidence.value().read) == files
-    assert len(resumed.derived.evidence.value().said) == 1 + more
+    assert len(resumed.derived.evidence.value().user_messages) == 1 + more
     assert snapshots(resumed) == live
 
 
-def test_what_is_typed_during_a_call_waits_in_the_inbox_and_is_counted_when_it_enters_the_view() -> None:
+def test_input_typed_during_a_call_is_queued_and_counted_when_it_enters_the_view() -> None:
     async def steered() -> Session:
-        stalled = Stalled(ModelReplied((Text("Working.", "assistant"),), usage=Usage(input=40_000, output=2_000)), after=1)
+        stalled = StalledReply(ModelReplied((Text("Working.", "assistant"),), usage=Usage(input=40_000, output=2_000)), after=1)
         session = answered_by(work(PLAIN), Scripted(stalled))
         say(session, "go")
         task = asyncio.create_task(call(session))
@@ -141,14 +141,14 @@ def test_a_call_that_a_crash_left_open_is_answered_when_the_session_is_resumed()
     session = work(PLAIN)
     say(session, "run it")
     reply(session, ToolCall("c1", "Bash", '{"command":"make"}'))
-    resumed = again(session)
+    resumed = resumed_session(session)
     last = resumed.log.event(resumed.log.tip).body
     assert isinstance(last, ToolReturned)
     assert last.result.call_id == "c1"
     assert last.result.error
 
 
-def test_going_back_lets_the_derived_state_forget_what_came_after() -> None:
+def test_a_rewind_removes_later_events_from_the_derived_state() -> None:
     session = worked()
     session.log.append(Rewound(1))
     fresh = work(PLAIN)
@@ -180,7 +180,7 @@ def test_items_and_files_are_pinned_and_unpinned() -> None:
         session.pin(ids=("9.9",))
 
 
-def test_a_fork_goes_on_from_an_event_and_the_first_session_does_not_notice() -> None:
+def test_a_fork_continues_from_an_event_and_leaves_the_first_session_unchanged() -> None:
     session = worked()
     fork = session.fork("t", 1)
     say(fork, "something else")
@@ -198,11 +198,11 @@ def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:
     session = worked()
     address = offline(session, save(Save(b"whole")))
     assert session.environment.blobs.get(address) == b"whole"
-    assert [event.seq for event in offline(session, span(Span(1, 2)))] == [1, 2]
+    assert [event.seq for event in offline(session, span(EventSpan(1, 2)))] == [1, 2]
 
 
 def at_a_desk(tools: tuple[Tool, ...]) -> Session:
-    """A session with the tools of somebody else, whose names say nothing."""
+    """A session with the given tools, whose names are uninformative."""
     around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("desk", cwd="/repo"), profile("palimpsest"), card("claude-sonnet-4-5"), around, tools)
     say(session, "rename it")
@@ -212,7 +212,7 @@ def at_a_desk(tools: tuple[Tool, ...]) -> Session:
     return session
 
 
-def test_what_tools_declare_gives_edited_paths_supersession_and_commands() -> None:
+def test_tool_declarations_give_edited_paths_supersession_and_commands() -> None:
     session = at_a_desk(DECLARED)
     evidence = session.derived.evidence.value()
     assert evidence.edited == ("src/a.py",)
@@ -224,7 +224,7 @@ def test_what_tools_declare_gives_edited_paths_supersession_and_commands() -> No
     assert third.kind == "other"
 
 
-def test_what_tools_declare_counts_after_a_resume_and_a_rewind() -> None:
+def test_tool_declarations_count_after_a_resume_and_a_rewind() -> None:
     session = at_a_desk(DECLARED)
     session.close()
     resumed = Session.resume("desk", session.profile, session.card, session.environment, DECLARED)
@@ -235,5 +235,5 @@ def test_what_tools_declare_counts_after_a_resume_and_a_rewind() -> None:
     assert list(resumed.derived.evidence.value().edited) == ["src/a.py"]
 
 
-def test_without_a_declaration_a_name_that_says_nothing_proves_no_edit() -> None:
+def test_without_a_declaration_an_uninformative_tool_name_proves_no_edit() -> None:
     assert at_a_desk(()).derived.evidence.value().edited == ()

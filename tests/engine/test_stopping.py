@@ -1,4 +1,4 @@
-"""A process that is told to stop in the middle of a call records what had arrived."""
+"""A process that gets a signal in the middle of a call records the parts that arrived."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "programs" / "stalled_call.py"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None)])
-def test_a_process_that_is_told_to_stop_records_what_had_arrived(tmp_path: Path, number: signal.Signals, code: int | None) -> None:
+def test_a_process_that_gets_a_signal_records_the_parts_that_arrived(tmp_path: Path, number: signal.Signals, code: int | None) -> None:
     process = subprocess.Popen([sys.executable, str(PROGRAM), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None

@@ -13,7 +13,7 @@ from readings import Home, called, own_ids, said
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.format.path import Path, Run
+from palimpsest.core.format.path import EventRange, Path
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.blocks import plain_id
@@ -168,7 +168,7 @@ def test_a_log_of_0_1_0_with_one_id_for_all_calls_is_written_with_pairs_of_its_o
 
 def test_a_call_of_0_1_0_on_a_branch_that_was_left_takes_no_result_from_the_path() -> None:
     events = Event(1, 0, 1, "", replied("x")), Event(2, 0, 1, "", replied("x")), Event(3, 2, 1, "", gave("x", "one"))
-    halves, path = list(paired_items(events)), Path((Run(0, 0), Run(2, 3)))
+    halves, path = list(paired_items(events)), Path((EventRange(0, 0), EventRange(2, 3)))
     assert [FileIds(halves, plain_id, path=path).of(item.id, "x") for item in halves] == ["x", "x_2", "x_2"]
 
 

@@ -7,7 +7,7 @@ from readings import Home, called, check_growth, check_repeat, faults, returned,
 
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, ModelSwitched, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall
 from palimpsest.foreign.pi import PiFormat
 
 FORM = PiFormat()
@@ -52,7 +52,7 @@ def test_v3_branches_compactions_and_seals_are_taken_over() -> None:
     assert (edit.by, edit.tokens_before) == ("pi", 1979)
     first = next(body for body in bodies if isinstance(body, ModelReplied))
     assert first.parts == (
-        Thinking("I list them.", Seal("anthropic", "claude-sonnet-4-5", "c2VhbA==")),
+        Thinking("I list them.", Signature("anthropic", "claude-sonnet-4-5", "c2VhbA==")),
         Text("Let me look.", "assistant"),
         ToolCall("toolu_01", "bash", '{"command":"ls"}'),
         ToolCall("toolu_02", "read", '{"path":"logo.png"}'),

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
 from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
-from workplace import offline, online
+from workplace import offline, online, run_plan
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import EditRefused, ModelReplied, ViewEdited
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want, run_plan
+from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session

@@ -81,7 +81,7 @@ def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered(
     assert isinstance(sealed, Opaque)
     assert (json.loads(sealed.data), sealed.provider, sealed.model) == (SEALED, "openai", "gpt-5.5")
     # Whoever cannot open it reads this.
-    assert sealed.twin.startswith(PREFIX)
+    assert sealed.text_fallback.startswith(PREFIX)
     assert session.log.view.facts == {}
 
 

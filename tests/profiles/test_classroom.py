@@ -14,7 +14,7 @@ from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
 from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import asked_in, run_policies
+from palimpsest.engine.policies import compact_focus, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles import classroom as profile_file
@@ -130,14 +130,14 @@ def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None
 
 
 def test_cl_08_an_estimate_of_50_000_does_not_compact_and_50_001_does() -> None:
-    assert before_call(used_exactly(50_000), "short").left == 1
-    assert before_call(used_exactly(50_001), "short").left == 0
+    assert before_call(used_exactly(50_000), "short").remaining == 1
+    assert before_call(used_exactly(50_001), "short").remaining == 0
 
 
 def test_cl_09_if_masking_makes_enough_room_no_summary_is_asked_for() -> None:
     session = results(at_work(), 160_000, 10_000, 10_000, 40_000)
     assert session.used > 50_000
-    assert before_call(session, "short").left == 1
+    assert before_call(session, "short").remaining == 1
     assert session.used <= 50_000
 
 
@@ -162,7 +162,7 @@ def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
     session = at_work(Folder(full=True))
     say(session, "y" * 300_000)
     provider = before_call(session, "short")
-    assert provider.left == 1
+    assert provider.remaining == 1
     last = session.log.event(session.log.tip).body
     assert last == Failed("plan", "store", "the disk is full", by="compress")
 
@@ -247,7 +247,7 @@ def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_m
     for expected in (1, 1, 1, 2):
         provider = Scripted(ProviderError("down"), ProviderError("down"))
         online(session, run_policies(session, "before_call"), provider)
-        assert provider.left == expected
+        assert provider.remaining == expected
     assert session.log.view.items == before
 
 
@@ -262,14 +262,14 @@ def compacting(*calls: ToolCall) -> Session:
 def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_once() -> None:
     first = ToolCall("c1", "compact", '{"focus":"the parser"}')
     session = compacting(first, ToolCall("c2", "compact", ""))
-    assert asked_in(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
-    assert asked_in(ModelReplied((Text("no", "assistant"),))) is None
-    assert asked_in(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
+    assert compact_focus(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
+    assert compact_focus(ModelReplied((Text("no", "assistant"),))) is None
+    assert compact_focus(ModelReplied((ToolCall("c2", "compact", "not json"),))) == ""
     provider = Scripted("short", "again")
     for name in ("c1", "c2"):
         session.log.append(ToolReturned(ToolResult(name, (Text("ok"),)), tool="compact"))
     assert online(session, run_policies(session, "asked", asked="the parser"), provider).folded
-    assert (provider.left, b"the parser" in provider.requests[0].body) == (1, True)
+    assert (provider.remaining, b"the parser" in provider.requests[0].body) == (1, True)
 
 
 def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:

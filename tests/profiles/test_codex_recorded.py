@@ -7,13 +7,14 @@ import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC
 from corpus import WITHOUT
 from readings import Home
+from workplace import run_plan
 
 from palimpsest.audit.pricing.size_rules import codex_size
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import Item, Opaque, Text, text_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Answer, Ask, Want, proposal_of, run_plan
+from palimpsest.core.policy import Answer, Ask, Want, proposal_of
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.view_sizes import TokenSizes

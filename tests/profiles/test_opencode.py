@@ -110,7 +110,7 @@ def test_oc_07_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(
     provider = Scripted(ModelReplied((Text("short", "assistant"),), usage=Usage(input=199_000, output=1_000), stop="end_turn"), "again")
     assert online(session, run_policies(session, "before_call"), provider).folded
     assert not online(session, run_policies(session, "before_call"), provider).edited
-    assert provider.left == 1
+    assert provider.remaining == 1
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -292,7 +292,7 @@ def test_oc_27_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stay
     with pytest.raises(PromptTooLong, match="history too large"):
         online(session, call(session), provider)
     assert session.log.view.items == before
-    assert provider.left == 1
+    assert provider.remaining == 1
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -301,7 +301,7 @@ def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
     provider = Scripted(*[ProviderError("down")] * 4)
     for _ in range(5):
         online(session, run_policies(session, "before_call"), provider)
-    assert provider.left == 1
+    assert provider.remaining == 1
     failures = [event.body.what for event in session.log.events() if isinstance(event.body, Failed)]
     assert failures == ["call", "plan"] * 3
 

@@ -1,4 +1,4 @@
-"""A server on the loopback that answers everything with the same bytes and keeps what it was sent."""
+"""A server on the loopback that answers every request with the same bytes and records the requests."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping

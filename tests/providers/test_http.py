@@ -61,7 +61,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.wire)
-def test_a_request_goes_to_the_place_of_its_wire_and_its_stream_comes_back(case: Case, serve: Serve) -> None:
+def test_a_request_is_sent_to_the_path_of_its_wire_and_its_stream_is_decoded(case: Case, serve: Serve) -> None:
     stream = (STREAMS / f"{case.wire}.sse").read_bytes()
     url, seen = serve(stream)
     decoding = decoder(case.wire, card(case.name))
@@ -75,7 +75,7 @@ def test_a_request_goes_to_the_place_of_its_wire_and_its_stream_comes_back(case:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.wire)
-def test_a_whole_answer_comes_back_as_deltas_and_reply(case: Case, serve: Serve) -> None:
+def test_a_complete_response_is_returned_as_deltas_and_reply(case: Case, serve: Serve) -> None:
     body = (STREAMS / f"{case.wire}.json").read_bytes()
     url, _ = serve(body, kind="application/json")
     reply = decode_response(case.wire, body, card(case.name))
@@ -154,7 +154,7 @@ def test_a_wait_until_a_date_is_counted_from_the_servers_own_clock(serve: Serve)
     assert caught.value.retry_after > 1e9
 
 
-def test_a_prompt_that_does_not_fit_is_told_apart(serve: Serve) -> None:
+def test_a_prompt_that_is_too_long_has_its_own_error(serve: Serve) -> None:
     body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 200007 tokens > 200000 maximum"}}'
     url, _ = serve(body, status=400, kind="application/json")
     with pytest.raises(PromptTooLong) as caught:
@@ -175,7 +175,7 @@ def test_a_connection_that_breaks_within_the_stream_is_the_providers_fault(serve
         ask(HttpProvider(SONNET, url, "k"), Letter("anthropic"))
 
 
-def test_an_address_where_nobody_listens_is_named() -> None:
+def test_an_unreachable_address_is_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

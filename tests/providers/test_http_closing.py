@@ -1,4 +1,4 @@
-"""Streams that are left before their end: the server sees the connection close, and nothing is left behind."""
+"""Streams that are abandoned before their end: the server sees the connection close, and no task remains."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -97,7 +97,7 @@ def test_cancelling_a_task_closes_the_connection_wherever_it_waits(sends: bytes)
     asyncio.run(scenario())
 
 
-def test_a_kept_connection_is_closed_too_when_its_stream_is_left() -> None:
+def test_a_reused_connection_is_closed_too_when_its_stream_is_abandoned() -> None:
     async def scenario() -> None:
         server = Server(HEAD + chunk(PART))
 
@@ -113,7 +113,7 @@ def test_a_kept_connection_is_closed_too_when_its_stream_is_left() -> None:
 
 
 @pytest.mark.parametrize("sends", [b"", HEAD + chunk(PART)], ids=["before an answer", "within the stream"])
-def test_a_provider_that_falls_silent_fails_with_the_time_it_was_given(sends: bytes) -> None:
+def test_a_silent_provider_fails_after_its_timeout(sends: bytes) -> None:
     async def scenario() -> None:
         server = Server(sends)
 
@@ -129,7 +129,7 @@ def test_a_provider_that_falls_silent_fails_with_the_time_it_was_given(sends: by
     asyncio.run(scenario())
 
 
-def test_a_reply_that_is_whole_is_given_although_the_server_never_ends_the_stream() -> None:
+def test_a_complete_reply_is_returned_although_the_server_never_ends_the_stream() -> None:
     async def scenario() -> None:
         server = Server(HEAD + chunk(WHOLE))
         got: list[Delta | ModelReplied] = []

@@ -77,7 +77,7 @@ def test_a_real_server_takes_our_request_and_we_read_its_answer(wire: WireName, 
     assert 0 < reply.usage.output <= 8
 
 
-def test_a_request_that_goes_on_is_read_from_the_cache_of_a_real_server(url: str) -> None:
+def test_a_request_that_extends_the_previous_one_is_read_from_the_cache_of_a_real_server(url: str) -> None:
     provider = HttpProvider(local("chat"), url)
     _, first = ask(provider, request("chat"))
     longer = View(

@@ -39,7 +39,7 @@ def ours(wire: WireName, data: bytes, *, stream: bool) -> ModelReplied:
 def summary(reply: ModelReplied) -> Summary:
     """Text, thinking, calls, seals and opaque data, id, stop, usage."""
     parts = reply.parts
-    sealed = [part.seal.data for part in parts if isinstance(part, Thinking) and part.seal]
+    sealed = [part.signature.data for part in parts if isinstance(part, Thinking) and part.signature]
     return (
         "".join(part.text for part in parts if isinstance(part, Text)),
         "".join(part.text for part in parts if isinstance(part, Thinking)),

@@ -8,7 +8,7 @@ from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.core.ports import Provider
-from palimpsest.providers.recorded import Recorded
+from palimpsest.providers.recorded import RecordedProvider
 from palimpsest.wire.models.cards import card
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
@@ -28,8 +28,8 @@ def ask(provider: Provider, wire: str = "chat") -> list[Delta | ModelReplied]:
     return asyncio.run(collect())
 
 
-def test_streams_and_whole_answers_are_played_back_in_order() -> None:
-    recorded = Recorded(QWEN, STREAMS / "chat.sse", STREAMS / "chat.json")
+def test_recorded_streams_and_responses_are_replayed_in_order() -> None:
+    recorded = RecordedProvider(QWEN, STREAMS / "chat.sse", STREAMS / "chat.json")
     *pieces, streamed = ask(recorded)
     *deltas, whole = ask(recorded)
     assert pieces == [
@@ -56,14 +56,14 @@ def test_streams_and_whole_answers_are_played_back_in_order() -> None:
 
 def test_one_request_too_many_is_an_error() -> None:
     with pytest.raises(ProviderError, match="there are 0 recordings and this is request 1"):
-        ask(Recorded(QWEN))
+        ask(RecordedProvider(QWEN))
 
 
 def test_a_request_of_another_wire_is_an_error() -> None:
     with pytest.raises(BadInput, match="the recordings are of the wire chat and the request is of anthropic"):
-        ask(Recorded(QWEN, STREAMS / "chat.sse"), "anthropic")
+        ask(RecordedProvider(QWEN, STREAMS / "chat.sse"), "anthropic")
 
 
-def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_recording_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"gone\.sse: the recording cannot be read"):
-        ask(Recorded(QWEN, tmp_path / "gone.sse"))
+        ask(RecordedProvider(QWEN, tmp_path / "gone.sse"))

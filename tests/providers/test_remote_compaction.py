@@ -42,7 +42,7 @@ def streamed(*items: dict[str, Any]) -> bytes:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 
-def test_cx_42_the_items_go_to_the_door_for_compaction_and_its_answer_is_one_json_value(serve: Serve) -> None:
+def test_cx_42_the_items_are_sent_to_the_compaction_endpoint_and_its_response_is_one_json_value(serve: Serve) -> None:
     session = worked("codex")
     url, seen = serve(json.dumps({"output": [ASKED, SEALED]}).encode(), kind="application/json")
     ran = compact(session, url)
@@ -56,7 +56,7 @@ def test_cx_42_the_items_go_to_the_door_for_compaction_and_its_answer_is_one_jso
     assert sent[-1] == SEALED
 
 
-def test_cx_43_the_trigger_goes_to_the_usual_place_and_the_stream_brings_one_compaction(serve: Serve) -> None:
+def test_cx_43_the_trigger_is_sent_to_the_usual_endpoint_and_the_stream_returns_one_compaction(serve: Serve) -> None:
     session = worked("codex-0.166")
     url, seen = serve(streamed({"type": "reasoning", "summary": []}, SEALED))
     compact(session, url)

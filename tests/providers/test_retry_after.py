@@ -24,7 +24,7 @@ NOW = 1_761_030_000.0  # Tue, 21 Oct 2025 07:00:00 GMT
         ({}, None),
     ],
 )
-def test_a_wait_is_told_in_seconds_milliseconds_or_as_a_date(headers: Mapping[str, str], seconds: float | None) -> None:
+def test_the_delay_is_given_in_seconds_milliseconds_or_as_a_date(headers: Mapping[str, str], seconds: float | None) -> None:
     assert retry_after(503, headers, NOW) == seconds
     assert retry_after(429, headers, NOW) == seconds
 
@@ -61,9 +61,9 @@ def test_a_wait_is_told_in_seconds_milliseconds_or_as_a_date(headers: Mapping[st
         ({"retry-after": "3", "x-ratelimit-reset-tokens": "6m0s"}, 3.0),
     ],
 )
-def test_the_reset_of_a_limit_counts_where_nothing_else_is_told(headers: Mapping[str, str], seconds: float | None) -> None:
+def test_the_reset_of_a_rate_limit_counts_without_another_header(headers: Mapping[str, str], seconds: float | None) -> None:
     assert retry_after(429, headers, NOW) == pytest.approx(seconds)
 
 
-def test_the_reset_of_a_limit_says_nothing_about_a_fault_of_the_server() -> None:
+def test_the_reset_of_a_rate_limit_does_not_count_for_server_errors() -> None:
     assert retry_after(500, {"x-ratelimit-reset-tokens": "6m0s", "anthropic-ratelimit-tokens-reset": "2025-10-21T07:00:20Z"}, NOW) is None

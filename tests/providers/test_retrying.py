@@ -8,8 +8,8 @@ from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, Pr
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.ports import closing
-from palimpsest.providers.retrying import Retrying, RetryPolicy, may_pass, waits
-from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.providers.retrying import RetryingProvider, RetryPolicy, is_transient, retry_delay
+from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
 
 BUSY = ProviderError("overloaded", status=529)
 LIMITED = ProviderError("slow down", status=429, retry_after=7.0)
@@ -51,9 +51,9 @@ class Sleeper:
         (BadInput("no wire"), False),
     ],
 )
-def test_only_what_may_pass_is_asked_again(error: PalimpsestError, passes: bool) -> None:
-    assert may_pass(error) is passes
-    assert (waits(error, 1) is not None) is passes
+def test_only_transient_errors_are_retried(error: PalimpsestError, passes: bool) -> None:
+    assert is_transient(error) is passes
+    assert (retry_delay(error, 1) is not None) is passes
 
 
 @pytest.mark.parametrize(
@@ -71,31 +71,29 @@ def test_only_what_may_pass_is_asked_again(error: PalimpsestError, passes: bool)
         (ProviderError("slow down", status=429, retry_after=0.0), 1, 0.0, 0.0),
     ],
 )
-def test_a_wait_doubles_or_is_what_the_provider_says_and_both_have_a_bound(
+def test_the_delay_doubles_or_is_what_the_provider_requests_and_both_are_limited(
     error: ProviderError, attempt: int, waited: float, wait: float | None
 ) -> None:
-    assert waits(error, attempt, PLAIN, waited=waited) == wait
+    assert retry_delay(error, attempt, PLAIN, waited=waited) == wait
 
 
 @pytest.mark.parametrize(
     ("error", "least", "most"), [(BUSY, 0.75, 1.25), (LIMITED, 7.0, 8.75), (ProviderError("", status=429, retry_after=59.0), 59.0, 60.0)]
 )
-def test_the_jitter_never_asks_earlier_than_the_provider_says_nor_later_than_the_bound(
-    error: ProviderError, least: float, most: float
-) -> None:
+def test_the_jitter_never_shortens_a_requested_delay_nor_exceeds_the_limit(error: ProviderError, least: float, most: float) -> None:
     policy = RetryPolicy(retries=3, first=1.0, total=60.0, jitter=0.25)
-    assert (waits(error, 1, policy, chance=0.0), waits(error, 1, policy, chance=1.0)) == (least, most)
+    assert (retry_delay(error, 1, policy, chance=0.0), retry_delay(error, 1, policy, chance=1.0)) == (least, most)
 
 
 def ask(script: Scripted, sleeper: Sleeper, policy: RetryPolicy = PLAIN) -> list[Delta | ModelReplied]:
     async def collect() -> list[Delta | ModelReplied]:
-        provider = Retrying(script, policy, sleep=sleeper, chance=lambda: 0.5)
+        provider = RetryingProvider(script, policy, sleep=sleeper, chance=lambda: 0.5)
         return [each async for each in provider.stream(Letter())]
 
     return asyncio.run(collect())
 
 
-def test_it_asks_again_until_an_answer_comes() -> None:
+def test_it_retries_until_a_reply_arrives() -> None:
     script, sleeper = Scripted(BUSY, LIMITED, ConnectionLost("gone"), "hello"), Sleeper()
     got = ask(script, sleeper)
     assert got[:2] == [UsageDelta(Usage(input=1)), TextDelta("hello")]
@@ -104,15 +102,15 @@ def test_it_asks_again_until_an_answer_comes() -> None:
     assert len(script.requests) == 4
 
 
-def test_the_last_error_is_raised_when_it_was_asked_often_enough() -> None:
+def test_the_last_error_is_raised_after_the_last_retry() -> None:
     last = ProviderError("still overloaded", status=529)
     script, sleeper = Scripted(BUSY, BUSY, BUSY, last, "never"), Sleeper()
     with pytest.raises(ProviderError, match="still overloaded"):
         ask(script, sleeper)
-    assert (sleeper.slept, script.left) == ([1.0, 2.0, 3.0], 1)
+    assert (sleeper.slept, script.remaining) == ([1.0, 2.0, 3.0], 1)
 
 
-def test_the_waits_together_have_a_bound() -> None:
+def test_the_sum_of_the_delays_is_limited() -> None:
     script, sleeper = Scripted(LIMITED, LIMITED, "never"), Sleeper()
     with pytest.raises(ProviderError, match="slow down"):
         ask(script, sleeper, RetryPolicy(total=10.0, jitter=0.0))
@@ -120,28 +118,28 @@ def test_the_waits_together_have_a_bound() -> None:
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("too long", gap=7), ProviderError("bad key", status=401)])
-def test_what_cannot_pass_is_raised_at_once(error: ProviderError) -> None:
+def test_a_permanent_error_is_raised_immediately(error: ProviderError) -> None:
     script, sleeper = Scripted(error, "never"), Sleeper()
     with pytest.raises(type(error)):
         ask(script, sleeper)
-    assert (sleeper.slept, script.left) == ([], 1)
+    assert (sleeper.slept, script.remaining) == ([], 1)
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_after_the_first_delta_it_is_never_asked_again(after: int) -> None:
-    script, sleeper = Scripted(Broken("hello", after, BUSY), "never"), Sleeper()
+def test_there_is_no_retry_after_the_first_delta(after: int) -> None:
+    script, sleeper = Scripted(BrokenReply("hello", after, BUSY), "never"), Sleeper()
     with pytest.raises(ProviderError, match="overloaded"):
         ask(script, sleeper)
-    assert (sleeper.slept, script.left) == ([], 1)
+    assert (sleeper.slept, script.remaining) == ([], 1)
 
 
-def test_a_stream_that_breaks_before_its_first_delta_is_asked_again() -> None:
-    script, sleeper = Scripted(Broken("hello", 0), "hello"), Sleeper()
+def test_a_stream_that_breaks_before_its_first_delta_is_retried() -> None:
+    script, sleeper = Scripted(BrokenReply("hello", 0), "hello"), Sleeper()
     assert ask(script, sleeper)[1] == TextDelta("hello")
     assert sleeper.slept == [1.0]
 
 
-def test_closing_it_closes_the_stream_below() -> None:
+def test_closing_it_closes_the_wrapped_stream() -> None:
     async def close() -> list[str]:
         closed: list[str] = []
 
@@ -153,7 +151,7 @@ def test_closing_it_closes_the_stream_below() -> None:
                 finally:
                     closed.append("closed")
 
-        async with closing(Retrying(Watched()).stream(Letter())) as stream:
+        async with closing(RetryingProvider(Watched()).stream(Letter())) as stream:
             assert await anext(stream) == TextDelta("one")
         return closed
 
@@ -162,7 +160,7 @@ def test_closing_it_closes_the_stream_below() -> None:
 
 def test_cancelling_a_wait_raises_nothing_else() -> None:
     async def cancel() -> int:
-        stall = Stalled("never", 0)
+        stall = StalledReply("never", 0)
         script = Scripted(BUSY, stall)
         sleeping = asyncio.Event()
 
@@ -170,11 +168,11 @@ def test_cancelling_a_wait_raises_nothing_else() -> None:
             sleeping.set()
             await asyncio.Event().wait()
 
-        waiting = asyncio.ensure_future(anext(Retrying(script, sleep=sleep).stream(Letter())))
+        waiting = asyncio.ensure_future(anext(RetryingProvider(script, sleep=sleep).stream(Letter())))
         await sleeping.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        return script.left
+        return script.remaining
 
     assert asyncio.run(cancel()) == 1

@@ -8,7 +8,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.core.ports import Provider, Sendable
-from palimpsest.providers.scripted import Broken, Scripted, Stalled
+from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def ask(provider: Provider, body: bytes = b"{}") -> list[Delta | ModelReplied]:
     return asyncio.run(collect())
 
 
-def test_a_text_comes_in_pieces_and_then_whole() -> None:
+def test_a_text_is_streamed_in_fragments_and_then_complete() -> None:
     assert ask(Scripted("Hello, world", piece=5), b"12345678") == [
         UsageDelta(Usage(input=2)),
         TextDelta("Hello"),
@@ -50,12 +50,12 @@ def test_a_reply_with_calls_stops_for_its_tools() -> None:
     ]
 
 
-def test_a_reply_that_says_everything_is_left_as_it_is() -> None:
+def test_a_complete_reply_is_not_changed() -> None:
     whole = ModelReplied(parts=(), usage=Usage(input=9), stop="max_tokens", model="m", message="id")
     assert ask(Scripted(whole)) == [UsageDelta(Usage(input=9)), whole]
 
 
-def test_thinking_and_arguments_come_in_pieces_too() -> None:
+def test_thinking_and_arguments_are_streamed_in_fragments_too() -> None:
     reply = ModelReplied(parts=(Thinking("Let me see"), ToolCall("c1", "read", '{"path":"a"}')), usage=Usage(output=9))
     assert ask(Scripted(reply, piece=8))[:-1] == [
         ThinkingDelta("Let me s"),
@@ -66,7 +66,7 @@ def test_thinking_and_arguments_come_in_pieces_too() -> None:
     ]
 
 
-def test_what_a_request_shares_with_the_one_before_is_read_from_the_cache() -> None:
+def test_the_prefix_shared_with_the_previous_request_counts_as_cache_read() -> None:
     script = Scripted("a", "b")
     ask(script, b"x" * 400)
     reply = ask(script, b"x" * 400 + b"y" * 40)[-1]
@@ -74,14 +74,14 @@ def test_what_a_request_shares_with_the_one_before_is_read_from_the_cache() -> N
     assert reply.usage == Usage(input=10, cache_read=100, output=1)
 
 
-def test_it_keeps_the_requests_and_a_reply_may_be_made_from_one() -> None:
+def test_requests_are_recorded_and_a_reply_may_depend_on_its_request() -> None:
     def echo(request: Sendable) -> str:
         return request.body.decode().upper()
 
     script = Scripted(echo, "rest")
     assert ask(script, b"abc")[1] == TextDelta("ABC")
     assert script.requests == [Letter(b"abc")]
-    assert script.left == 1
+    assert script.remaining == 1
 
 
 def test_an_exception_among_the_replies_is_raised() -> None:
@@ -102,7 +102,7 @@ def test_an_exception_among_the_replies_is_raised() -> None:
 )
 def test_a_stream_breaks_after_the_given_number_of_deltas(after: int, arrived: list[Delta]) -> None:
     async def collect() -> list[Delta | ModelReplied]:
-        stream = Scripted(Broken("Hello you", after, ProviderError("lost")), piece=5).stream(Letter(b"{}"))
+        stream = Scripted(BrokenReply("Hello you", after, ProviderError("lost")), piece=5).stream(Letter(b"{}"))
         got = [await anext(stream) for _ in arrived]
         with pytest.raises(ProviderError, match=r"^lost$"):
             await anext(stream)
@@ -111,9 +111,9 @@ def test_a_stream_breaks_after_the_given_number_of_deltas(after: int, arrived: l
     assert asyncio.run(collect()) == arrived
 
 
-def test_a_stalled_stream_goes_on_when_it_is_released() -> None:
+def test_a_stalled_stream_continues_when_it_is_released() -> None:
     async def collect() -> list[Delta | ModelReplied]:
-        reply = Stalled("Hello you", 2)
+        reply = StalledReply("Hello you", 2)
         stream = Scripted(reply, piece=5).stream(Letter(b"{}"))
         got = [await anext(stream), await anext(stream)]
         following = asyncio.ensure_future(anext(stream))
@@ -127,7 +127,7 @@ def test_a_stalled_stream_goes_on_when_it_is_released() -> None:
 
 def test_a_stalled_stream_can_be_cancelled_where_it_waits() -> None:
     async def cancel() -> Delta | ModelReplied:
-        reply = Stalled("Hello you", 1)
+        reply = StalledReply("Hello you", 1)
         stream = Scripted(reply).stream(Letter(b"{}"))
         first = await anext(stream)
         following = asyncio.ensure_future(anext(stream))

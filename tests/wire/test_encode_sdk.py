@@ -16,7 +16,7 @@ from openai.types.responses.response_output_text_param import ResponseOutputText
 from openai.types.responses.response_reasoning_item_param import ResponseReasoningItemParam
 from pydantic import TypeAdapter, ValidationError
 
-from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, card
@@ -35,7 +35,7 @@ TOOLS = (
 
 
 def view(model: ModelCard) -> View:
-    seal = Seal(model.provider, model.name, "c2VhbA==")
+    seal = Signature(model.provider, model.name, "c2VhbA==")
     shell = '{"type":"exec","command":["ls"],"env":{}}'
     contents: tuple[tuple[Kind, Content], ...] = (
         ("user", Text("look at this")),
@@ -153,9 +153,9 @@ CASES: dict[str, tuple[Kind, Content]] = {
     "words": ("user", Text("hi")),
     "rules": ("context", Text("mind", "developer")),
     "reply": ("assistant", Text("ok ", "assistant", "final_answer")),
-    "claude thought": ("thinking", Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "c2VhbA=="))),
-    "gpt thought": ("thinking", Thinking("hm", Seal("openai", "gpt-5.5", "c2VhbA=="), "whole")),
-    "sealed thought": ("thinking", Thinking("", Seal("openai", "gpt-5.5", "c2VhbA=="), "sealed")),
+    "claude thought": ("thinking", Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "c2VhbA=="))),
+    "gpt thought": ("thinking", Thinking("hm", Signature("openai", "gpt-5.5", "c2VhbA=="), "whole")),
+    "sealed thought": ("thinking", Thinking("", Signature("openai", "gpt-5.5", "c2VhbA=="), "sealed")),
     "picture": ("user", PICTURE),
     "linked picture": ("user", Image("image/png", url="https://a.example/b.png")),
     "inline picture": ("user", Image("image/PNG", url="data:image/png;base64,AAAA")),

@@ -8,7 +8,7 @@ from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Rewound, SessionOpened, Statement, UserSaid, ViewEdited
 from palimpsest.core.format.side_requests import encode_side_request
-from palimpsest.core.items import Item, Seal, Text, Thinking
+from palimpsest.core.items import Item, Signature, Text, Thinking
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.view import View
@@ -161,9 +161,9 @@ def test_a_request_beside_the_conversation_whose_items_are_gone_or_unreadable_is
 
     with pytest.raises(MissingBlob):
         past_request(log, 1, blobs.get)
-    with pytest.raises(BadLog, match="what a request was made of cannot be read"):
+    with pytest.raises(BadLog, match="the contents of a side request cannot be read"):
         past_request(log, 2, blobs.get)
-    with pytest.raises(BadLog, match=r"a request shows item '9\.0', which the view before it does not have"):
+    with pytest.raises(BadLog, match=r"a side request shows item '9\.0', which the view before it lacks"):
         past_request(log, 3, blobs.get)
 
 
@@ -189,7 +189,7 @@ def test_a_dated_model_is_sent_under_its_own_name() -> None:
 def test_another_wire_gets_no_seal_of_the_first_maker_and_claims_no_digest() -> None:
     log, blobs = _log(), MemoryBlobs()
     log.append(UserSaid((Text("hello"),)))
-    log.append(ModelReplied((Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
+    log.append(ModelReplied((Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
     log.append(UserSaid((Text("go on"),)))
     _send(log, blobs)
     own = past_request(log, 1, blobs.get)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from palimpsest.core.items import Item, Piece, seq_of
-from palimpsest.core.situation import Evidence, Ran, Said
+from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
 MESSAGES: Final = "older messages"
@@ -134,7 +134,7 @@ def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: flo
     return ", ".join(shown)
 
 
-def older_messages_block(said: Iterable[Said], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
+def older_messages_block(said: Iterable[UserMessage], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
     """Messages of the user that do not show any more: id, time and opening words of each, oldest first."""
     return "\n".join(f"- {each.id}, {time_of(each.at)}: {each.opening[:opening]}" for each in said if each.id not in shown)
 
@@ -181,7 +181,7 @@ class _Block:
         return "\n".join("\n".join((title, *self._parts[part])) for part, title in _TITLES.items() if part in self._parts)
 
 
-def _ran(ran: Ran, length: int) -> str:
+def _ran(ran: CommandRun, length: int) -> str:
     """The code stands first, so that a command ends its line as it was written."""
     code = "?" if ran.exit is None else str(ran.exit)
     note = f"{ran.note[:length]} | " if ran.note else ""
@@ -193,13 +193,13 @@ def cut_to(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _commands(commands: Sequence[Ran], elsewhere: AbstractSet[int], room: int, size: Callable[[str], int]) -> list[str]:
+def _commands(commands: Sequence[CommandRun], elsewhere: AbstractSet[int], room: int, size: Callable[[str], int]) -> list[str]:
     """Newest first: all of them at length, or all of them short, or the newest of them short; of those that begin alike the newest."""
     newest = list(reversed(commands))
-    long = [_ran(Ran(ran.command, ran.exit), LONG) for ran in newest]
+    long = [_ran(CommandRun(ran.command, ran.exit), LONG) for ran in newest]
     if size("\n".join(long)) <= room:
         return long
-    alike: dict[str, Ran] = {}
+    alike: dict[str, CommandRun] = {}
     for ran in newest:
         alike.setdefault(ran.command[:SHORT], ran)
     short = [short_line(ran) for ran in alike.values()]
@@ -208,21 +208,21 @@ def _commands(commands: Sequence[Ran], elsewhere: AbstractSet[int], room: int, s
     return _first([short_line(ran) for ran in alike.values() if ran.seq not in elsewhere], room, size)
 
 
-def short_line(ran: Ran) -> str:
+def short_line(ran: CommandRun) -> str:
     """The exit code and the beginning of a command, with nothing around them: where this is used every token counts."""
     return f"{'?' if ran.exit is None else ran.exit} {ran.command[:SHORT]}"
 
 
 def turns_begin(evidence: Evidence, turns: int = TURNS, elsewhere: AbstractSet[int] = frozenset()) -> int:
     """The event with which the last turns begin; one without a command, or whose commands all show `elsewhere`, does not count."""
-    starts = [seq_of(said.id) for said in evidence.said if not said.steering]
+    starts = [seq_of(said.id) for said in evidence.user_messages if not said.steering]
     newest = max((ran.seq for ran in evidence.commands if ran.seq not in elsewhere), default=-1)
     while starts and starts[-1] > newest:
         starts.pop()
     return starts[-turns] if len(starts) >= turns else -1
 
 
-def _of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[Ran]:
+def _of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[CommandRun]:
     begins = turns_begin(evidence, turns, elsewhere)
     return [ran for ran in evidence.commands if ran.seq >= begins]
 

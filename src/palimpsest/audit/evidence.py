@@ -14,7 +14,7 @@ from palimpsest.audit.tools.tasks import change_of, key_of, numbered, open_in
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.situation import Evidence, PendingCall, Ran, Said
+from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
 MOST_COMMANDS: Final = 400
@@ -75,7 +75,7 @@ class EvidenceProjection:
         self._errors = {same_command(ran.command): ran for ran in known.errors}
         self._tasks = {key_of(task): task for task in known.tasks}
         self._names = dict.fromkeys(known.names)
-        self._said = {said.id: said for said in known.said}
+        self._said = {said.id: said for said in known.user_messages}
         self._pending: dict[str, PendingCall] = {}
         for pending in known.pending:
             self._pending[_free_key(pending.call_id, self._pending)] = pending
@@ -105,7 +105,7 @@ class EvidenceProjection:
                 "errors": lambda: tuple(self._errors.values()),
                 "tasks": lambda: tuple(self._tasks.values()),
                 "names": lambda: tuple(self._names),
-                "said": lambda: tuple(self._said.values()),
+                "user_messages": lambda: tuple(self._said.values()),
                 "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
@@ -115,8 +115,8 @@ class EvidenceProjection:
     def _take_said(self, seq: int, at: int, body: UserSaid) -> None:
         texts = [part.text for part in body.parts if isinstance(part, Text)]
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
-        self._said[f"{seq}.0"] = Said(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
-        self._changed.add("said")
+        self._said[f"{seq}.0"] = UserMessage(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
+        self._changed.add("user_messages")
 
     def _take_reply(self, body: ModelReplied) -> None:
         here: set[str] = set()
@@ -208,7 +208,7 @@ class EvidenceProjection:
         note = summary_of(output) if tests else ""
         if not note and wrong:
             note = error_line(output, errors_of(output[-_SEARCHED:]))
-        ran = Ran(command, code, seq, note)
+        ran = CommandRun(command, code, seq, note)
         self._put("commands", self._commands, command, ran, MOST_COMMANDS)
         if tests and (code is not None or note):
             self._tests = ran

@@ -8,10 +8,10 @@ from palimpsest.audit.block import is_computed
 from palimpsest.audit.citations import checked, sources_of
 from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
 from palimpsest.audit.pins import pinned
-from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept
+from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept_ids
 from palimpsest.core.items import Text, Value, text_of
 from palimpsest.core.log.fitting import keeps_pairs
-from palimpsest.core.pairs import parted
+from palimpsest.core.pairs import newly_unpaired
 from palimpsest.core.policy import Edits
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View, is_readable, shown
@@ -36,7 +36,7 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
             if first not in places or last not in places:
                 return edit
             run = view.items[places[first] : places[last] + 1]
-            there = frozenset(kept(edit))
+            there = frozenset(kept_ids(edit))
             lost = tuple(Keep(item.id) for item in run if item.id in protected and item.id not in there)
             # Behind the first piece, which as a rule is the user's, so that a view does not begin with a call.
             return replace(edit, into=(*into[:1], *lost, *into[1:])) if lost else edit
@@ -120,7 +120,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
         return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
     if changed != edits:
         return Verdict(changed, removed=removed)
-    torn = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
+    torn = [] if keeps_pairs(situation.view, edits) else sorted(newly_unpaired(situation.view.items, after.items))
     if torn:
         return Verdict(refused=f"item {torn[0]} would show without its other half")
     before, left = situation.tokens.total(situation.view), situation.tokens.total(after)

@@ -1,1 +1,1 @@
-"""Values and projections: what is in a log, and what follows from it."""
+"""Events, items, edits and views, the log with its projections, token counts, and ports."""

@@ -1,22 +1,22 @@
-"""The only ways to change what a model sees (mask, unmask, fold, insert), and what an edit hides."""
+"""Edits of a view (mask, unmask, fold, insert), and the loss that an edit causes."""
 
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Piece, Value
 
 
-class Lost(Value, frozen=True, array_like=True):
-    """Something that no longer shows, and the item in which it stood; written as a list of two."""
+class LostEntity(Value, frozen=True, array_like=True):
+    """A text that is no longer visible after an edit, and the id of the item that contained it; encoded as a list of two."""
 
     text: str
     item: str
 
 
 class Loss(Value, frozen=True):
-    """What an edit hides, by kind of entity; `ids` are the items that showed before and do not any more.
+    """What an edit hides, by kind of entity. `ids` are the items that were visible before the edit and are not after it.
 
-    `path_items` and `command_items` say of each path and command in which item it stood. Of every kind only some are listed; `more` has
-    how many others there are.
+    `path_items` and `command_items` are the ids of the items that contained each of `paths` and `commands`. Long lists are cut; `more`
+    holds the number of omitted entries of each kind.
     """
 
     paths: tuple[str, ...] = ()
@@ -26,28 +26,28 @@ class Loss(Value, frozen=True):
     ids: tuple[str, ...] = ()
     path_items: tuple[str, ...] = ()
     command_items: tuple[str, ...] = ()
-    symbols: tuple[Lost, ...] = ()
-    errors: tuple[Lost, ...] = ()
-    urls: tuple[Lost, ...] = ()
-    identifiers: tuple[Lost, ...] = ()
+    symbols: tuple[LostEntity, ...] = ()
+    errors: tuple[LostEntity, ...] = ()
+    urls: tuple[LostEntity, ...] = ()
+    identifiers: tuple[LostEntity, ...] = ()
     more: dict[str, int] = {}
 
 
 class Keep(Value, frozen=True, tag="keep"):
-    """An item that stays verbatim: moved here, never copied."""
+    """An existing item that the edit keeps verbatim; it is moved, not copied."""
 
     id: str
 
 
 class Put(Piece, frozen=True, tag="put"):
-    """A new piece of content that an edit brings into the view."""
+    """A new content that an edit adds to the view."""
 
 
 Into: TypeAlias = tuple[Put | Keep, ...]
 
 
 class Mask(Value, frozen=True, tag="mask"):
-    """Show `text` in place of the items; nothing at all when it is empty. `cached` leaves the bytes and asks the provider to drop them."""
+    """Show `text` instead of the items; an empty text hides them. Form `cached` keeps the bytes and asks the provider to drop them."""
 
     ids: tuple[str, ...]
     text: str = ""
@@ -55,13 +55,13 @@ class Mask(Value, frozen=True, tag="mask"):
 
 
 class Unmask(Value, frozen=True, tag="unmask"):
-    """Show the items as they were."""
+    """Remove the masks of the items."""
 
     ids: tuple[str, ...]
 
 
 class Fold(Value, frozen=True, tag="fold"):
-    """Replace the run from `first` to `last` by `into`; what `into` keeps is moved."""
+    """Replace the items from `first` to `last`, both included, by `into`."""
 
     first: str
     last: str
@@ -69,7 +69,7 @@ class Fold(Value, frozen=True, tag="fold"):
 
 
 class Insert(Value, frozen=True, tag="insert"):
-    """Put contents before an item, or at the end when `before` is empty; a `Keep` brings back an item that an edit took away."""
+    """Insert contents before an item, or at the end if `before` is empty; a `Keep` restores an item that an earlier edit removed."""
 
     contents: Into
     before: str = ""
@@ -78,19 +78,19 @@ class Insert(Value, frozen=True, tag="insert"):
 Edit: TypeAlias = Mask | Unmask | Fold | Insert
 
 
-def named(edit: Edit) -> tuple[str, ...]:
-    """The items that an edit names."""
+def named_ids(edit: Edit) -> tuple[str, ...]:
+    """Return the ids of the existing items that an edit refers to."""
     match edit:
         case Mask(ids=ids) | Unmask(ids=ids):
             return ids
         case Fold(first=first, last=last):
-            return (first, last, *kept(edit))
+            return (first, last, *kept_ids(edit))
         case Insert(before=before):
-            return (before, *kept(edit)) if before else kept(edit)
+            return (before, *kept_ids(edit)) if before else kept_ids(edit)
 
 
 def into_of(edit: Edit) -> Into:
-    """What an edit brings into the view, new or kept."""
+    """Return the new and the kept contents that an edit puts into the view."""
     match edit:
         case Mask() | Unmask():
             return ()
@@ -98,6 +98,6 @@ def into_of(edit: Edit) -> Into:
             return into
 
 
-def kept(edit: Edit) -> tuple[str, ...]:
-    """The items that an edit keeps or brings back."""
+def kept_ids(edit: Edit) -> tuple[str, ...]:
+    """Return the ids of the items that an edit keeps or restores."""
     return tuple(piece.id for piece in into_of(edit) if isinstance(piece, Keep))

@@ -1,8 +1,8 @@
-"""The one tree of errors: what happened, where, and what to do."""
+"""All errors of the library; each message says what happened, where, and what to do."""
 
 
 class PalimpsestError(Exception):
-    """Root of every error this library raises on purpose; its text is one line for a person."""
+    """Parent of all errors that this library raises on purpose; the message is one line."""
 
     kind = "error"
 
@@ -13,77 +13,77 @@ class PalimpsestError(Exception):
 
 
 class BadInput(PalimpsestError):
-    """What the caller gave cannot be used: an unknown id, a wrong option, an unreadable path."""
+    """An argument of the caller is invalid: an unknown id, a wrong option, an unreadable path."""
 
     kind = "input"
 
 
 class BadEdit(PalimpsestError):
-    """An edit that does not fit the view it was proposed for."""
+    """An edit does not fit the view for which it was proposed."""
 
     kind = "edit"
 
 
 class CallOpen(PalimpsestError):
-    """An event that would enter the view while a turn call is under way; it can be appended once the call has its outcome."""
+    """An event would change the view during a turn call; it can be appended after the outcome of the call."""
 
     kind = "call_open"
 
 
 class BadLog(PalimpsestError):
-    """A line of a log that cannot be read, or that contradicts the lines around it."""
+    """A line of a log cannot be read, or contradicts other lines."""
 
     kind = "log"
 
 
 class NewerFormat(BadLog):
-    """A line written by a newer version than this one."""
+    """A line was written by a newer version of this library."""
 
     kind = "version"
 
 
 class MissingBase(BadLog):
-    """A fork whose base is not there, or is not the one it names."""
+    """The base session of a fork is missing, or differs from the one that the fork names."""
 
     kind = "base"
 
 
 class MissingBlob(PalimpsestError):
-    """A blob that an event names and no store holds."""
+    """A blob that an event refers to is missing from the store."""
 
     kind = "blob"
 
 
 class StoreError(PalimpsestError):
-    """The disk, the folder or the database refused."""
+    """A file, directory or database operation failed."""
 
     kind = "store"
 
 
 class ReadOnly(StoreError):
-    """A write to something that was opened for reading, or that became read-only after a failed sync."""
+    """A write to a log that was opened for reading, or that became read-only after a failed sync."""
 
     kind = "readonly"
 
 
 class Locked(StoreError):
-    """Another writer holds this session."""
+    """Another process holds the write lock."""
 
     kind = "locked"
 
 
 class WireError(PalimpsestError):
-    """A provider's answer that does not follow its own protocol."""
+    """A response of a provider violates the provider's protocol."""
 
     kind = "wire"
 
 
 class StreamCut(WireError):
-    """A stream that ended before the reply was whole."""
+    """A stream ended before the reply was complete."""
 
 
 class ProviderError(PalimpsestError):
-    """A provider refused or failed; the HTTP `status` and how many seconds to wait are there when it said so."""
+    """A provider rejected a request or failed. `status` is the HTTP status and `retry_after` is in seconds; `None` means unknown."""
 
     kind = "provider"
 
@@ -94,11 +94,11 @@ class ProviderError(PalimpsestError):
 
 
 class ConnectionLost(ProviderError):
-    """The provider could not be reached, or the connection to it broke."""
+    """The provider is unreachable, or the connection broke."""
 
 
 class PromptTooLong(ProviderError):
-    """The request does not fit the model's window; `gap` is how many tokens too many, when the provider says so."""
+    """The request exceeds the context window. `gap` is the number of tokens above the limit, if known."""
 
     kind = "too_long"
 
@@ -108,19 +108,19 @@ class PromptTooLong(ProviderError):
 
 
 class NoModel(PalimpsestError):
-    """A plan asked a model and there is none: no key, or work offline."""
+    """A plan needs a model and none is available: no API key, or offline."""
 
     kind = "no_model"
 
 
 class TooFull(PalimpsestError):
-    """What cannot be left out does not fit the window; the message names each part with its tokens."""
+    """The parts that no edit can remove exceed the context window; the message lists each part with its tokens."""
 
     kind = "too_full"
 
 
 class CannotFold(PalimpsestError):
-    """A fold that was due or asked for could not be made; `kind` is the reason as the profile calls it."""
+    """A fold that was due or requested failed; `kind` is the reason in the words of the profile."""
 
     kind = "fold"
 

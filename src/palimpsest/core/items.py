@@ -1,18 +1,18 @@
-"""Contents that can be shown to a model, items (a content at its place in a view), and frozen mappings."""
+"""Contents that can be shown to a model, items (a content with an id in a view), and frozen mappings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class FrozenDict(dict[K, V]):
-    """A dictionary whose content is fixed when it is made: every method that would change it raises `TypeError`.
+    """A read-only dictionary: every method that would change it raises `TypeError`.
 
-    It equals a `dict` with the same content and is written as the same JSON; `copy()` and `|` give a plain `dict`. Make one with
+    It equals a `dict` with the same content and encodes to the same JSON; `copy()` and `|` return a plain `dict`. Create one with
     `frozen`, and annotate a field that holds one as `Mapping`: `msgspec` then decodes a plain `dict`, which `__post_init__` replaces:
 
         class Health(Value, frozen=True):
@@ -30,26 +30,26 @@ class FrozenDict(dict[K, V]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
-    def __hash__(self) -> int:  # type: ignore[override]  # a plain dictionary has none, because it can change
+    def __hash__(self) -> int:  # type: ignore[override]  # `dict` declares it as None, because a dict can change
         return hash(frozenset(self.items()))
 
     def __copy__(self) -> "FrozenDict[K, V]":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default protocol fills an empty dictionary item by item, which is refused.
+        # By default unpickling fills an empty dictionary item by item, which raises.
         return FrozenDict, (dict(self),)
 
 
-# One object, because `omit_defaults` leaves a field out of the JSON when it holds the very object that is its default.
-EMPTY: Final[FrozenDict[Any, Any]] = FrozenDict()
+# One shared object, because `omit_defaults` omits a field only if it holds the identical object that is its default.
+EMPTY_MAPPING: Final[FrozenDict[Any, Any]] = FrozenDict()
 
 
 def frozen(mapping: Mapping[K, V]) -> FrozenDict[K, V]:
-    """The mapping as a read-only dictionary: itself if it is one, `EMPTY` if it has no entries, else a copy."""
+    """Return the mapping as a read-only dictionary: itself if it is one, `EMPTY_MAPPING` if it has no entries, else a copy."""
     if type(mapping) is FrozenDict:
         return mapping
-    return FrozenDict(mapping) if mapping else EMPTY
+    return FrozenDict(mapping) if mapping else EMPTY_MAPPING
 
 
 Role: TypeAlias = Literal["user", "assistant", "developer", "system"]
@@ -60,14 +60,17 @@ Form: TypeAlias = Literal["json", "free", "shell", "search"]
 
 
 class Value(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A frozen value; fields at their default are left out when it is written.
+    """Parent of all frozen values; fields at their default are omitted from the JSON.
 
-    Frozen values cannot form circles, so that the garbage collector need not look at them.
+    Frozen values cannot form reference cycles, so they are not tracked by the garbage collector.
     """
 
 
-class Seal(Value, frozen=True):
-    """Encrypted state that goes back only to the provider and model that made it."""
+class Signature(Value, frozen=True):
+    """Encrypted state of a model: the signature of a thinking block, or the encrypted content of a reasoning item.
+
+    It may be sent only to the provider and model that made it.
+    """
 
     provider: str
     model: str
@@ -75,7 +78,7 @@ class Seal(Value, frozen=True):
 
 
 class Text(Value, frozen=True, tag="text"):
-    """Plain text. Neighbours with the same `ref` are parts of one message of the provider."""
+    """Plain text. Consecutive contents with the same `ref` are parts of one message of the provider."""
 
     text: str
     role: Role = "user"
@@ -84,16 +87,16 @@ class Text(Value, frozen=True, tag="text"):
 
 
 class Thinking(Value, frozen=True, tag="thinking"):
-    """What a model thought aloud (`whole`), a digest of it (`digest`), or nothing readable beside its seal (`sealed`)."""
+    """Thinking of a model: the full text (form `whole`), a summary by the provider (`digest`), or a signature only (`sealed`)."""
 
     text: str
-    seal: Seal | None = None
+    signature: Signature | None = field(name="seal", default=None)
     form: Literal["whole", "digest", "sealed"] = "whole"
     ref: str = ""
 
 
 class Image(Value, frozen=True, tag="image"):
-    """A picture, by the address of its blob or by a URL that the provider fetches itself."""
+    """An image, by the address of its blob or by a URL that the provider fetches."""
 
     media: str
     blob: str = ""
@@ -103,7 +106,7 @@ class Image(Value, frozen=True, tag="image"):
 
 
 class Document(Value, frozen=True, tag="document"):
-    """A file shown whole (a PDF, say), by the address of its blob or by a URL."""
+    """A file that is sent as a whole, such as a PDF, by the address of its blob or by a URL."""
 
     media: str
     blob: str = ""
@@ -113,19 +116,19 @@ class Document(Value, frozen=True, tag="document"):
 
 
 class Opaque(Value, frozen=True, tag="opaque"):
-    """A provider's own item as raw JSON; `twin` is what other models and people read in its place."""
+    """An item that only its provider understands, as raw JSON; other models and people get `text_fallback` instead."""
 
     provider: str
     model: str
     data: str
-    twin: str = ""
+    text_fallback: str = field(name="twin", default="")
     ref: str = ""
 
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A model asks for a tool; `args` is the text it wrote, JSON or free as `form` says.
+    """A tool call of a model. `args` is the text that the model wrote: JSON or free text, depending on `form`.
 
-    `call_id` is unique in a session. Where the provider's own id was not, `given` keeps that.
+    `call_id` is unique in a session. If the id of the provider was not, `given` holds the provider's id.
     """
 
     call_id: str
@@ -140,7 +143,7 @@ Part: TypeAlias = Text | Image | Document | Opaque
 
 
 class ToolResult(Value, frozen=True, tag="tool_result"):
-    """What a tool gave back. `blob` holds the whole output when `parts` is only a preview of it."""
+    """The result of a tool call. If `parts` is only a preview, `blob` is the address of the full output."""
 
     call_id: str
     parts: tuple[Part, ...] = ()
@@ -154,7 +157,7 @@ Content: TypeAlias = Text | Thinking | Image | Document | ToolCall | ToolResult 
 
 
 class Piece(Value, frozen=True):
-    """A content and what it is to us; `source` names where stated context came from."""
+    """A content with its kind; `source` names the source of stated context."""
 
     kind: Kind
     content: Content
@@ -162,14 +165,14 @@ class Piece(Value, frozen=True):
 
 
 class Cover(Value, frozen=True):
-    """What stands in for a masked item: nothing when the text is empty."""
+    """The text that a mask shows instead of an item; an empty text hides the item."""
 
     text: str = ""
     form: Literal["shown", "cached"] = "shown"
 
 
 class Item(Value, frozen=True):
-    """A content at its place. `17.2` is part 2 of event 17; `40.0.1` is piece 1 of edit 0 of event 40."""
+    """A content with its id in the view. `17.2` is part 2 of event 17; `40.0.1` is piece 1 of edit 0 of event 40."""
 
     id: str
     kind: Kind
@@ -179,12 +182,12 @@ class Item(Value, frozen=True):
 
     @property
     def hidden(self) -> bool:
-        """Whether the model sees nothing of it."""
+        """Whether the model sees nothing of the item."""
         return self.mask is not None and self.mask.form == "shown" and not self.mask.text
 
 
-def same_start(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many things two rows have in common from their start on, each the very same thing."""
+def shared_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return the length of the longest shared prefix of two sequences, comparing elements by identity."""
     count = 0
     for this, that in zip(one, other, strict=False):
         if this is not that:
@@ -194,7 +197,7 @@ def same_start(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def seq_of(item_id: str) -> int:
-    """The event that an item comes from."""
+    """Return the sequence number of the event that an item comes from."""
     return int(item_id.partition(".")[0])
 
 
@@ -210,13 +213,13 @@ _KINDS: dict[type[Content], Kind] = {
 
 
 def kind_of(content: Content) -> Kind:
-    """What a content of a model's reply is to us."""
+    """Return the kind of a content in a model reply."""
     return _KINDS[type(content)]
 
 
 def text_of(content: Content) -> str:
-    """What a person, a search index or another model can read of a content."""
-    # Results come first, for they are most of what is read, and most have one part.
+    """Return the readable text of a content, for people, the search index and other models."""
+    # Results are tested first because they are the most frequent, and most have one part.
     match content:
         case ToolResult(parts=(Text(text=text),)):
             return text
@@ -227,7 +230,7 @@ def text_of(content: Content) -> str:
         case ToolCall():
             return f"{content.tool} {content.args}"
         case Opaque():
-            return content.twin
+            return content.text_fallback
         case Image():
             return f"[image {content.media}]"
         case Document():

@@ -1,23 +1,23 @@
-"""Calls and their results: which belong together, and where a view may be cut without parting them."""
+"""Pairs of tool calls and results: which belong together, and where a view can be cut without separating them."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 
-_HALVES = (ToolCall, ToolResult)
+_PAIRED = (ToolCall, ToolResult)
 
 
 def pairs_of(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
-    """The items of calls, each with the item of the result that answers it, in the order of the results.
+    """Yield each tool call item with the item of its result, in the order of the results.
 
-    Logs of 0.1.0 may have several calls with one id: each result answers the oldest that has none yet.
+    Logs of 0.1.0 may have several calls with one id: each result then belongs to the oldest call without a result.
     """
     waiting: dict[str, deque[Item]] = {}
     for item in items:
         content = item.content
         if isinstance(content, ToolCall):
-            # The provider runs a search without an id by itself: no result will ever name it.
+            # A search without an id is run by the provider itself and never gets a result.
             if content.call_id or content.form != "search":
                 waiting.setdefault(content.call_id, deque()).append(item)
         elif isinstance(content, ToolResult) and (queue := waiting.get(content.call_id)):
@@ -25,20 +25,20 @@ def pairs_of(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
 
 
 def answered_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
-    """The call that each result answers, by the item id of the result; results without a call are left out."""
+    """Return the tool call of each result, by the item id of the result; results without a call are omitted."""
     return {result.id: call.content for call, result in pairs_of(items) if isinstance(call.content, ToolCall)}
 
 
 def unpaired(items: Iterable[Item]) -> frozenset[str]:
-    """The items that show without their other half: calls that no later result answers, results that no earlier call asked for.
+    """Return the ids of visible calls without a later visible result, and of visible results without an earlier visible call.
 
-    Of several calls with one id each result answers the oldest; results without an id stand alone by right.
+    If several calls have one id, each result belongs to the oldest of them. Results without an id are never unpaired.
     """
     waiting: dict[str, list[str]] = {}
-    lone: set[str] = set()
+    unpaired_results: set[str] = set()
     for item in items:
         content = item.content
-        if not isinstance(content, _HALVES) or not content.call_id or (item.mask is not None and item.hidden):
+        if not isinstance(content, _PAIRED) or not content.call_id or (item.mask is not None and item.hidden):
             continue
         queue = waiting.get(content.call_id)
         if isinstance(content, ToolCall):
@@ -47,16 +47,16 @@ def unpaired(items: Iterable[Item]) -> frozenset[str]:
             else:
                 queue.append(item.id)
         elif queue is None:
-            lone.add(item.id)
+            unpaired_results.add(item.id)
         elif len(queue) > 1:
             del queue[0]
         else:
             del waiting[content.call_id]
-    return frozenset(lone.union(*waiting.values()))
+    return frozenset(unpaired_results.union(*waiting.values()))
 
 
-def parted(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
-    """The items that show without their other half after an edit, and did not before."""
+def newly_unpaired(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
+    """Return the ids of the items that are unpaired after an edit and were not before it."""
     return unpaired(after) - unpaired(before)
 
 
@@ -65,13 +65,16 @@ def _call_id(item: Item) -> str:
 
 
 def unanswered_calls(items: Sequence[Item]) -> tuple[Item, ...]:
-    """The calls that show and that no result answers yet, in order."""
-    lone = unpaired(items)
-    return tuple(item for item in items if item.id in lone and isinstance(item.content, ToolCall))
+    """Return the visible calls without a result, in order."""
+    unpaired_ids = unpaired(items)
+    return tuple(item for item in items if item.id in unpaired_ids and isinstance(item.content, ToolCall))
 
 
-def pending_calls(items: Sequence[Item], lone: frozenset[str] | None = None) -> tuple[Item, ...]:
-    """The unanswered calls of the newest reply: their results may still come, unless the user has gone on."""
+def pending_calls(items: Sequence[Item], unpaired_ids: frozenset[str] | None = None) -> tuple[Item, ...]:
+    """Return the calls of the newest reply that may still get a result; none after a new user message.
+
+    `unpaired_ids` is `unpaired(items)`, if the caller has computed it.
+    """
     newest = -1
     for item in reversed(items):
         if item.kind == "user":
@@ -79,19 +82,18 @@ def pending_calls(items: Sequence[Item], lone: frozenset[str] | None = None) -> 
         if _of_model(item):
             newest = seq_of(item.id)
             break
-    own = f"{newest}."
-    calls = [item for item in items if item.id.startswith(own) and isinstance(item.content, ToolCall)]
-    if lone is None:
-        # Whether a call is answered hangs on nothing but what has its id.
-        ids = {_call_id(item) for item in calls}
-        lone = (
-            unpaired([item for item in items if isinstance(half := item.content, _HALVES) and half.call_id in ids]) if ids else frozenset()
-        )
-    return tuple([item for item in calls if item.id in lone])
+    prefix = f"{newest}."
+    calls = [item for item in items if item.id.startswith(prefix) and isinstance(item.content, ToolCall)]
+    if unpaired_ids is None:
+        # Only items with the same call id decide whether a call has a result.
+        call_ids = {_call_id(item) for item in calls}
+        same_ids = [item for item in items if isinstance(content := item.content, _PAIRED) and content.call_id in call_ids] if calls else []
+        unpaired_ids = unpaired(same_ids)
+    return tuple([item for item in calls if item.id in unpaired_ids])
 
 
 def settled(items: Sequence[Item]) -> int:
-    """How many items from the start can be edited: all, or those before the reply whose calls still wait for results."""
+    """Return how many leading items can be edited: all, or those before the reply that has pending calls."""
     pending = pending_calls(items)
     if not pending:
         return len(items)
@@ -100,7 +102,7 @@ def settled(items: Sequence[Item]) -> int:
 
 
 def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
-    """Every index at which a view can be cut in two with each call on the side of its result; both ends included."""
+    """Return every index at which the items can be split without separating a call from its result; 0 and the length included."""
     ends = {call.id: result.id for call, result in pairs_of(items)}
     if not ends:
         return tuple(range(len(items) + 1))
@@ -117,16 +119,11 @@ def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
     return tuple(cuts)
 
 
-def widen(items: Sequence[Item], first: int, last: int) -> tuple[int, int]:
-    """The smallest run around `first` to `last` (both included) that parts no pair."""
-    cuts = safe_cuts(items)
-    start = max(cut for cut in cuts if cut <= first)
-    stop = min(cut for cut in cuts if cut > last)
-    return start, stop - 1
-
-
 def rounds(items: Sequence[Item]) -> tuple[int, ...]:
-    """Where each round begins: a reply of the model with the results and words that follow it; the opening belongs to the first."""
+    """Return the start index of each round: a model reply with the results and messages after it.
+
+    Items before the first reply belong to the first round.
+    """
     starts = [0] if items else []
     replied = any(_of_model(item) for item in items[:1])
     for index in range(1, len(items)):

@@ -1,4 +1,4 @@
-"""Who may propose edits, what a plan may want from outside, and how it gets its answers."""
+"""Policies, the wants that their plans yield, and the driver that answers the wants."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
@@ -13,12 +13,11 @@ from palimpsest.core.situation import Moment, Situation
 
 
 class Ask(Value, frozen=True, tag="ask"):
-    """A question to a model about some items: with our head and tools or without, for a purpose, and within limits.
+    """Ask a model: send some items and a prompt, with or without the head and the tools of the session. The answer is a `ModelReplied`.
 
-    `system` is a head of its own in place of ours. `grants` names the tools that the model may use, in at most `turns` requests; no
-    other tool is run, whatever the reply calls. `schema` is the JSON schema of the reply.
-    An `endpoint` is another door of the same provider: `compact` answers with items in place of a reply.
-    `breakpoint_rule` is that of the cache breakpoints, where it is not that of the conversation.
+    `system` replaces the head of the session. `reply` limits the reply, in tokens. `grants` are the tools that are run for the model, in
+    at most `turns` requests; calls of other tools get an error. `schema` is the JSON schema of the reply. `endpoint` selects another
+    endpoint of the provider: `compact` returns items instead of a reply. `breakpoint_rule` overrides the rule for cache breakpoints.
     """
 
     items: tuple[Item, ...]
@@ -37,42 +36,42 @@ class Ask(Value, frozen=True, tag="ask"):
 
 
 class Look(Value, frozen=True, tag="look"):
-    """A file or a fact of the world outside, as it is now; the answer is `None` when there is no such thing."""
+    """Read a file or a fact of the environment. The answer is its current text, or `None` if it does not exist."""
 
     name: str
     what: Literal["file", "fact"] = "file"
 
 
 class Save(Value, frozen=True, tag="save"):
-    """Bytes to be kept before anything points to them; the answer is their address.
+    """Store bytes as a blob, before any event refers to them. The answer is the address of the blob.
 
-    With a `name` they become a file of this session that other programs can read, never rewritten, and the answer is its path.
+    With a `name` the bytes are stored as a file of this session that other programs can read, and the answer is its path.
     """
 
     data: bytes
     name: str = ""
 
 
-class Span(Value, frozen=True, tag="span"):
-    """Events of the log, both ends included, whether or not the view still shows them."""
+class EventSpan(Value, frozen=True, tag="span"):
+    """Read the events `first` to `last` of the log, both included, whether or not they are visible. The answer is a tuple of events."""
 
     first: int
     last: int
 
 
-Want: TypeAlias = Ask | Look | Save | Span
+Want: TypeAlias = Ask | Look | Save | EventSpan
 Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
 
 
-# What a plan may record beside edits: what it noted, recalled or did.
+# Events that a plan may record beside its edits.
 PlanEvent: TypeAlias = NotesTaken | NoteSaved | NoteForgotten | Recalled | JobRan | TaskChanged | Titled
 
 
 class Proposal(Value, frozen=True):
-    """Edits with the reason for them, and events to be recorded before them.
+    """The outcome of a plan: edits with their reason, and events to be recorded before them.
 
-    `failed` is what went wrong on the way without stopping it, `notices` are lines for the user.
+    `failed` are failures that did not stop the plan; `notices` are lines for the user.
     """
 
     edits: Edits = ()
@@ -82,7 +81,6 @@ class Proposal(Value, frozen=True):
     events: tuple[PlanEvent, ...] = ()
 
 
-# How providers end a reply that the model would not give; what it says then is no answer.
 Outcome: TypeAlias = Edits | Proposal
 Steps: TypeAlias = Generator[Want, Answer, Outcome]
 Plan: TypeAlias = Outcome | Steps
@@ -90,80 +88,83 @@ Result = TypeVar("Result")
 
 
 class Policy(Protocol):
-    """Proposes edits at its moments; one that `shrinks` never makes a view larger."""
+    """Proposes edits of the view at certain moments."""
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """Its name in the log."""
         ...
 
     @property
     def moments(self) -> frozenset[Moment]:
-        """When it is asked for a plan."""
+        """The moments at which it runs."""
         ...
 
     @property
     def shrinks(self) -> bool:
-        """Whether its edits may only make a view smaller."""
+        """Whether its edits must make the view smaller; the gate enforces it."""
         ...
 
     def plan(self, situation: Situation) -> Plan:
-        """The edits, or steps that want something first; an empty tuple rests."""
+        """Return edits (an empty tuple for none), or a generator that yields wants and returns edits."""
         ...
 
 
 def ask(want: Ask) -> Generator[Want, Answer, ModelReplied]:
-    """The reply of a model, for `yield from`; its failure arrives there as an exception, and so does its refusal."""
+    """Yield the want and return the reply, for `yield from`.
+
+    Raises `CannotFold` if the model refuses, and the `PalimpsestError` of a failed call.
+    """
     answer = yield want
     if not isinstance(answer, ModelReplied):
-        raise _wrong(want, answer)
+        raise _wrong_answer(want, answer)
     if stop_reason(answer.stop) == "refusal":
         raise CannotFold(f"the model refused to answer ({want.purpose})", kind="refused")
     return answer
 
 
 def look(want: Look) -> Generator[Want, Answer, str | None]:
-    """What is there, or nothing, for `yield from`."""
+    """Yield the want and return the text, or `None` if it does not exist; for `yield from`."""
     answer = yield want
     if answer is None or isinstance(answer, str):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
 def save(want: Save) -> Generator[Want, Answer, str]:
-    """Where the bytes are kept, for `yield from`."""
+    """Yield the want and return the address or path of the stored bytes, for `yield from`."""
     answer = yield want
     if isinstance(answer, str):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
-def span(want: Span) -> Generator[Want, Answer, tuple[Event, ...]]:
-    """Events of the log, for `yield from`."""
+def span(want: EventSpan) -> Generator[Want, Answer, tuple[Event, ...]]:
+    """Yield the want and return the events, for `yield from`."""
     answer = yield want
     if isinstance(answer, tuple):
         return answer
-    raise _wrong(want, answer)
+    raise _wrong_answer(want, answer)
 
 
-def _wrong(want: Want, answer: Answer) -> BadInput:
-    return BadInput(f"a {type(want).__name__} was answered with a {type(answer).__name__}; check the driver of the plan")
+def _wrong_answer(want: Want, answer: Answer) -> BadInput:
+    return BadInput(f"the want {type(want).__name__} was answered with {type(answer).__name__}; check the driver of the plan")
 
 
 def proposal_of(outcome: Outcome) -> Proposal:
-    """What was proposed, whichever way it was returned."""
+    """Return an outcome as a `Proposal`."""
     return outcome if isinstance(outcome, Proposal) else Proposal(outcome)
 
 
 def steps_of(plan: Plan) -> Generator[Want, Answer, Proposal]:
-    """A plan as steps, for `yield from`, whether or not it wants anything."""
+    """Return a plan as a generator that returns a `Proposal`, for `yield from`."""
     if isinstance(plan, tuple | Proposal):
         return proposal_of(plan)
     return proposal_of((yield from plan))
 
 
 class _Done(NamedTuple):
-    """What steps returned."""
+    """The return value of finished steps."""
 
     result: object
 
@@ -173,13 +174,13 @@ async def drive(
     answer: Callable[[Want], Awaitable[Answer]],
     offload: Callable[[Callable[[], "Want | _Done"]], "Awaitable[Want | _Done]"] | None = None,
 ) -> Result:
-    """Drive steps to what they return: the one place where wants meet answers. A `PalimpsestError` of an answer is thrown to the steps.
+    """Run steps to their end and return their result. Each want is passed to `answer`; a `PalimpsestError` is thrown into the steps.
 
-    `offload` runs what happens between two wants where it does not block the event loop.
+    `offload` runs the code between two wants outside the event loop.
     """
 
     def advance(given: Answer | PalimpsestError) -> Want | _Done:
-        # A StopIteration must not leave a coroutine or a thread, so that the result comes back in a value.
+        # A StopIteration cannot pass through a coroutine or a thread, so the result is wrapped in a value.
         try:
             return steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
         except StopIteration as stop:
@@ -201,7 +202,7 @@ async def drive(
 
 
 def complete(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of a coroutine that never has to wait, without an event loop. Raises `RuntimeError` if it does wait."""
+    """Run a coroutine that never waits, without an event loop, and return its result. Raises `RuntimeError` if it waits."""
     try:
         work.send(None)
     except StopIteration as stop:
@@ -211,13 +212,8 @@ def complete(work: Coroutine[Any, Any, Result]) -> Result:
     raise RuntimeError("the work had to wait for something, which needs an event loop")
 
 
-def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
-    """Drive a plan to its end without an event loop."""
-    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
-
-
 def run_steps(steps: Generator[Want, Answer, Result], answer: Callable[[Want], Answer | PalimpsestError]) -> Result:
-    """Drive steps without an event loop; a failure may be raised or returned by `answer`."""
+    """Run steps without an event loop and return their result; `answer` may raise or return a `PalimpsestError`."""
 
     async def answered(want: Want) -> Answer:
         given = answer(want)

@@ -1,4 +1,4 @@
-"""Ports: the protocols of clocks, stores, indexes and models that the inside needs."""
+"""Ports: the protocols of the clocks, stores, indexes and model providers that the library depends on."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -6,20 +6,20 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from palimpsest.core.events import ModelReplied, Place, Usage
+from palimpsest.core.events import EventRef, ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Kind
 
 UnitKind: TypeAlias = Kind | Literal["note", "title"]
-# Called with the bytes that were read so far and the bytes there are to read.
+# Called with the number of bytes read so far and the number of bytes in total.
 Progress: TypeAlias = Callable[[int, int], None]
 
 
 class SessionRow(Struct, frozen=True):
-    """One session in a list. `turns` counts what the user began; `tokens` is all that models read and wrote, by model in `usage`.
+    """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
 
-    `path` is what its store calls the log. The title is the one it was given, else the first line that the user said. A fork counts its
-    own events only. Times are milliseconds since 1970.
+    `path` is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork
+    counts only its own events. Times are milliseconds since 1970.
     """
 
     id: str
@@ -35,14 +35,14 @@ class SessionRow(Struct, frozen=True):
     turns: int = 0
     tokens: int = 0
     usage: dict[str, Usage] = {}
-    base: Place | None = None
-    opener: Place | None = None
+    base: EventRef | None = None
+    opener: EventRef | None = None
 
 
 class Hit(Struct, frozen=True):
-    """A readable piece that matches: where it stands, its kind, when it came, and the text around the match.
+    """A search hit: its session, event, item and kind, its time in milliseconds since 1970, and the text around the match.
 
-    `item` is empty where the piece is no item of a view.
+    `item` is empty if the match is in a note or a title.
     """
 
     session: str
@@ -54,7 +54,7 @@ class Hit(Struct, frozen=True):
 
 
 class RefreshReport(Struct, frozen=True):
-    """What a refresh did: logs and bytes read, logs with something unreadable and why, and how many vanished."""
+    """Result of a refresh: logs and bytes read, logs that were skipped with the reason, unreadable lines, and logs that vanished."""
 
     read: int = 0
     bytes: int = 0
@@ -63,119 +63,119 @@ class RefreshReport(Struct, frozen=True):
     gone: int = 0
 
 
-Piece = TypeVar("Piece")
+StreamItem = TypeVar("StreamItem")
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of the current time."""
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC."""
+        """Return milliseconds since 1970, UTC."""
         ...
 
 
 class LogFile(Protocol):
-    """The lines of one log, and the checkpoint beside them.
+    """One log file and its checkpoint.
 
-    One writer holds a log; any number of readers see the whole lines that were there when they opened or last refreshed it. After `close`
-    the sizes stay known, `sync`, `save_checkpoint` and `close` do nothing, and reading or writing lines raises `StoreError`.
+    At most one writer has it open; any number of readers see the complete lines that existed when they opened or refreshed it. After
+    `close`, the sizes are still available; `sync`, `save_checkpoint` and `close` do nothing; reading or writing lines raises `StoreError`.
     """
 
     @property
     def name(self) -> str:
-        """What an error calls this log: a path, as a rule."""
+        """Name of the log in error messages, usually a path."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines."""
+        """Size of all complete lines, in bytes."""
         ...
 
     @property
     def torn(self) -> int:
-        """Bytes after the last whole line, as a crash leaves them: a line without its newline, or zeros. The writer has cut them off."""
+        """Bytes after the last complete line, as left by a crash: a line without a newline, or zeros. A writer cuts them off on open."""
         ...
 
     def append(self, line: bytes) -> int:
-        """Write one or more whole lines in one go, and return the byte where they begin.
+        """Write one or more complete lines with one write and return their byte offset.
 
-        Raises `ReadOnly` for a reader and after a failed sync, `StoreError` if the disk refuses; then the log is as it was before.
+        Raises `ReadOnly` for a reader and after a failed sync, `StoreError` if the write fails; the log is then unchanged.
         """
         ...
 
     def sync(self) -> None:
-        """Return when everything appended would survive a power cut; nothing to do for a reader, or after closing.
+        """Make everything that was appended durable; a no-op for a reader and after `close`.
 
-        Raises `StoreError` if that cannot be said; then nothing more is taken.
+        Raises `StoreError` if the sync fails; the log is read-only from then on.
         """
         ...
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The bytes from `start` to `stop` or the end in runs, each with the byte where it begins; each but the last ends with a line.
+        """Yield the bytes from `start` to `stop` (default: the end) in chunks with their offsets; chunks end at line ends.
 
-        Raises `BadLog` if the log became shorter meanwhile; a store may also refuse a line that is longer than `codec.MAX_LINE` bytes.
+        Raises `BadLog` if the log became shorter meanwhile, and may raise it for a line of more than `codec.MAX_LINE` bytes.
         """
         ...
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end. Raises `BadLog` if the log became shorter meanwhile."""
+        """Return `length` bytes from `start`, fewer at the end. Raises `BadLog` if the log became shorter meanwhile."""
         ...
 
     def refresh(self) -> None:
-        """Take notice of what a writer has appended since this file was opened: `size`, `chunks` and `read` then reach its new whole lines.
+        """Extend `size`, `chunks` and `read` to the complete lines that a writer has appended since the file was opened.
 
-        For readers only; nothing to do for the writer. Raises `BadLog` if the log was replaced or became shorter, `StoreError` if it was
-        deleted; then everything stays as it was before.
+        A no-op for the writer. Raises `BadLog` if the log was replaced or became shorter, `StoreError` if it was deleted; the state of
+        this object is then unchanged.
         """
         ...
 
     def rewrite(self, data: bytes) -> str:
-        """Put other whole lines in the place of all of them, in one step, and drop the checkpoint; for the writer, to repair a log.
+        """Replace all lines atomically and delete the checkpoint; for the writer, to repair a log.
 
-        The earlier bytes are kept, and the answer says where. Readers that are open do not see the new lines.
+        Returns the place where the previous bytes are kept. Readers that are already open do not see the new lines.
         """
         ...
 
     def load_checkpoint(self) -> bytes | None:
-        """The checkpoint that was saved last, if there is one."""
+        """Return the newest checkpoint, or `None`."""
         ...
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Replace the checkpoint; nothing is saved by a reader, after closing, or where the disk refuses: losing it costs time only."""
+        """Replace the checkpoint. Saves nothing for a reader, after `close`, or if the write fails: a lost checkpoint costs only time."""
         ...
 
     def close(self) -> None:
-        """Let go of the file and the right to write; what was appended is not synced by this."""
+        """Close the file and release the write lock, without a sync."""
         ...
 
 
 class SessionStore(Protocol):
-    """Logs by the ids of their sessions: all that a log and the engine need of a store."""
+    """A store of logs by session id: the part that `Log` and the engine need."""
 
     def create(self, session: str, first: bytes = b"") -> LogFile:
-        """A log under a new id with its first line, held for writing; if the line cannot be written nothing is left behind.
+        """Create a log with its first line and open it for writing; if the line cannot be written, no file remains.
 
-        Raises `BadInput` if the id is taken or cannot be one.
+        Raises `BadInput` if the id is taken or invalid.
         """
         ...
 
     def open(self, session: str, *, write: bool = False) -> LogFile:
-        """The log of a session; at most one writer holds it at a time. Raises `BadInput` if there is none, `Locked` if it is held.
+        """Open the log of a session. Raises `BadInput` if there is none, `Locked` if it has a writer and `write` is set.
 
-        The writer cuts off a torn end, which the store keeps aside; a reader does not see it.
+        A writer cuts off a torn end, of which the store keeps a copy; a reader ignores it.
         """
         ...
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions, sorted."""
+        """Return the ids of all sessions, sorted."""
         ...
 
 
 class LogStat(NamedTuple):
-    """A log as its store sees it without opening it.
+    """Metadata of a log, available without opening it.
 
-    `name` is what errors call it. `size` is in bytes, a torn end included. `changed` says when the bytes last changed, in a unit of the
-    store: later is larger, and changes within the resolution of its clock share a value.
+    `name` is its name in error messages. `size` is in bytes and includes a torn end. `changed` is the time of the last change in a unit
+    of the store: it never decreases, and changes within the resolution of the clock share a value.
     """
 
     session: str
@@ -185,113 +185,113 @@ class LogStat(NamedTuple):
 
 
 class SessionArchive(SessionStore, Protocol):
-    """A session store that can also be surveyed and cleaned up: all that commands and the index need of one."""
+    """A session store with metadata and deletion: the part that commands and the index need."""
 
     @property
     def name(self) -> str:
-        """What an error calls this store: a path, as a rule."""
+        """Name of the store in error messages, usually a path."""
         ...
 
     def stat(self, session: str) -> LogStat:
-        """Size and last change of one log; `BadInput` if there is none."""
+        """Return the metadata of one log. Raises `BadInput` if there is none."""
         ...
 
     def stats(self) -> Iterable[LogStat]:
-        """Size and last change of every log, in any order; no log is opened."""
+        """Return the metadata of all logs, in any order, without opening them."""
         ...
 
     def remove(self, session: str) -> None:
-        """Delete a log for good with all that is kept beside it: checkpoint, result files, torn and damaged copies.
+        """Delete a log with its checkpoint, result files, and copies of torn or damaged bytes.
 
-        Raises `BadInput` if there is none, `Locked` while it is held. Whether a fork reads through it is for the caller to ask.
+        Raises `BadInput` if there is none, `Locked` if it has a writer. The caller checks whether a fork still reads it.
         """
         ...
 
     def result_files(self, session: str) -> "ResultStore":
-        """Where the tool results of a session are kept for other programs; they are deleted with it."""
+        """Return the store for result files of a session; they are deleted with the session."""
         ...
 
 
 class ResultStore(Protocol):
-    """Tool results of one session under names of their own, for programs that cannot read blobs."""
+    """Stores tool results of one session as named files, for programs that cannot read blobs."""
 
     def __call__(self, name: str, data: bytes) -> str:
-        """Keep the bytes, durably, and return where they are; other content that has the name already keeps it."""
+        """Store the bytes durably and return their path; an existing file with other content is never overwritten."""
         ...
 
 
 class Blobs(Protocol):
-    """Contents by their SHA-256: too large for a line, or not text."""
+    """Binary or large contents, addressed by their SHA-256."""
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes, durably, and return their address."""
+        """Store the bytes durably and return their address."""
         ...
 
     def get(self, address: str) -> bytes:
-        """The bytes at an address, unchecked; `MissingBlob` if this store does not hold them, `BadInput` if this is no address."""
+        """Return the bytes at an address without verifying them. Raises `MissingBlob`, or `BadInput` for an invalid address."""
         ...
 
     def __contains__(self, address: str) -> bool: ...
 
 
 class BlobStore(Blobs, Protocol):
-    """All the blobs of one home."""
+    """A blob store that can also list and verify its blobs."""
 
     def check(self, address: str) -> bool:
-        """Whether the bytes at an address still have its SHA-256; raises as `get` does."""
+        """Whether the bytes at an address match its SHA-256; raises as `get` does."""
         ...
 
     def size(self, address: str) -> int:
-        """How many bytes lie at an address; raises as `get` does."""
+        """Return the size of a blob in bytes; raises as `get` does."""
         ...
 
     def addresses(self) -> Iterator[str]:
-        """The addresses of all blobs, sorted."""
+        """Yield the addresses of all blobs, sorted."""
         ...
 
 
 class Index(Protocol):
-    """What can be listed and searched without reading the logs; it can always be made again from them.
+    """List and full-text index of all sessions; it can always be rebuilt from the logs.
 
-    Raises `Locked` while another process writes the index, and `StoreError` where it cannot be used at all.
+    Methods raise `Locked` while another process writes the index, and `StoreError` if the index is unusable.
     """
 
     @property
     def note(self) -> str:
-        """Why the index does not last, where one that should cannot be written; empty otherwise."""
+        """Why the index is only in memory although it should be on disk; else empty."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Size of the index in bytes."""
         ...
 
     def stats_changed(self) -> bool:
-        """Whether some log is not as the index last saw it; no log is opened."""
+        """Whether the metadata of some log differs from the indexed one; no log is opened."""
         ...
 
     def refresh(self, progress: Progress | None = None) -> RefreshReport:
-        """Read what is new in the logs; a log that cannot be read is reported and stops nothing."""
+        """Index what is new in the logs; unreadable logs are skipped and reported."""
         ...
 
     def rebuild(self, progress: Progress | None = None) -> RefreshReport:
-        """Make the index again from the logs."""
+        """Build the index from scratch."""
         ...
 
     def forget(self, session: str) -> None:
-        """Take a session that was deleted out of the index, with its words."""
+        """Remove a deleted session and its words from the index."""
         ...
 
     def purge(self, progress: Progress | None = None) -> bool:
-        """Take the words of deleted, redacted and replaced logs out of the index; whether there were any."""
+        """Remove the words of deleted, redacted and replaced logs from the index. Returns whether there were any."""
         ...
 
     def faults(self) -> Sequence[tuple[str, str]]:
-        """Name and reason of each log of which not all could be read at the last refresh."""
+        """Return name and reason of each log that the last refresh could not read completely."""
         ...
 
     def list(self, *, refresh: bool = True) -> Sequence[SessionRow]:
-        """All sessions in which something happened, the one with the newest event first; with `refresh` what is new is read before."""
+        """Return all sessions with at least one event, newest event first; with `refresh`, after indexing what is new."""
         ...
 
     def search(
@@ -307,11 +307,14 @@ class Index(Protocol):
         marks: tuple[str, str] = ("[", "]"),
         width: int = 160,
     ) -> Sequence[Hit]:
-        """Pieces with all words of the query, newest or best first; `before` and `after` are milliseconds since 1970."""
+        """Return texts that contain all words of the query, newest or, if `ranked`, best first.
+
+        `before` and `after` are milliseconds since 1970; `marks` enclose each match in a snippet of about `width` characters.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of the database and of the logs."""
+        """Close the database and the logs."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -320,42 +323,42 @@ class Index(Protocol):
 
 
 class StateSlot(Protocol):
-    """A small value that can be made again from the logs, kept as a whole."""
+    """Storage for one small value that can be recomputed from the logs."""
 
     def load(self) -> bytes | None:
-        """The value that was saved last, if there is one that can be read."""
+        """Return the saved value, or `None` if there is none or it cannot be read."""
         ...
 
     def save(self, data: bytes) -> bool:
-        """Replace the value; false if the store refused, which costs time only."""
+        """Replace the value. Returns false if the write failed, which costs only time."""
         ...
 
 
 class Sendable(Protocol):
-    """An encoded request, ready to leave."""
+    """An encoded request."""
 
     @property
     def wire(self) -> str:
-        """The shape it has."""
+        """Name of its wire format."""
         ...
 
     @property
     def body(self) -> bytes:
-        """Its exact bytes."""
+        """The exact bytes of the request body."""
         ...
 
 
 class Provider(Protocol):
-    """A model that answers requests."""
+    """Sends requests to a model."""
 
     def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """Deltas as they come, and last the whole reply, once; closing the iterator ends the call."""
+        """Yield deltas as they arrive, then the complete reply once. Closing the iterator cancels the call."""
         ...
 
 
 @asynccontextmanager
-async def closing(stream: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece], None]:
-    """A stream that is closed at the end of the context, also when it was not read to its end: a call that is left open costs."""
+async def closing(stream: AsyncIterator[StreamItem]) -> AsyncGenerator[AsyncIterator[StreamItem], None]:
+    """Close a stream at the end of the context, even if it was not exhausted: an abandoned call keeps costing money."""
     try:
         yield stream
     finally:

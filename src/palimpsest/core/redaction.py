@@ -1,4 +1,4 @@
-"""Finds secrets in texts that leave the log, class by class, and replaces them."""
+"""Finds and redacts secrets in texts, by classes of patterns."""
 
 import re
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ LONG: Final = 15
 
 
 class SecretClass(Value, frozen=True):
-    """A class of secrets: its pattern is tried only where one of the `starts` occurs; group 1 is the secret, else the whole match.
+    """A class of secrets. Its pattern is tried only where one of the `starts` occurs; the secret is group 1, or else the whole match.
 
-    A pattern reads each character a bounded number of times: its runs are bounded, or nothing that could fail follows them.
-    With `folded` the starts are compared without regard to the case of ASCII letters. With `run` a secret has fifteen letters, digits,
-    dashes or underscores in a row, and its start begins in that row or at most eight characters before it.
+    Patterns run in linear time: their repetitions are bounded, or nothing that could fail follows them. With `folded` the starts are
+    compared case-insensitively (ASCII). With `run` a secret contains at least `LONG` word characters in a row, and its start begins
+    within that run or at most eight characters before it.
     """
 
     kind: str
@@ -25,18 +25,18 @@ class SecretClass(Value, frozen=True):
     run: bool = False
 
 
-def _alone(kind: str, starts: str, pattern: str, *, folded: bool = False, run: bool = True) -> SecretClass:
-    """A secret with no letter or digit directly before it."""
+def _token(kind: str, starts: str, pattern: str, *, folded: bool = False, run: bool = True) -> SecretClass:
+    """Return a class of tokens that are not preceded by a letter or digit."""
     return SecretClass(kind, tuple(starts.split()), re.compile(rf"(?<![A-Za-z0-9]){pattern}"), folded, run and not folded)
 
 
 _END: Final = r"(?![A-Za-z0-9_-])"
 _KEY_WORDS: Final = ("api", "access", "private", "secret", "account", "encryption", "auth")
 _BEFORE_KEY: Final = "|".join(rf"(?<={word})|(?<={word}[_-])" for word in _KEY_WORDS)
-# A reference to a secret is none ($NAME, <your token>, {{token}}), and what was redacted stays as it is.
-_WORTH: Final = r"(?!\$[A-Z_{(]|<|\{\{|\[REDACTED:)"
-# Nor is code that gets one, where no quote stands before it: a name that is called, looked up in or typed (config.get(…),
-# environ[…], Promise<…>), or a path of names (config.db.password).
+# References to a secret ($NAME, <your token>, {{token}}) and redacted secrets are not matched.
+_NOT_REFERENCE: Final = r"(?!\$[A-Z_{(]|<|\{\{|\[REDACTED:)"
+# Unquoted code that obtains a secret is not matched: a call, subscript or generic type (config.get(…), environ[…], Promise<…>), or a
+# dotted name (config.db.password).
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,60}"
 _BARE: Final = (
     rf"(?!{_NAME}(?:(?:\??\.|::|->){_NAME}){{0,8}}!?(?:[(\[]|<[A-Za-z]))"
@@ -45,8 +45,8 @@ _BARE: Final = (
 # An escaped quote ends a value.
 _LETTER: Final = r"(?:[^\s\"'`\\]|\\(?![\"']))"
 _VALUE: Final = rf"({_LETTER}{{8,}})"
-# What is called a password may be short; a word of a type or a language there is none.
-_NO_WORD: Final = (
+# Passwords may be short, but type names and keywords are not passwords.
+_NOT_KEYWORD: Final = (
     r"(?!(?:str|string|bool|boolean|int|integer|number|bytes|text|none|null|nil|undefined|true|false|self|this|optional|required|any|"
     r"object|unknown|never|void|hidden|empty|missing|wrong|invalid|incorrect|redacted|password|passwd|pass|pwd|secret|prompt|input)\b)"
 )
@@ -59,17 +59,17 @@ _ASSIGNED: Final = SecretClass(
     ("key", "token", "secret", "pass", "credential"),
     re.compile(
         rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
-        rf"{_IS}(?:{_QUOTED}{_WORTH}|{_WORTH}{_BARE}){_VALUE}"
+        rf"{_IS}(?:{_QUOTED}{_NOT_REFERENCE}|{_NOT_REFERENCE}{_BARE}){_VALUE}"
     ),
     folded=True,
 )
-# A name of a password and a value of four letters or more on the same line; bare ones have a digit or a sign in them, as words have not.
+# A password and a value of at least four characters on the same line; an unquoted value must contain a digit or symbol.
 _PASSWORD: Final = SecretClass(
     "assignment",
     ("pass", "pwd"),
     re.compile(
         rf"(?i:password|passwd|passphrase|(?<![A-Za-z])pass|(?<![A-Za-z])pwd)\b\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])[ \t]{{0,20}}"
-        rf"(?:{_QUOTED}(?![/~.*]){_WORTH}|(?![/~.*]){_WORTH}{_BARE}(?=[A-Za-z]{{0,40}}[0-9!#%&*?@^])){_NO_WORD}{_SHORT_VALUE}"
+        rf"(?:{_QUOTED}(?![/~.*]){_NOT_REFERENCE}|(?![/~.*]){_NOT_REFERENCE}{_BARE}(?=[A-Za-z]{{0,40}}[0-9!#%&*?@^])){_NOT_KEYWORD}{_SHORT_VALUE}"
     ),
     folded=True,
 )
@@ -78,111 +78,112 @@ _FLAG: Final = SecretClass(
     ("--",),
     re.compile(
         r"--(?:[a-z]{1,20}-){0,3}(?:(?:api|access|secret|auth)-key|token|secret|password|passwd|passphrase)"
-        rf"[ \t]{{1,8}}[\"']?(?!-){_WORTH}{_VALUE}"
+        rf"[ \t]{{1,8}}[\"']?(?!-){_NOT_REFERENCE}{_VALUE}"
     ),
 )
-# A name and a password for curl or wget, and the password that the clients of databases take glued to its letter.
+# `user:password` of curl and wget, and passwords that database clients take directly after `-p`.
 _USER: Final = SecretClass(
     "assignment",
     (" -u", " --user", " --proxy-user"),
     re.compile(
         r" (?:-u[ \t]{0,4}|--(?:proxy-)?user[ \t=]{1,4})[\"']?[^\s:\"'`/$<]{1,100}:"
-        rf"(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_WORTH}([^\s\"'`]{{3,}})"
+        rf"(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_NOT_REFERENCE}([^\s\"'`]{{3,}})"
     ),
 )
-_GLUED: Final = SecretClass(
+_CLIENT_PASSWORD: Final = SecretClass(
     "assignment",
     ("mysql", "mariadb", "sshpass"),
     re.compile(
         r"(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass)(?:[ \t]{1,4}[^\s|;&]{1,80}){0,12}?"
-        rf"[ \t]{{1,4}}-p[\"']?{_WORTH}([^\s\"'`|;&]{{3,}})"
+        rf"[ \t]{{1,4}}-p[\"']?{_NOT_REFERENCE}([^\s\"'`|;&]{{3,}})"
     ),
 )
-_SAYS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
-_SAID: Final = SecretClass(
+_CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
+_CHINESE_ASSIGNED: Final = SecretClass(
     "assignment",
     ("密码", "密碼", "密钥", "密鑰", "口令", "令牌"),
-    re.compile(rf"(?:密码|密碼|密钥|密鑰|口令|令牌){_SAYS}{_WORTH}{_BARE}{_VALUE}"),
+    re.compile(rf"(?:密码|密碼|密钥|密鑰|口令|令牌){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}{_VALUE}"),
 )
-_SAID_PASSWORD: Final = SecretClass(
+_CHINESE_PASSWORD: Final = SecretClass(
     "assignment",
     ("密码", "密碼", "口令"),
-    re.compile(rf"(?:密码|密碼|口令){_SAYS}{_WORTH}{_BARE}([!#-&(-\[\]-_a-~]{{4,}})"),
+    re.compile(rf"(?:密码|密碼|口令){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}([!#-&(-\[\]-_a-~]{{4,}})"),
 )
-# A password may hold the sign that ends it: the last one before the path counts.
+# A password may contain `@`: the last one before the path ends it.
 _URL: Final = SecretClass(
     "url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])")
 )
 
 CLASSES: Final[tuple[SecretClass, ...]] = (
-    _alone("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}([A-Za-z0-9._~+/-]{16,}=*)", folded=True),
-    _alone("basic", "authorization", r"(?i:Authorization[\"']?:[ \t]{0,8}[\"']?Basic)[ \t]{1,8}([A-Za-z0-9+/]{8,}={0,2})", folded=True),
-    _alone(
+    _token("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}([A-Za-z0-9._~+/-]{16,}=*)", folded=True),
+    _token("basic", "authorization", r"(?i:Authorization[\"']?:[ \t]{0,8}[\"']?Basic)[ \t]{1,8}([A-Za-z0-9+/]{8,}={0,2})", folded=True),
+    _token(
         "token",
         "authorization",
         r"(?i:Authorization[\"']?:[ \t]{0,8}[\"']?(?:Token|ApiKey))[ \t]{1,8}([A-Za-z0-9._~+/=:-]{8,})",
         folded=True,
     ),
-    _alone("anthropic", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{16,}"),
-    _alone("openrouter", "sk-or-", r"sk-or-[A-Za-z0-9_-]{16,}"),
-    _alone("openai", "sk-", r"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,})"),
-    _alone("stripe", "sk_live_ rk_live_ pk_live_ sk_test_ rk_test_ pk_test_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-    _alone("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,}={0,2}", run=False),
-    _alone("aws", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
-    _alone("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{20,}"),
-    _alone("github", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,}"),
-    _alone("gitlab", "glpat- gldt- glrt- glcbt- glptt-", r"gl(?:pat|dt|rt|cbt|ptt)-[A-Za-z0-9_-]{20,}"),
-    _alone("slack", "xox", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    _alone("slack", "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
-    _alone("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})", run=False),
-    _alone("google", "AIza", rf"AIza[A-Za-z0-9_-]{{35}}{_END}"),
-    _alone("google", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
-    _alone("google", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
-    _alone("jwt", "eyJ", r"(?<![_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}", run=False),
-    _alone("npm", "npm_", r"npm_[A-Za-z0-9]{36,}"),
-    _alone("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
-    _alone("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    _alone("azure", "AccountKey= SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})", run=False),
+    _token("anthropic", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{16,}"),
+    _token("openrouter", "sk-or-", r"sk-or-[A-Za-z0-9_-]{16,}"),
+    _token("openai", "sk-", r"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,})"),
+    _token("stripe", "sk_live_ rk_live_ pk_live_ sk_test_ rk_test_ pk_test_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    _token("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,}={0,2}", run=False),
+    _token("aws", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
+    _token("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{20,}"),
+    _token("github", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,}"),
+    _token("gitlab", "glpat- gldt- glrt- glcbt- glptt-", r"gl(?:pat|dt|rt|cbt|ptt)-[A-Za-z0-9_-]{20,}"),
+    _token("slack", "xox", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    _token("slack", "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
+    _token("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})", run=False),
+    _token("google", "AIza", rf"AIza[A-Za-z0-9_-]{{35}}{_END}"),
+    _token("google", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    _token("google", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
+    _token("jwt", "eyJ", r"(?<![_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}", run=False),
+    _token("npm", "npm_", r"npm_[A-Za-z0-9]{36,}"),
+    _token("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
+    _token("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,}"),
+    _token("azure", "AccountKey= SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})", run=False),
     SecretClass("azure", ("&sig=", "?sig="), re.compile(r"[?&]sig=([A-Za-z0-9%+/]{30,}={0,2})")),
-    _alone("sendgrid", "SG.", r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"),
-    _alone("twilio", "SK", rf"SK[0-9a-f]{{32}}{_END}"),
-    _alone("digitalocean", "dop_v1_ doo_v1_ dor_v1_", rf"do[opr]_v1_[0-9a-f]{{64}}{_END}"),
-    _alone("docker", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
-    _alone("databricks", "dapi", rf"dapi[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
-    _alone("shopify", "shpat_ shpca_ shppa_ shpss_", rf"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{{32}}{_END}"),
+    _token("sendgrid", "SG.", r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"),
+    _token("twilio", "SK", rf"SK[0-9a-f]{{32}}{_END}"),
+    _token("digitalocean", "dop_v1_ doo_v1_ dor_v1_", rf"do[opr]_v1_[0-9a-f]{{64}}{_END}"),
+    _token("docker", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
+    _token("databricks", "dapi", rf"dapi[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
+    _token("shopify", "shpat_ shpca_ shppa_ shpss_", rf"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{{32}}{_END}"),
     SecretClass("telegram", (":AA",), re.compile(rf"(?<=[0-9]{{8}}):(AA[A-Za-z0-9_-]{{33}}){_END}"), run=True),
-    _alone("discord", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{6,20}/([A-Za-z0-9_-]{40,})", run=False),
-    _alone("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
-    _alone("xai", "xai-", r"xai-[A-Za-z0-9]{40,}"),
-    _alone("replicate", "r8_", r"r8_[A-Za-z0-9]{30,}"),
-    _alone("notion", "ntn_ secret_", r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
-    _alone("linear", "lin_", r"lin_(?:api|oauth)_[A-Za-z0-9]{30,}"),
-    _alone("vault", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
-    _alone("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}", run=False),
-    _alone("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    _token("discord", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{6,20}/([A-Za-z0-9_-]{40,})", run=False),
+    _token("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
+    _token("xai", "xai-", r"xai-[A-Za-z0-9]{40,}"),
+    _token("replicate", "r8_", r"r8_[A-Za-z0-9]{30,}"),
+    _token("notion", "ntn_ secret_", r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
+    _token("linear", "lin_", r"lin_(?:api|oauth)_[A-Za-z0-9]{30,}"),
+    _token("vault", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
+    _token("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}", run=False),
+    _token("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _URL,
     _ASSIGNED,
     _PASSWORD,
     _FLAG,
     _USER,
-    _GLUED,
-    _SAID,
-    _SAID_PASSWORD,
+    _CLIENT_PASSWORD,
+    _CHINESE_ASSIGNED,
+    _CHINESE_PASSWORD,
 )
 
 
-_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_REDACT_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-# A key whose end was cut off: what looks like its lines.
+_KEY_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# Matches the lines of a key whose end marker is missing.
 _LINES: Final = re.compile(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
 _LONGEST_KEY: Final = 20_000
-# The starts of each class as bytes; none where one is not ASCII.
+# The starts of each class as bytes; empty if one is not ASCII.
 _STARTS: Final = tuple(
-    (each, tuple(start.encode() for start in each.starts) if all(start.isascii() for start in each.starts) else ()) for each in CLASSES
+    (secret_class, tuple(start.encode() for start in secret_class.starts) if all(map(str.isascii, secret_class.starts)) else ())
+    for secret_class in CLASSES
 )
-# One look for the starts of all classes whose secrets are long words: most texts have none of them.
+# One search for the starts of all classes with `run`: most texts have none of them.
 _ANY_RUN: Final = re.compile(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
-# The same for the others, in small letters; only short texts are worth this look, for long ones have some of them.
+# The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
 _ANY_OTHER: Final = re.compile(b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
 _SHORT: Final = 4096
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
@@ -191,7 +192,7 @@ _BEFORE: Final = 8
 
 
 class Secret(Value, frozen=True):
-    """A secret in a text: its class, where it starts and where it ends."""
+    """A secret in a text: its class, and its start and end index."""
 
     kind: str
     start: int
@@ -199,12 +200,12 @@ class Secret(Value, frozen=True):
 
 
 def find_secrets(text: str) -> tuple[Secret, ...]:
-    """All secrets in order; where two overlap they are one, of the class that is looked for first."""
-    # One byte for each character, so that every place stays where it was; bytes are searched fast, and fold ASCII letters only.
+    """Return all secrets in order; overlapping ones are merged, with the class that comes first in `CLASSES`."""
+    # One byte per character, so that indexes stay valid; searching bytes is fast, and `lower` changes only ASCII letters.
     plain = text.encode("ascii", "replace")
     folded, words = plain.lower(), _long_words(plain)
     words = words if _ANY_RUN.search(words) else b""
-    # The dashes before a private key are a start too.
+    # The dashes before a private key are in `_ANY_OTHER` too.
     if not words and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
@@ -222,9 +223,9 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
 
 
 def _long_words(plain: bytes) -> bytes:
-    """All long words with a little of what stands before them: most secrets can only be there, and that is little of a text."""
+    """Return all long words with the characters before them, joined: most secrets can only be there, and that is a small part of a text."""
     marked = plain.translate(_WORD)
-    # The same ids and paths occur again and again.
+    # A set, because the same ids and paths occur again and again.
     words: set[bytes] = set()
     start = marked.find(_LONG)
     while start >= 0:
@@ -249,9 +250,9 @@ def _spans(secret_class: SecretClass, text: str, searched: AnyStr, starts: tuple
 
 
 def redact(text: str) -> str:
-    """The text with each secret replaced by `[REDACTED:<class>]`; redacting again changes nothing."""
+    """Return the text with each secret replaced by `[REDACTED:<class>]`; redacting again changes nothing."""
     while found := find_secrets(text):
-        # What stood beside a secret may be one itself once that is gone, so look again; each time fewer letters are left.
+        # Without a secret, the text beside it may match another class, so search again until nothing is found.
         parts: list[str] = []
         place = 0
         for secret in found:
@@ -262,18 +263,18 @@ def redact(text: str) -> str:
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    begin = _BEGIN.search(text) if "-----BEGIN " in text else None
+    begin = _KEY_BEGIN.search(text) if "-----BEGIN " in text else None
     while begin:
-        after = _BEGIN.search(text, begin.end())
+        after = _KEY_BEGIN.search(text, begin.end())
         stop = min(begin.end() + _LONGEST_KEY, after.start() if after else len(text))
-        rest = _REDACT_END.search(text, begin.end(), stop) or _LINES.match(text, begin.end(), stop)
+        rest = _KEY_END.search(text, begin.end(), stop) or _LINES.match(text, begin.end(), stop)
         if rest:
             yield begin.start(), rest.end()
         begin = after
 
 
 def _merged(found: list[tuple[int, int, int, str]]) -> Iterator[Secret]:
-    """Overlapping finds as one, from the first start to the last end."""
+    """Yield the findings with overlapping ones merged."""
     if not found:
         return
     start, end, rank, kind = found[0]

@@ -1,10 +1,12 @@
-"""All that a policy may look at, as values that each follow from the log."""
+"""The situation that a policy gets: frozen values that are all derived from the log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
-from palimpsest.core.items import EMPTY, FrozenDict, Value, frozen
+from msgspec import field as renamed
+
+from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.tokens.budget import Budget
@@ -15,95 +17,95 @@ Moment: TypeAlias = Literal[
     "turn_starts", "before_call", "after_call", "folded", "turn_ends", "idle", "overflow", "asked", "switched", "resumed"
 ]
 
-# What a fold usually leaves beside head and messages: evidence 2,000, names 2,400, tail 15,000, results in use 9,000.
+# Tokens that a fold usually leaves beside head and user messages: evidence 2,000, names 2,400, tail 15,000, results in use 9,000.
 PARTS = 28_400
 
 
 class CardPrices(Protocol):
-    """Dollars per million tokens; a cache price of `None` means that part is billed as input."""
+    """Prices of a model in dollars per million tokens; a cache price of `None` means that the part is billed as input."""
 
     @property
     def input(self) -> float:
-        """What the model reads anew."""
+        """Input that is not read from the cache."""
         ...
 
     @property
     def output(self) -> float:
-        """What it writes."""
+        """Output."""
         ...
 
     @property
     def cache_read(self) -> float | None:
-        """What it reads from its cache."""
+        """Input that is read from the cache."""
         ...
 
     @property
     def cache_write(self) -> float | None:
-        """What goes into its cache for the usual time."""
+        """Input that is written to the cache with the default lifetime."""
         ...
 
     @property
     def cache_write_long(self) -> float | None:
-        """What goes into its cache for longer."""
+        """Input that is written to the cache with the extended lifetime."""
         ...
 
 
 class Card(Protocol):
-    """What a policy needs to know of a model."""
+    """The facts about a model that a policy may use."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the model."""
         ...
 
     @property
     def provider(self) -> str:
-        """Who serves it."""
+        """Name of the provider that serves the model."""
         ...
 
     @property
     def wire(self) -> str:
-        """The shape of its requests."""
+        """Name of the wire format of its requests."""
         ...
 
     @property
     def window(self) -> int:
-        """How many tokens fit."""
+        """Size of the context window, in tokens."""
         ...
 
     @property
     def reply(self) -> int:
-        """How many it may write at once."""
+        """Longest reply, in tokens."""
         ...
 
     @property
     def images(self) -> bool:
-        """Whether it sees pictures."""
+        """Whether it accepts images."""
         ...
 
     @property
     def cache(self) -> Literal["none", "breakpoints", "automatic"]:
-        """How its cache is filled: by breakpoints that we set, by itself, or not at all."""
+        """Kind of prompt cache: none, filled at the breakpoints of a request, or automatic."""
         ...
 
     @property
     def cache_minimum(self) -> int:
-        """The shortest prefix that it keeps."""
+        """Shortest prefix that is cached, in tokens."""
         ...
 
     @property
     def cache_edits(self) -> bool:
-        """Whether parts of a cached prefix can be dropped."""
+        """Whether the provider can drop parts of a cached prefix."""
         ...
 
     @property
     def prices(self) -> CardPrices:
-        """What it costs."""
+        """Its prices."""
         ...
 
 
 class CachedPrefix(Value, frozen=True):
-    """A prefix that the provider keeps: the last item in it, its tokens, when it was last used, and for how long that lasts."""
+    """A prefix in the provider's cache: its last item, its size in tokens, its last use (`at`) and its lifetime, both in milliseconds."""
 
     last: str
     tokens: int
@@ -111,12 +113,16 @@ class CachedPrefix(Value, frozen=True):
     ttl: int
 
     def live(self, now: int) -> bool:
-        """Whether it can still be read; times are in milliseconds."""
+        """Whether the prefix can still be read at time `now`, in milliseconds."""
         return now - self.at < self.ttl
 
 
-class Watch(Value, frozen=True):
-    """The cache reads of the last call, whether a drop is expected, and how many tokens the last one dropped that was not."""
+class CacheReads(Value, frozen=True):
+    """Cache reads of the last call, for detecting unexpected drops.
+
+    `read` is in tokens, or `None` before the first report. `expected` is true if an edit explains a lower next read.
+    `dropped` is the size of the last drop without such an explanation, in tokens.
+    """
 
     read: int | None = None
     expected: bool = False
@@ -124,11 +130,11 @@ class Watch(Value, frozen=True):
 
 
 class Cache(Value, frozen=True):
-    """What we believe to be cached, from the breakpoints that were sent and the reads that were reported.
+    """Estimated state of the provider's cache, from the breakpoints that were sent and the reads that were reported.
 
-    An `automatic` cache can be read up to any item. `frontier` is the item before the oldest place that the newest edit changed, and
-    `edited` says that no call was made since. `called` is when the newest call left, and `missed` how many calls in a row read less than
-    half of their prompt.
+    An `automatic` cache can be read up to any item. `frontier` is the item before the first position that the newest edit changed;
+    `edited` is true until the next call. `called` is the time of the newest call in milliseconds. `missed` counts the calls in a row
+    that read less than half of their prompt from the cache.
     """
 
     prefixes: tuple[CachedPrefix, ...] = ()
@@ -137,31 +143,31 @@ class Cache(Value, frozen=True):
     edited: bool = False
     called: int | None = None
     missed: int = 0
-    watch: Watch = Watch()
+    reads: CacheReads = renamed(name="watch", default=CacheReads())
 
     def best(self, now: int) -> str:
-        """The item that ends the longest live prefix, if there is one."""
+        """Return the last item of the longest live prefix; empty if the cache is cold."""
         live = [prefix for prefix in self.prefixes if prefix.live(now)]
         return max(live, key=lambda prefix: prefix.tokens).last if live else ""
 
     def longest(self, now: int) -> int:
-        """Tokens of the longest live prefix; 0 when the cache is cold."""
+        """Return the tokens of the longest live prefix; 0 if the cache is cold."""
         return max((prefix.tokens for prefix in self.prefixes if prefix.live(now)), default=0)
 
     def before(self, item_id: str, view: View, now: int) -> int:
-        """Tokens of the longest live prefix that ends before an item."""
+        """Return the tokens of the longest live prefix that ends before an item; 0 if there is none."""
         places = {item.id: place for place, item in enumerate((*view.head, *view.items))}
-        here = places.get(item_id, 0)
+        position = places.get(item_id, 0)
         return max(
-            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, here) < here),
+            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, position) < position),
             default=0,
         )
 
 
 class Use(Value, frozen=True):
-    """The life of one tool result in model calls: when it arrived, was last named, superseded, and died; `died` is `None` while it lives.
+    """Use of one tool result, in numbers of model calls: when it arrived, was last referred to, superseded, and became useless (`died`).
 
-    `failed` is an error that no success of the same command has followed.
+    `failed` marks an error that no later success of the same command has resolved.
     """
 
     arrived: int
@@ -172,8 +178,8 @@ class Use(Value, frozen=True):
     failed: bool = False
 
 
-class Ran(Value, frozen=True):
-    """A command, its exit code if it ended, the event that says so, and the line of its output that sums it up."""
+class CommandRun(Value, frozen=True):
+    """A command that was run: its exit code (`None` while it runs), the event of its result, and the summary line of its output."""
 
     command: str
     exit: int | None = None
@@ -182,10 +188,10 @@ class Ran(Value, frozen=True):
 
 
 class PendingCall(Value, frozen=True):
-    """A call that nobody answered yet, or a command that still runs: what its result will prove.
+    """A tool call without a result, or a command that still runs in the background, and the evidence that its result will give.
 
-    `handle` is how later calls name a command that runs on, `tests` whether it runs tests. `tasks` is a whole list, `task` one more
-    and `drop` one less.
+    `handle` is the name by which later calls refer to a background command. `tests` is true for a command that runs tests. `tasks`
+    replaces the whole task list, `task` adds one task and `drop` removes one.
     """
 
     call_id: str
@@ -200,8 +206,8 @@ class PendingCall(Value, frozen=True):
     tests: bool = False
 
 
-class Said(Value, frozen=True):
-    """A message of the user: its first item, when it came, its opening words, its tokens, and whether a turn was under way."""
+class UserMessage(Value, frozen=True):
+    """A user message: its first item, its time in milliseconds, its first words, its tokens, and whether it came during a turn."""
 
     id: str
     at: int
@@ -211,27 +217,27 @@ class Said(Value, frozen=True):
 
 
 class Evidence(Value, frozen=True):
-    """What the log proves about the work so far, newest last."""
+    """What the log proves about the work so far; each list is ordered from oldest to newest."""
 
     edited: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    commands: tuple[Ran, ...] = ()
-    tests: Ran | None = None
-    errors: tuple[Ran, ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    tests: CommandRun | None = None
+    errors: tuple[CommandRun, ...] = ()
     tasks: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    said: tuple[Said, ...] = ()
+    user_messages: tuple[UserMessage, ...] = renamed(name="said", default=())
     pending: tuple[PendingCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One moment of a session, which nothing can change: each part is immutable, and so is what it is made of.
+    """A session at one moment, as a deeply immutable value.
 
-    `tokens` are the sizes of the view's items, `used` counts what the next request would carry, `rent` what a fold has earned by waiting.
-    `asked` is what the user wants a fold to look at, `incoming` the tokens of what was typed and is not said yet, `previous` the model
-    before a switch; a `child` is the session of a sub-agent. Unless it `may_fold` this turn had its folds;
-    `parts` is what a fold leaves beside head and messages, in a window of 200k.
+    `tokens` are the sizes of the items in the view. `used` is the size of the next request in tokens, `incoming` the tokens of queued
+    input and `tools_tokens` those of the tool declarations. `rent` is the rent since the last fold, in input tokens. `asked` is the focus
+    that the user gave for a fold. `previous` is the model before a switch. `child` is true in the session of a sub-agent. `may_fold` is
+    false if this turn has used up its folds. `parts` are the tokens that a fold leaves beside head and messages, in a window of 200k.
     """
 
     view: View
@@ -244,7 +250,7 @@ class Situation:
     health: Health = field(default_factory=Health)
     ledger: Ledger = field(default_factory=Ledger)
     cache: Cache = field(default_factory=Cache)
-    uses: Mapping[str, Use] = EMPTY
+    uses: Mapping[str, Use] = EMPTY_MAPPING
     rent: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     asked: str = ""

@@ -1,4 +1,4 @@
-"""The view as a value: what the model sees now, and what it sees of each item."""
+"""The view as a value, and the content that the model sees of each item."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from palimpsest.core.events import CallStarted
-from palimpsest.core.items import EMPTY as NO_FACTS
 from palimpsest.core.items import (
+    EMPTY_MAPPING,
     Content,
     Document,
     Form,
@@ -29,16 +29,16 @@ from palimpsest.core.items import (
 
 
 class Fact(Value, frozen=True):
-    """What a source last said, and the item that says it."""
+    """The newest value that a source stated, and the id of the item that states it."""
 
     value: str
     id: str
 
 
 class Reported(Value, frozen=True):
-    """How many tokens the view had when it was last counted: by the provider with a reply, or by the edit after that.
+    """Tokens of the view at its last known size: reported by the provider with a reply, or computed by a later edit.
 
-    `written` of them went into the provider's cache, which one program does not count.
+    `written` is the number of tokens written to the provider's cache, which one of the imitated programs does not count.
     """
 
     tokens: int
@@ -47,7 +47,7 @@ class Reported(Value, frozen=True):
 
 
 class RunningNotes(Value, frozen=True):
-    """The newest notes of this session, and the last event they cover."""
+    """The newest running notes of the session, and the last event that they cover."""
 
     text: str
     covers: int
@@ -55,15 +55,15 @@ class RunningNotes(Value, frozen=True):
 
 
 class View(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A projection of the log. The head stays byte-equal for an epoch; a fact counts as stated while its item shows unmasked.
+    """What the model sees: a projection of the log. The head stays byte-equal during an epoch.
 
-    `masked_facts` are those that count again once the mask of their item is gone. Epochs are counted by the heads that were stated: none
-    yet is 0.
+    `facts` are stated by visible, unmasked items. `masked_facts` are restored when their item is unmasked. `held` are items that an undo
+    or an edit restored, which policies hide only under pressure. `epoch` counts the heads that were stated and starts at 0.
     """
 
     head: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()
-    facts: Mapping[str, Fact] = NO_FACTS
+    facts: Mapping[str, Fact] = EMPTY_MAPPING
     notes: RunningNotes | None = None
     pins: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
@@ -74,16 +74,16 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     model: str = ""
     mode: str = ""
     profile: str = ""
-    masked_facts: Mapping[str, Fact] = NO_FACTS
+    masked_facts: Mapping[str, Fact] = EMPTY_MAPPING
 
     def __post_init__(self) -> None:
-        if self.facts is not NO_FACTS:
+        if self.facts is not EMPTY_MAPPING:
             force_setattr(self, "facts", frozen(self.facts))
-        if self.masked_facts is not NO_FACTS:
+        if self.masked_facts is not EMPTY_MAPPING:
             force_setattr(self, "masked_facts", frozen(self.masked_facts))
 
     def __getitem__(self, item_id: str) -> Item:
-        """The visible item of that id."""
+        """Return the item with that id. Raises `KeyError` if the view has none."""
         for item in self.items:
             if item.id == item_id:
                 return item
@@ -91,11 +91,11 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all items, in order."""
+        """The ids of all items after the head, in order."""
         return tuple(item.id for item in self.items)
 
     def since(self, seq: int) -> tuple[Item, ...]:
-        """The items at the end that came after an event."""
+        """Return the trailing items that are newer than event `seq`."""
         items = self.items
         start = len(items)
         while start and seq_of(items[start - 1].id) > seq:
@@ -103,25 +103,25 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
         return items[start:]
 
 
-EMPTY = View()
+EMPTY_VIEW = View()
 
 
 _BY_MODEL: Final[frozenset[Kind]] = frozenset({"assistant", "thinking", "call"})
 
 
 def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
-    """What the model sees of an item: its content, its cover in the same place, or nothing.
+    """Return what the model sees of an item: its content, the text of its mask in the same shape, or `None` if it is hidden.
 
-    A `cached` cover leaves the content in the request. Only a provider with `drops_cached` takes it out, and only a result.
+    A `cached` mask leaves the content in the request, except for a tool result if the provider `drops_cached` parts.
     """
     mask = item.mask
     if mask is None or (mask.form == "cached" and not (drops_cached and isinstance(item.content, ToolResult))):
         return item.content
-    return stand_in(item, mask.text) if mask.text else None
+    return placeholder_content(item, mask.text) if mask.text else None
 
 
-def stand_in(item: Item, text: str) -> Content:
-    """A text in place of what an item holds, in the same frame: calls and results stay paired, words stay with who said them."""
+def placeholder_content(item: Item, text: str) -> Content:
+    """Return the content of an item with its text replaced. Call ids, roles and refs stay, so that pairs and speakers stay too."""
     content = item.content
     match content:
         case ToolResult():
@@ -135,17 +135,17 @@ def stand_in(item: Item, text: str) -> Content:
 
 
 def is_readable(item: Item) -> bool:
-    """Whether the model can read what an item holds."""
+    """Whether the content of an item reaches the model."""
     return item.mask is None or item.mask.form == "cached"
 
 
 def speaker(kind: Kind) -> Role:
-    """The role of an item whose content does not state one."""
+    """Return the role of an item whose content has none."""
     return "assistant" if kind in _BY_MODEL else "user"
 
 
 def _arguments(form: Form, text: str) -> str:
-    """A text in place of arguments, in the shape that arguments of this form have."""
+    """Return a text wrapped in the argument syntax of a call form."""
     match form:
         case "free":
             return text

@@ -1,1 +1,1 @@
-"""The only loop: sessions, the moments at which policies look, and calls."""
+"""The engine: sessions, model calls, and the moments at which policies run."""

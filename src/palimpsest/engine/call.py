@@ -1,4 +1,4 @@
-"""One call of a turn: policies run, the request leaves, the reply is recorded; once more if it was too long."""
+"""One model call of a turn: runs the policies, sends the request, and retries once if it was too long."""
 
 from collections.abc import Callable
 
@@ -8,20 +8,21 @@ from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.sending import Outgoing, fitting, ignore, send
+from palimpsest.engine.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.wire.encoding.caching import anchored
 
 
 async def call(
-    session: Session, *, observe: Callable[[Delta], None] = ignore, ran: Callable[[Moment, PolicyRun], None] = lambda *_: None
+    session: Session, *, observe: Callable[[Delta], None] = ignore, after_policies: Callable[[Moment, PolicyRun], None] = lambda *_: None
 ) -> ModelReplied:
-    """The model's reply to the view as policies leave it; what to do with a request that is too long, the profile decides.
+    """Run the policies, send the view and return the reply. `observe` gets the deltas, `after_policies` the policy run of each moment.
 
-    `observe` gets the deltas as they come, `ran` what came of each moment.
+    If the request is too long, the profile decides between folding and `PromptTooLong`. Raises `PalimpsestError` if the call fails, or
+    if a policy fails and the profile insists on it.
     """
     before = await carry_out(run_policies(session, "before_call"), session)
-    ran("before_call", before)
+    after_policies("before_call", before)
     if before.failure is not None and session.profile.insists:
         raise before.failure
     try:
@@ -30,11 +31,11 @@ async def call(
         if session.profile.overflow == "stop":
             raise
         overflow = await carry_out(run_policies(session, "overflow"), session)
-        ran("overflow", overflow)
+        after_policies("overflow", overflow)
         if not overflow.edited:
             raise
         reply = await _send_turn(session, observe)
-    ran("after_call", await carry_out(run_policies(session, "after_call"), session))
+    after_policies("after_call", await carry_out(run_policies(session, "after_call"), session))
     return reply
 
 
@@ -43,19 +44,19 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
         check_room(session)
         return turn_request(session)
 
-    # Taking in what an edit of a full view changed is work for another thread too.
+    # Counting the tokens of a large view after an edit takes long, so it runs in a thread too.
     return await send(session, await session.environment.offload(checked), observe)
 
 
 def turn_request(session: Session) -> Outgoing:
-    """The request that shows the view as it is now, with cache breakpoints and a reply limit that fits."""
+    """Return the request for the current view, with cache breakpoints and a reply limit that fits the window."""
     session.log.catch_up()
     params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
-    return Outgoing(session.log.view, session.card, session.tools, fitting(params, session.card, session.used))
+    return Outgoing(session.log.view, session.card, session.tools, with_reply_limit(params, session.card, session.used))
 
 
 def check_room(session: Session) -> None:
-    """Refuse to send what is known not to fit. Raises `PromptTooLong`."""
+    """Raise `PromptTooLong` if the next request exceeds the limit of the budget."""
     level = session.budget.block_at
     if level is not None and session.used >= level:
         message = f"prompt is too long: {session.used:,} tokens, and nothing is sent from {level:,} on; compact the session"

@@ -1,4 +1,4 @@
-"""What a session finds around it: stores, time, files, models, tools, and a way to work off the event loop."""
+"""The environment of a session: stores, clock, files, models, tools, and a way to run work outside the event loop."""
 
 import asyncio
 import random
@@ -21,55 +21,55 @@ Result = TypeVar("Result")
 
 
 class Encoded(Sendable, Protocol):
-    """A request that can leave, with what is recorded of it."""
+    """An encoded request with the facts that are recorded about it."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its bytes."""
+        """SHA-256 of the request body, in hex."""
         ...
 
     @property
     def breakpoints(self) -> tuple[str, ...]:
-        """The items, or `head:n`, at its cache breakpoints."""
+        """The items, or `head:n`, at the cache breakpoints of the request."""
         ...
 
 
 class RequestEncoder(Protocol):
-    """Encodes the views of one session, one after the other."""
+    """Encodes the successive views of one session."""
 
     def encode(self, view: View) -> Encoded:
-        """The request that shows a view."""
+        """Return the request that shows a view."""
         ...
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
-        """An encoder for other parameters or tools."""
+        """Return an encoder for other parameters or tools."""
         ...
 
 
 class Offload(Protocol):
-    """Runs a function that takes long where it does not block the event loop."""
+    """Runs a slow function without blocking the event loop."""
 
     def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
-        """The result of the work, once it is done."""
+        """Return the result of the function."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GrantedTool:
-    """A tool that a side call may be granted: its declaration, and what runs it. `run` gets the arguments and returns the output."""
+    """A tool that a plan may grant to a side call: its declaration, and the function that gets the arguments and returns the output."""
 
     tool: Tool
     run: Callable[[str], Awaitable[str]]
 
 
-def nothing_there(_: Look) -> str | None:
-    """An environment in which there is nothing to look at."""
+def nothing_to_look_at(_: Look) -> str | None:
+    """Return `None`: an environment without files and facts."""
     return None
 
 
 def no_provider(card: ModelCard, purpose: str) -> Provider:
-    """An environment without models. Raises `NoModel`."""
-    raise NoModel(f"no model is at hand for {purpose}; set a key or name a model, or go on without", where=card.name)
+    """Raise `NoModel`: an environment without models."""
+    raise NoModel(f"no model is available for {purpose}; set an API key or name a model, or go on without", where=card.name)
 
 
 def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> RequestEncoder:
@@ -77,9 +77,9 @@ def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fe
 
 
 async def in_thread(work: Callable[[], Result], /) -> Result:
-    """Runs a function in a thread. When the task is cancelled, it ends once the function has.
+    """Run a function in a thread and return its result. A cancelled task ends only after the function has.
 
-    A thread cannot be stopped, and a session must not go on beside one that still works on its log.
+    A thread cannot be stopped, and the session must not continue while a thread still works on its log.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -89,30 +89,30 @@ async def in_thread(work: Callable[[], Result], /) -> Result:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait((running,))
         if not running.cancelled():
-            # Asked for, because an error that is never looked at is reported as lost.
+            # Retrieved, because asyncio reports exceptions that were never retrieved.
             running.exception()
         raise
 
 
 async def inline(work: Callable[[], Result], /) -> Result:
-    """Runs a function at once: for replays and tests, which have no event loop to keep free."""
+    """Run a function immediately and return its result, for replays and tests without an event loop."""
     return work()
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything outside that a session uses.
+    """Everything outside of the library that a session uses.
 
-    `provider` gives the model behind a card, for the purpose of a call, or raises `NoModel`. `keep` writes a file of the session that
-    other programs can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may be granted.
-    `retries` says how often a call that failed is tried again, `sleep` waits some seconds, and `chance` is a number from 0 to 1.
+    `provider` returns the provider for a card and a purpose, or raises `NoModel`. `keep` writes a file of the session that other programs
+    can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may grant. `retries` is the retry policy
+    of failed calls, `sleep` waits a number of seconds, and `chance` returns a random number from 0 to 1.
     """
 
     store: SessionStore
     blobs: Blobs
     clock: Clock
     keep: Callable[[str, bytes], str] | None = None
-    look: Callable[[Look], str | None] = nothing_there
+    look: Callable[[Look], str | None] = nothing_to_look_at
     cards: Iterable[ModelCard] = CARDS
     provider: Callable[[ModelCard, str], Provider] = no_provider
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)

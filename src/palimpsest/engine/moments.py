@@ -1,4 +1,4 @@
-"""The moments of a session beside its calls, each fired here and nowhere else."""
+"""The moments outside of calls at which policies run: turn start and end, compaction on request, idle, resume and model switch."""
 
 from palimpsest.core.events import TurnEnded, TurnStarted
 from palimpsest.engine.plans import carry_out
@@ -8,35 +8,38 @@ from palimpsest.wire.models.cards import ModelCard
 
 
 async def start_turn(session: Session, *, incoming: int = 0, typed: tuple[int, ...] = ()) -> PolicyRun:
-    """Begin a turn: policies may make room for `incoming` tokens of queued input before it enters the view."""
+    """Start a turn, and let policies make room for `incoming` tokens of queued input before it enters the view."""
     session.log.append(TurnStarted(typed))
     return await carry_out(run_policies(session, "turn_starts", incoming=incoming), session)
 
 
 async def end_turn(session: Session, stop: str = "done") -> PolicyRun:
-    """Hand back to the user, and make the turn durable."""
+    """End the turn, make it durable, and run the policies for that."""
     session.log.append(TurnEnded(stop))
     await session.environment.offload(session.log.sync)
     return await carry_out(run_policies(session, "turn_ends"), session)
 
 
 async def compact(session: Session, focus: str = "") -> PolicyRun:
-    """Fold now, because the user or the model asked for it."""
+    """Fold at the request of the user or the model; `focus` is what the summary should concentrate on."""
     return await carry_out(run_policies(session, "asked", asked=focus), session)
 
 
 async def idle(session: Session) -> PolicyRun:
-    """Let policies use that nothing is going on."""
+    """Run the policies for an idle session."""
     return await carry_out(run_policies(session, "idle"), session)
 
 
 async def resumed(session: Session) -> PolicyRun:
-    """Let policies look at a session that was just resumed."""
+    """Run the policies for a session that was just resumed."""
     return await carry_out(run_policies(session, "resumed"), session)
 
 
 async def switch(session: Session, model: ModelCard) -> PolicyRun:
-    """Go on with another model. What the one before reported still says how full the view is; a plan may ask that one once more."""
+    """Switch to another model and run the policies for that.
+
+    Policies get the size that the previous model reported, and may ask the previous model once more.
+    """
     previous, used = session.card, session.used
     session.switch(model)
     return await carry_out(run_policies(session, "switched", previous=previous, used=used), session)

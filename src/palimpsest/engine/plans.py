@@ -1,4 +1,4 @@
-"""Answers the wants of a plan: from a model, the world outside, the blobs and the log."""
+"""Answers the wants of plans with model calls, the environment, the blob store and the log."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.policy import Answer, Ask, Look, Save, Span, Want, complete, drive
+from palimpsest.core.policy import Answer, Ask, EventSpan, Look, Save, Want, complete, drive
 from palimpsest.core.view import View
 from palimpsest.engine.environment import inline
-from palimpsest.engine.sending import Outgoing, fitting, send
+from palimpsest.engine.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session, tools_bytes
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
@@ -22,7 +22,10 @@ _NOT_GRANTED = "This tool is not granted here."
 
 
 async def carry_out(steps: Generator[Want, Answer, Result], session: Session) -> Result:
-    """Drive steps to what they return, planning off the event loop; a failure is thrown to where they wait."""
+    """Run the steps of a plan to their end and return the result; errors of wants are thrown into the steps.
+
+    The code between wants runs outside the event loop.
+    """
 
     async def answer(want: Want) -> Answer:
         return await _answer(want, session)
@@ -32,7 +35,7 @@ async def carry_out(steps: Generator[Want, Answer, Result], session: Session) ->
 
 
 def carry_out_now(steps: Generator[Want, Answer, Result], session: Session) -> Result:
-    """The same without an event loop, for an environment whose models and tools answer at once."""
+    """As `carry_out`, but without an event loop, for environments in which nothing waits. Raises `RuntimeError` if something does."""
     return complete(carry_out(steps, session))
 
 
@@ -46,7 +49,7 @@ async def _answer(want: Want, session: Session) -> Answer:
         case Save(data=data, name=name):
             keep = environment.keep
             return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
-        case Span(first=first, last=last):
+        case EventSpan(first=first, last=last):
             return await environment.offload(lambda: _events(session, first, last))
 
 
@@ -55,41 +58,41 @@ def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:
 
 
 async def _ask(want: Ask, session: Session) -> ModelReplied:
-    """The reply to a question; with grants, after the tools that it called were run, in at most `want.turns` requests."""
+    """Return the reply of a model; granted tools are run in between, in at most `want.turns` requests."""
     model = session.named_card(want.model) if want.model else session.card
-    asked = asked_view(session.log.view, want, model)
+    shown_view = side_request_view(session.log.view, want, model)
     tools = _tools_of(want, session)
     for turn in range(1, max(1, want.turns) + 1):
-        params = _params_of(want, session, asked, tools, model)
-        reply = await send(session, Outgoing(asked, model, tools, params, want.purpose))
+        params = _params_of(want, session, shown_view, tools, model)
+        reply = await send(session, Outgoing(shown_view, model, tools, params, want.purpose))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         if not want.grants or not calls or turn >= want.turns:
             return reply
-        results = [await _granted(call, want, session) for call in calls]
-        asked = _then(asked, turn, (*reply.parts, *results))
+        results = [await _run_granted(call, want, session) for call in calls]
+        shown_view = _with_contents(shown_view, turn, (*reply.parts, *results))
     raise NoModel(f"no request was made for {want.purpose}", where=session.log.session)
 
 
-async def _granted(call: ToolCall, want: Ask, session: Session) -> ToolResult:
-    """The result of a tool that the plan was granted, or its error; any other tool is not run."""
-    found = session.environment.tools.get(call.tool) if call.tool in want.grants else None
-    if found is None:
+async def _run_granted(call: ToolCall, want: Ask, session: Session) -> ToolResult:
+    """Run a granted tool and return its result or error; other tools are not run and return an error."""
+    granted = session.environment.tools.get(call.tool) if call.tool in want.grants else None
+    if granted is None:
         return ToolResult(call.call_id, (Text(_NOT_GRANTED),), error=True, form=call.form)
     try:
-        output = await found.run(call.args)
+        output = await granted.run(call.args)
     except PalimpsestError as error:
         return ToolResult(call.call_id, (Text(error.message),), error=True, form=call.form)
     return ToolResult(call.call_id, (Text(output),), form=call.form)
 
 
-def _then(asked: View, turn: int, contents: tuple[Content, ...]) -> View:
-    """The view of the next request of a small tool loop: a reply and its results stand at the end."""
-    items = tuple(Item(f"{asked.seq + 1}.{turn}.{number}", kind_of(content), content) for number, content in enumerate(contents))
-    return replace(asked, items=(*asked.items, *items))
+def _with_contents(shown_view: View, turn: int, contents: tuple[Content, ...]) -> View:
+    """Return the view of the next request of a side call: with the reply and its tool results at the end."""
+    items = tuple(Item(f"{shown_view.seq + 1}.{turn}.{number}", kind_of(content), content) for number, content in enumerate(contents))
+    return replace(shown_view, items=(*shown_view.items, *items))
 
 
-def asked_view(view: View, want: Ask, model: ModelCard) -> View:
-    """What the request for a plan shows: the live view and one block more, unless the plan says otherwise."""
+def side_request_view(view: View, want: Ask, model: ModelCard) -> View:
+    """Return the view of a side request: the head of the session or another one, the items of the want, and its prompt."""
     head = view.head if want.head else ()
     if want.system:
         head = (Item(f"{view.seq + 1}.0", "context", Text(want.system, "system"), "summariser"),)
@@ -103,14 +106,14 @@ def _tools_of(want: Ask, session: Session) -> tuple[Tool, ...]:
     return (*(session.tools if want.tools else ()), *(tool for tool in granted if tool.name not in own))
 
 
-def _params_of(want: Ask, session: Session, asked: View, tools: tuple[Tool, ...], model: ModelCard) -> Params:
-    """The parameters of a side request; its reply is limited to what fits beside the prompt and the tools."""
+def _params_of(want: Ask, session: Session, shown_view: View, tools: tuple[Tool, ...], model: ModelCard) -> Params:
+    """Return the parameters of a side request; its reply is limited to what fits beside the prompt and the tools."""
     offers = want.tools or bool(want.grants)
-    # Where no tool is offered there is nothing to do side by side, and some servers want to be told so.
+    # Without tools there are no parallel calls, and some servers expect the request to say so.
     params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
     if want.breakpoint_rule:
         params = replace(params, breakpoint_rule=want.breakpoint_rule)
     if want.schema:
         params = replace(params, schema=msgspec.Raw(want.schema.encode()))
-    used = session.counter.total(asked) + session.derived.tokens_of(tools_bytes(tools))
-    return fitting(params, model, used, want.reply)
+    used = session.counter.total(shown_view) + session.derived.tokens_of(tools_bytes(tools))
+    return with_reply_limit(params, model, used, want.reply)

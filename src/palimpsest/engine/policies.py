@@ -1,4 +1,4 @@
-"""Runs the policies of a moment, and installs what the gate lets through."""
+"""Runs the policies of a moment, and installs the edits that pass the gate."""
 
 from collections.abc import Generator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, Vie
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
-from palimpsest.core.view import EMPTY, View
+from palimpsest.core.view import EMPTY_VIEW, View
 from palimpsest.engine.session import Session
 
 
@@ -27,41 +27,41 @@ _focus = msgspec.json.Decoder(_Focus)
 
 
 class PolicyRun(NamedTuple):
-    """What came of a moment: the events recorded, lines for the user, the first failure of a policy, and the view before them all."""
+    """Result of running the policies of a moment: recorded events, notices for the user, first failure, and the view before."""
 
     events: tuple[Event, ...] = ()
     notices: tuple[str, ...] = ()
     failure: PalimpsestError | None = None
-    before: View = EMPTY
+    before: View = EMPTY_VIEW
 
     @property
     def edited(self) -> tuple[Event, ...]:
-        """The edits that were installed."""
+        """The events of the installed edits."""
         return tuple(event for event in self.events if isinstance(event.body, ViewEdited))
 
     @property
     def folded(self) -> bool:
-        """Whether one of them was a fold."""
+        """Whether an installed edit was a fold."""
         return any(_folds(event.body.edits) for event in self.events if isinstance(event.body, ViewEdited))
 
     def then(self, other: "PolicyRun") -> "PolicyRun":
-        """Both, one after the other."""
+        """Return this run followed by another one, as one run."""
         return PolicyRun(self.events + other.events, self.notices + other.notices, self.failure or other.failure, self.before)
 
 
 def run_policies(
     session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
 ) -> Generator[Want, Answer, PolicyRun]:
-    """Run each policy of the profile, in order, on the view that the one before left.
+    """Run the policies of the profile for a moment, in order; each gets the view that the previous one left.
 
-    `used` is what the view is known to carry before anything is edited, where that is not what it says itself.
+    `used` overrides the size of the view, in tokens, until the first edit. Raises `TooFull` if the view cannot fit the window.
     """
     ran = PolicyRun(before=session.log.view)
     for policy in session.profile.policies:
-        if moment not in policy.moments or _rests(session, policy, moment):
+        if moment not in policy.moments or _is_suspended(session, policy, moment):
             continue
-        known = None if ran.edited else used
-        situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous, used=known)
+        known_size = None if ran.edited else used
+        situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous, used=known_size)
         one = yield from _propose(session, policy, situation)
         rung = session.profile.rung
         if isinstance(one.failure, NoModel) and rung is not None:
@@ -70,13 +70,13 @@ def run_policies(
             one = one.then((yield from run_policies(session, "folded", asked=asked)))
         ran = ran.then(one)
         if one.folded and moment == "asked":
-            # The user asked for one fold: those that would come after it are the other ways to make it.
+            # The user asked for one fold; the remaining policies are alternatives for it.
             break
     return ran
 
 
-def asked_in(reply: ModelReplied) -> str | None:
-    """What the model itself asked a fold to look at by calling `compact`, however often; nothing if it did not."""
+def compact_focus(reply: ModelReplied) -> str | None:
+    """Return the focus of the first call of the tool `compact` in a reply, or `None` if the reply has no such call."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall) and part.tool == "compact"]
     if not calls:
         return None
@@ -86,14 +86,14 @@ def asked_in(reply: ModelReplied) -> str | None:
         return ""
 
 
-def _rests(session: Session, policy: Policy, moment: Moment) -> bool:
-    """Whether a policy failed so often that only the user may have it tried again."""
+def _is_suspended(session: Session, policy: Policy, moment: Moment) -> bool:
+    """Whether a policy failed so often in a row that it runs only at the request of the user."""
     limit = session.profile.circuit
-    return moment != "asked" and limit > 0 and session.log.health.is_open(policy.name, limit)
+    return moment != "asked" and limit > 0 and session.log.health.is_circuit_open(policy.name, limit)
 
 
 def _propose(session: Session, policy: Policy, situation: Situation) -> Generator[Want, Answer, PolicyRun]:
-    """Ask one policy for its plan, carry it out and install what the gate lets through."""
+    """Run the plan of one policy and install the edits that pass the gate."""
     try:
         proposal = yield from steps_of(policy.plan(situation))
     except NoModel as error:
@@ -111,7 +111,7 @@ def _propose(session: Session, policy: Policy, situation: Situation) -> Generato
 
 
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:
-    """Record edits with their reason, price and loss, or why they were refused."""
+    """Record the edits of a proposal with reason, price and loss, or an `EditRefused`, and return the event."""
     if _folds(proposal.edits) and not situation.may_fold:
         return _refuse(session, policy, proposal.edits, f"this turn had its {session.profile.folds} folds")
     before, edits, removed = session.log.view, proposal.edits, 0
@@ -122,7 +122,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             removed += len(verdict.removed)
             if verdict.refused or verdict.edits == edits:
                 break
-            # What the gate changed is judged again: nothing is installed that was not looked at as it is.
+            # Edits that the gate changed are judged again, so that exactly what was judged is installed.
             edits = verdict.edits
     except BadEdit as error:
         return _refuse(session, policy, proposal.edits, error.message)
@@ -133,10 +133,10 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=_told(proposal.why, removed, verdict.remarks),
+            why=_full_reason(proposal.why, removed, verdict.remarks),
             moment=situation.moment,
             tokens_before=situation.used,
-            tokens_after=_left(session, after, situation, folds=_folds(verdict.edits)),
+            tokens_after=_tokens_after(session, after, situation, folds=_folds(verdict.edits)),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
             loss=loss_of(before, after, session.derived.declared),
@@ -144,8 +144,8 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
     )
 
 
-def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
-    """The reason of an edit, with what the gate did to it and what it would have minded."""
+def _full_reason(why: str, removed: int, remarks: tuple[str, ...]) -> str:
+    """Return the reason of an edit, with what the gate removed and the remarks of a lenient gate."""
     parts = [why]
     if removed:
         parts.append(left_out(removed))
@@ -154,18 +154,18 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     return "; ".join(parts)
 
 
-def _left(session: Session, after: View, situation: Situation, *, folds: bool) -> int:
-    """What is used after edits: what was reported, less what they save; where nothing was reported, what the profile counts.
+def _tokens_after(session: Session, after: View, situation: Situation, *, folds: bool) -> int:
+    """Return the size of the next request after edits, in tokens: the reported size minus the estimated savings.
 
-    A report knows of more than the log does, such as tools and the head of a program that does not record its own. Where after a fold
-    as much would stay that one were due again at once, the report is left behind, and the profile's own count stands until the next.
+    The report includes what the log does not know, such as tools, or the head of a program that does not record it. Without a report,
+    the profile counts the view. It also does if after a fold the next fold would be due at once according to the report.
     """
     counter, level = session.counter, situation.budget.compact_at
-    left = situation.used - situation.incoming + counter.total(after) - counter.total(situation.view)
-    anew = folds and (session.profile.recounts or (level is not None and left >= level))
-    if anew or situation.view.reported is None:
-        left = session.profile.count(structs.replace(after, reported=None), counter, situation.tools_tokens)
-    return max(1, left)
+    size = situation.used - situation.incoming + counter.total(after) - counter.total(situation.view)
+    recount = folds and (session.profile.recounts or (level is not None and size >= level))
+    if recount or situation.view.reported is None:
+        size = session.profile.count(structs.replace(after, reported=None), counter, situation.tools_tokens)
+    return max(1, size)
 
 
 def _refuse(session: Session, policy: Policy, edits: Edits, why: str) -> Event:

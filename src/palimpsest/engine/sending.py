@@ -1,4 +1,4 @@
-"""The one way a request leaves: its start is recorded, it is streamed, and exactly one outcome is recorded."""
+"""The only call path: records the start of a call, streams the reply, and records exactly one outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, ModelReplied
-from palimpsest.core.events.deltas import Arrived, Delta
+from palimpsest.core.events.deltas import Delta, PartialReply
 from palimpsest.core.format.side_requests import encode_side_request
 from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
-from palimpsest.providers.retrying import waits
+from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved
 
 _encode = msgspec.json.Encoder().encode
-# The shortest reply that is still worth asking for, in tokens.
+# The lowest reply limit of a request, in tokens, even if less fits the window.
 SHORTEST_REPLY = 1_024
 
 
 def ignore(_: object) -> None:
-    """An observer that looks at nothing."""
+    """Do nothing: the default observer of deltas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request to be made: what it shows, to which model, with which tools and parameters, and what for."""
+    """A request before encoding: its view, model, tools, parameters and purpose."""
 
     view: View
     card: ModelCard
@@ -39,8 +39,8 @@ class Outgoing:
     purpose: str = TURN
 
 
-def fitting(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
-    """The parameters with a reply limit that fits beside `used` tokens; `wanted` is the limit that the caller would like."""
+def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
+    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit."""
     limit = min(wanted or params.max_tokens or card.reply, card.reply)
     room = card.window - used
     if room >= limit and (params.max_tokens or 0) <= card.reply:
@@ -49,28 +49,30 @@ def fitting(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Para
 
 
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
-    """Record the request, make it durable, let it leave, and record what came of it. Returns the reply as it is recorded.
+    """Record the start of a call, make it durable, send the request and record the outcome. Returns the reply as recorded.
 
-    Whatever ends a call, its outcome is in the log before the error goes on: `Failed` if nothing had arrived, `Interrupted` with the
-    parts that had if the stream broke, the task was cancelled or the process is being stopped. A failure that may pass is tried again
-    after the wait that the provider asks for; each attempt is a call of its own in the log.
+    Before an error is raised, its outcome is recorded: `Failed` if nothing had arrived, else `Interrupted` with the parts that had
+    arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as nothing has
+    arrived; each attempt is a separate call in the log.
     """
     environment = session.environment
     attempt, waited = 1, 0.0
     while True:
-        arrived = Arrived()
+        arrived = PartialReply()
         try:
             return await _attempt(session, outgoing, arrived, observe)
         except PalimpsestError as error:
-            wait = waits(error, attempt, environment.retries, waited=waited, chance=environment.chance()) if arrived.is_empty else None
+            wait = (
+                retry_delay(error, attempt, environment.retries, waited=waited, chance=environment.chance()) if arrived.is_empty else None
+            )
             if wait is None:
                 raise
         await environment.sleep(wait)
         attempt, waited = attempt + 1, waited + wait
 
 
-async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
-    """One request and its one outcome."""
+async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, observe: Callable[[Delta], None]) -> ModelReplied:
+    """Send one request and record its outcome."""
     provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
     call = session.log.append(started).seq
@@ -80,7 +82,7 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, obser
         body = session.log.append(replace(reply, call=call, purpose=outgoing.purpose)).body
     except BaseException as error:
         try:
-            _record_end(session, error, arrived, call, outgoing)
+            _record_failure(session, error, arrived, call, outgoing)
         except PalimpsestError as unrecorded:
             error.add_note(f"and it could not be recorded: {unrecorded}")
         raise
@@ -88,11 +90,11 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, obser
 
 
 def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
-    """The encoded request and the event that records it; blobs that the event names are kept first."""
+    """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
     params = resolved(outgoing.params, card)
     request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
-    aside = outgoing.purpose != TURN
+    is_side_call = outgoing.purpose != TURN
     started = CallStarted(
         model=card.name,
         wire=request.wire,
@@ -100,35 +102,35 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         tools=session.keep_tools(outgoing.tools),
         digest=request.digest,
         size=len(request.body),
-        estimate=0 if aside else session.counter.raw(outgoing.view),
+        estimate=0 if is_side_call else session.counter.raw(outgoing.view),
         breakpoints=request.breakpoints,
         purpose=outgoing.purpose,
-        request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if aside else "",
+        request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if is_side_call else "",
     )
     return request, started
 
 
 async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:
-    """The reply to a request that belongs to no session."""
-    return await _streamed(provider, request, Arrived(), ignore)
+    """Return the reply to a request outside of any session. Raises `ProviderError`."""
+    return await _streamed(provider, request, PartialReply(), ignore)
 
 
-async def _streamed(provider: Provider, request: Sendable, arrived: Arrived, observe: Callable[[Delta], None]) -> ModelReplied:
+async def _streamed(provider: Provider, request: Sendable, arrived: PartialReply, observe: Callable[[Delta], None]) -> ModelReplied:
     reply: ModelReplied | None = None
     async with closing(provider.stream(request)) as pieces:
         async for piece in pieces:
             if isinstance(piece, ModelReplied):
                 reply = piece
             else:
-                arrived.take(piece)
+                arrived.add(piece)
                 observe(piece)
     if reply is None:
         raise ProviderError("the provider ended without a reply")
     return reply
 
 
-def _record_end(session: Session, error: BaseException, arrived: Arrived, call: int, outgoing: Outgoing) -> None:
-    """Record what came of a call that ended with an error."""
+def _record_failure(session: Session, error: BaseException, arrived: PartialReply, call: int, outgoing: Outgoing) -> None:
+    """Record the outcome of a call that ended with an error."""
     parts, model, purpose = arrived.parts(), outgoing.card.name, outgoing.purpose
     message = error.message if isinstance(error, PalimpsestError) else type(error).__name__
     kind = error.kind if isinstance(error, PalimpsestError) else "internal"
@@ -139,5 +141,5 @@ def _record_end(session: Session, error: BaseException, arrived: Arrived, call: 
     try:
         session.log.append(Interrupted(call, parts, message, arrived.usage, model, purpose))
     except BadInput:
-        # What a model sent may be what no file can hold, such as half of a character; the call must have an outcome all the same.
+        # The parts cannot be encoded, for example because of half a surrogate pair; the call needs an outcome nevertheless.
         session.log.append(failed)

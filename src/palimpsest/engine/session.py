@@ -1,4 +1,4 @@
-"""A session at work: its log, the settings it works under, and what policies may look at."""
+"""A session: its log, its profile, model and tools, and the situation that policies get."""
 
 from threading import RLock
 from typing import Self
@@ -25,9 +25,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Session:
-    """One log under one profile, for one model. Everything that happens goes through `log.append`.
+    """One log with a profile, a model and an environment. All changes are recorded by `log.append`.
 
-    The projections of audit are registered with the log: `derived` when it was opened, else here.
+    `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     """
 
     def __init__(
@@ -59,14 +59,17 @@ class Session:
     def create(
         cls, opened: SessionOpened, profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...] = ()
     ) -> Self:
-        """A new session."""
+        """Create a session. Raises `BadInput` if the id is taken."""
         opened = replace(opened, profile=profile.name, model=model.name)
         derived = _derived(profile, model, environment, tools)
         return cls(Log.create(environment.store, opened, environment.clock, derived), profile, model, environment, tools, derived=derived)
 
     @classmethod
     def resume(cls, session: str, profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...] = ()) -> Self:
-        """A session as it was left; what a crash left open is closed, and another model or profile than before is recorded."""
+        """Open an existing session for writing, recover it after a crash, and record a change of model or profile.
+
+        Raises `BadInput` if there is no such session, `Locked` if another process writes to it.
+        """
         derived = _derived(profile, model, environment, tools)
         log = Log.open(environment.store, session, environment.clock, write=True, derived=derived)
         try:
@@ -82,28 +85,28 @@ class Session:
 
     @property
     def card(self) -> ModelCard:
-        """The card of the model that answers now."""
+        """The card of the current model."""
         return self._model
 
     @property
     def derived(self) -> AuditProjections:
-        """The projections of audit, up to date."""
+        """The audit projections, up to date."""
         self.log.catch_up()
         return self._derived
 
     @property
     def counter(self) -> TokenCounter:
-        """Counts tokens by the profile's rule, with the factor that the replies so far have taught."""
+        """The token counter: the size rule of the profile, with the factor that was calibrated by the replies so far."""
         return self.derived.metering.counter
 
     @property
     def budget(self) -> Budget:
-        """The room that the model leaves under this profile."""
+        """The budget of the model under this profile."""
         return self.profile.budget(self.card)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools on offer."""
+        """The tools that are offered to the model."""
         return self._tools
 
     @tools.setter
@@ -113,26 +116,26 @@ class Session:
 
     @property
     def tools_tokens(self) -> int:
-        """Tokens of the list of tools in a request."""
+        """Tokens of the tool declarations in a request."""
         return self.derived.tools_tokens
 
     @property
     def used(self) -> int:
-        """Tokens that the next request would carry, as this profile counts."""
+        """Tokens of the next request, as this profile counts them."""
         return self.profile.count(self.log.view, self.counter, self.tools_tokens)
 
     def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params) -> RequestEncoder:
-        """An encoder of requests to a model; it takes over what the last one to that model has encoded."""
-        known = self._encoder
-        if known is not None and known[0] is model:
-            encoder = known[1].revised(params, tools)
+        """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded."""
+        previous = self._encoder
+        if previous is not None and previous[0] is model:
+            encoder = previous[1].revised(params, tools)
         else:
             encoder = self.environment.encoder(model, tools, params, self.environment.blobs.get)
         self._encoder = (model, encoder)
         return encoder
 
     def keep_tools(self, tools: tuple[Tool, ...]) -> str:
-        """The address of the blob with the declarations of tools, written once for each set of them."""
+        """Store tool declarations as a blob, once for each set of tools, and return its address; empty without tools."""
         if not tools:
             return ""
         if self._tools_address[0] != tools:
@@ -142,25 +145,25 @@ class Session:
     def situation(
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
     ) -> Situation:
-        """All that a policy may look at, now; `used` is given where it is better known than the view says."""
-        with self.log.held():
+        """Return the current situation for policies; `used` overrides the counted size of the view, in tokens."""
+        with self.log.locked():
             return self._situation(moment, asked, incoming, previous, used)
 
     def _situation(self, moment: Moment, asked: str, incoming: int, previous: Card | None, used: int | None) -> Situation:
         log, derived, budget = self.log, self.derived, self.budget
-        # Each of these brings all projections up to the newest event, so that each is asked for once.
+        # Each of these properties updates all projections, so each is read only once.
         counter, tools_tokens = self.counter, self.tools_tokens
         view, health = log.view, log.health
-        known = (self.profile.count(view, counter, tools_tokens) if used is None else used) + incoming
+        size = (self.profile.count(view, counter, tools_tokens) if used is None else used) + incoming
         room = budget.block_at or budget.window
-        forced = moment == "overflow" or 0 < room <= known
+        forced = moment == "overflow" or 0 < room <= size
         return Situation(
             view=view,
             budget=budget,
             card=self.card,
             moment=moment,
             tokens=counter.sizes_of(view),
-            used=known,
+            used=size,
             now=self.environment.clock.now(),
             health=health,
             ledger=log.ledger,
@@ -179,7 +182,7 @@ class Session:
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
-        """Take back an edit and all that rests on it, unless the view would then no longer fit."""
+        """Undo an edit and the edits that depend on it, and return the events. Raises `BadInput` if the view would not fit then."""
         undoing = plan_undo(self.log, seq, edits, why)
         room = self.budget.block_at or self.budget.window
         tokens = self.counter.total(undoing.view) + self.tools_tokens
@@ -188,26 +191,26 @@ class Session:
         return tuple([self.log.append(body) for body in undoing.undone])
 
     def pin(self, *, ids: tuple[str, ...] = (), paths: tuple[str, ...] = (), on: bool = True) -> Event:
-        """Keep items or files in the view whatever policies want, or stop doing so."""
+        """Pin items or files, so that no policy hides them, or unpin them. Raises `BadInput` for an unknown item."""
         unknown = next((name for name in ids if self.log.find(name) is None), None)
         if unknown is not None:
             raise BadInput(f"there is no item {unknown} on this branch; `pal context` lists them", where=self.log.session)
         return self.log.append(Pinned(ids, paths, on))
 
     def fork(self, session: str, seq: int | None = None) -> "Session":
-        """A new session that goes on from an event of this one."""
+        """Create a session that continues after event `seq` of this one (default: the newest)."""
         derived = _derived(self.profile, self.card, self.environment, self.tools)
         log = self.log.fork(self.environment.store, session, seq, derived)
         return Session(log, self.profile, self.card, self.environment, self.tools, derived=derived)
 
     def switch(self, model: ModelCard) -> Event:
-        """Go on with another model."""
+        """Switch to another model."""
         previous, self._model = self._model, model
         self.derived.card = model
         return self.log.append(ModelSwitched(model.name, previous.name))
 
     def change_profile(self, profile: Profile) -> Event:
-        """Go on under another profile; what follows from the log by its rules is worked out again."""
+        """Switch to another profile and rebuild the projections that depend on it."""
         event = self.log.append(ProfileChanged(profile.name, self.profile.name))
         self.profile = profile
         self.params = replace(profile.params, cache_key=self.log.session)
@@ -216,7 +219,7 @@ class Session:
         return event
 
     def close(self) -> None:
-        """Make everything durable and let the session go."""
+        """Make all events durable and close the log."""
         self.log.close()
 
     def __enter__(self) -> Self:
@@ -226,12 +229,12 @@ class Session:
         self.close()
 
     def named_card(self, name: str) -> ModelCard:
-        """The card of a model that a plan names. Raises `BadInput` if there is none."""
+        """Return the card of a model by name. Raises `BadInput` if there is none."""
         return self.card if name == self.card.name else card(name, self.environment.cards)
 
 
 def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
-    """What counts of each tool in a request: its schema and its description."""
+    """Return schema and description of each tool, which are counted as its tokens."""
     return [bytes(tool.schema) + tool.description.encode() for tool in tools]
 
 

@@ -1,4 +1,4 @@
-"""Runs asynchronous work so that a request to stop the process ends it cleanly: what is under way is cancelled and recorded first."""
+"""Runs a coroutine and turns SIGTERM and SIGHUP into its cancellation, so that open calls are recorded before the process ends."""
 
 import asyncio
 import signal
@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-# What a service manager, a closed terminal and a shutdown send. Ctrl-C is turned into a cancellation by asyncio itself.
+# Sent by service managers and by closed terminals. Ctrl-C needs no entry: asyncio itself turns it into a cancellation.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work. Raises `SystemExit` with 128 and the signal's number if the process is told to stop before that."""
+    """Return the result of the coroutine. Raises `SystemExit(128 + signal number)` if a signal of `SIGNALS` arrives first."""
     stopped: list[int] = []
 
     async def stoppable() -> Result:
@@ -24,7 +24,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
                 task.cancel()
 
         for number in SIGNALS:
-            # Only the main thread of a Unix process can be told so.
+            # Signal handlers can be installed only in the main thread, and only on Unix.
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, stop, number)
         return await work

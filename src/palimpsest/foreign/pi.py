@@ -22,7 +22,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import DeferredMask, ImportContext
 from palimpsest.foreign.reading.files import (
@@ -254,7 +254,7 @@ class _EntryReader:
                     thinking, signature = text(block, "thinking"), text(block, "thinkingSignature")
                     # The signature of a Responses model is a whole item, so a provider name of its own keeps it from all others.
                     seal = (
-                        Seal(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
+                        Signature(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
                         if signature
                         else None
                     )

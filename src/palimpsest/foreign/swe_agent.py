@@ -18,7 +18,7 @@ from palimpsest.core.events import (
     TurnEnded,
     UserSaid,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import DeferredBody, DeferredMask, DeferredResult
 from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
@@ -208,7 +208,7 @@ class _RunReader:
             yield Thinking(text(message, "reasoning_content"))
         for block in tables_at(message, "thinking_blocks"):
             thinking, signature = text(block, "thinking"), text(block, "signature")
-            seal = Seal(provider_of(model), model.rpartition("/")[2], signature) if signature else None
+            seal = Signature(provider_of(model), model.rpartition("/")[2], signature) if signature else None
             if thinking or seal:
                 yield Thinking(thinking, seal, "whole" if thinking else "sealed")
 

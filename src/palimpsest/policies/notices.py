@@ -93,7 +93,7 @@ class WatchCache:
 
     def plan(self, situation: Situation) -> Outcome:
         """One line about an unexpected drop of cache reads."""
-        watch = situation.cache.watch
+        watch = situation.cache.reads
         if not watch.dropped:
             return ()
         read = watch.read or 0

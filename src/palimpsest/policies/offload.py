@@ -13,18 +13,18 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Document, Image, Text, ToolResult, Value, text_of
 from palimpsest.core.policy import Answer, Save, Want, save
-from palimpsest.core.tokens.bound import (
+from palimpsest.core.tokens.truncate import (
     OPENCODE_BYTES,
     OPENCODE_LINES,
     PREVIEW_ABOVE,
     PREVIEW_HEAD,
     PREVIEW_TAIL,
-    Bounded,
+    Truncated,
     claude_preview,
-    cut_lines,
-    cut_parts,
-    middle_cut,
     preview,
+    truncate_lines,
+    truncate_middle,
+    truncate_parts,
 )
 from palimpsest.policies.clear.results import PERSISTED, listed, whole
 
@@ -63,7 +63,7 @@ def _gap(omitted: int) -> str:
     return f"\n... {omitted} bytes omitted ...\n"
 
 
-def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: int | None = None, warns: bool = False) -> Bounded:
+def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: int | None = None, warns: bool = False) -> Truncated:
     """The body within the limit; `asked` tokens can lower it and never raise it. What was cut says how long it was.
 
     With `warns` a first line tells that something was cut.
@@ -71,14 +71,14 @@ def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: 
     room = limit
     if asked is not None:
         room = min(limit, asked if mode == "tokens" else asked * 4)
-    cut = middle_cut(output.text, room, mode)
+    cut = truncate_middle(output.text, room, mode)
     if not cut.cut:
         return cut
     lines = [f"Total output lines: {len(output.text.splitlines())}"]
     if warns:
         told = f"... {output.omitted} bytes omitted ..." if output.omitted else lines[0]
         lines = [f"Warning: truncated output (original token count: {original_tokens(output)})", told]
-    return Bounded("\n".join([*lines, "", cut.text]), cut.cut, cut.unit)
+    return Truncated("\n".join([*lines, "", cut.text]), cut.cut, cut.unit)
 
 
 def original_tokens(output: Captured) -> int:
@@ -274,7 +274,7 @@ class OffloadCodex:
         # What its tool has cut is not cut again, however much the header adds to a small limit.
         if result.blob:
             return returned
-        bounded = cut_parts(result.parts, ceil(self.limit * _SLACK), self.mode)
+        bounded = truncate_parts(result.parts, ceil(self.limit * _SLACK), self.mode)
         if not bounded.cut:
             return returned
         blob = yield from save(Save(_whole(result)))
@@ -308,7 +308,7 @@ class Spill:
         result = returned.result
         text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
         tail = self._shell_tail and returned.tool in _SHELLS
-        bounded = cut_lines(text, self._lines, self._size, "tail" if tail else "head")
+        bounded = truncate_lines(text, self._lines, self._size, "tail" if tail else "head")
         if not bounded.cut:
             return returned
         try:

@@ -32,7 +32,7 @@ def compactions(reply: ModelReplied) -> tuple[Opaque, ...]:
 
 def put(situation: Situation, compaction: Opaque) -> Put:
     """A compaction at its place; other models read in its stead what the log proves."""
-    return Put("summary", replace(compaction, twin=summary_text(situation, compaction.twin)))
+    return Put("summary", replace(compaction, text_fallback=summary_text(situation, compaction.text_fallback)))
 
 
 def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tuple[Group, ...]:

@@ -13,7 +13,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value, text_of
 from palimpsest.core.pairs import answered_calls
-from palimpsest.core.policy import Answer, Look, Plan, Proposal, Span, Steps, Want, look, span
+from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View, shown
 from palimpsest.policies.fold.fold import rung
@@ -48,7 +48,7 @@ def look_back(tip: int) -> Generator[Want, Answer, Past]:
     tally = _Tally(tip)
     last = tip
     for _ in range(RUNS):
-        events = yield from span(Span(max(0, last - RUN + 1), last))
+        events = yield from span(EventSpan(max(0, last - RUN + 1), last))
         for event in reversed(events):
             tally.take(event)
         last -= RUN

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from palimpsest.core.tokens.bound import OPENCODE_BYTES, OPENCODE_LINES
+from palimpsest.core.tokens.truncate import OPENCODE_BYTES, OPENCODE_LINES
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget

@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import structs
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.tokens.bound import PREVIEW_ABOVE
 from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.clear.dead import ClearDead
 from palimpsest.policies.fold.fold import FoldFromLog, Narrative, rung

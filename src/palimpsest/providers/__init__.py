@@ -1,1 +1,1 @@
-"""Models, real and scripted."""
+"""Providers: models over HTTP, local, recorded and scripted."""

@@ -1,4 +1,4 @@
-"""Real models over HTTP: one request leaves, one reply comes back, on any of the three wires."""
+"""Provider for models over HTTP, in any of the three wire formats."""
 
 import os
 import time
@@ -10,9 +10,9 @@ from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta, deltas_of
 from palimpsest.core.ports import Sendable, closing
-from palimpsest.providers.address import bare, checked, checked_header
+from palimpsest.providers.address import checked_address, checked_header, without_credentials
+from palimpsest.providers.redactor import Redactor, credential_forms
 from palimpsest.providers.retry_after import retry_after
-from palimpsest.providers.veil import Veil, signed
 from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.failures import refused
 from palimpsest.wire.models.cards import ModelCard, WireName
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 _PATHS: Mapping[str, str] = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
 _HOSTS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
 _VERSION = "2023-06-01"
-_SILENCE = 600.0
-_CONNECT = 15.0
+# Seconds.
+_READ_TIMEOUT = 600.0
+_CONNECT_TIMEOUT = 15.0
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
 class HttpProvider:
-    """A model behind an address; what is not given comes from the environment, under the names that the official clients use.
+    """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    As an async context it keeps its connections between requests.
+    `timeout` is in seconds. As an async context manager it keeps connections open between requests.
     """
 
     def __init__(
@@ -41,26 +42,26 @@ class HttpProvider:
         base_url: str = "",
         api_key: str = "",
         *,
-        timeout: float = _SILENCE,
+        timeout: float = _READ_TIMEOUT,
         headers: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        known = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
         maker = "anthropic" if card.provider == "anthropic" else "openai"
-        # A server of the user's own machine must not be sent a key or a request that was meant for somebody else.
+        # A local server must never get the API key or the base URL of a remote provider.
         prefix = "" if card.provider == "local" else maker.upper()
         self._card = card
         key_name = f"{prefix}_API_KEY" if prefix and not api_key else "the API key"
-        self._key = checked_header(api_key or (known.get(f"{prefix}_API_KEY", "") if prefix else ""), key_name, card.name)
-        given = base_url or (known.get(f"{prefix}_BASE_URL", "") if prefix else "")
+        self._key = checked_header(api_key or (variables.get(f"{prefix}_API_KEY", "") if prefix else ""), key_name, card.name)
+        given = base_url or (variables.get(f"{prefix}_BASE_URL", "") if prefix else "")
         if not given and card.provider == "local":
             raise BadInput("a local model needs the address of its server", where=card.name)
-        parts = checked(given.strip() or _HOSTS[maker], card.name)
+        parts = checked_address(given.strip() or _HOSTS[maker], card.name)
         self._base = parts.geturl().rstrip("/")
-        self._shown = bare(parts)
+        self._printable_base = without_credentials(parts)
         self._timeout = timeout
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
-        self._veil = Veil((self._key, *signed(parts.username or "", parts.password or ""), *_secrets(self._headers)))
+        self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._client: httpx.AsyncClient | None = None
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
@@ -70,7 +71,7 @@ class HttpProvider:
         return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
     async def __aenter__(self) -> Self:
-        self._client = self._open()
+        self._client = self._new_client()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -79,30 +80,33 @@ class HttpProvider:
             await client.aclose()
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
-        """Deltas as they come, and last the whole reply; cancelling or closing it closes the connection at once."""
-        wire = _known(request.wire, self._card)
+        """Yield deltas as they arrive, then the complete reply. Cancelling or closing the stream closes the connection.
+
+        Raises `ProviderError` or `WireError`; their messages and those of their causes contain no credentials.
+        """
+        wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client = self._client or self._open()
+        client = self._client or self._new_client()
         try:
             async with (
-                client.stream("POST", url, content=request.body, headers=self._head(wire)) as response,
+                client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
                 closing(self._read(wire, response, offered_names(request))) as pieces,
             ):
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # The one way out for errors: whatever it is, it may repeat what was sent, and the key was sent.
-            self._veil.hide_from(error)
-            ours = self._as_ours(error)
-            if ours is None:
+            # Every error passes here, because it may repeat the request, which contains the key.
+            self._redactor.redact_error(error)
+            provider_error = self._as_provider_error(error)
+            if provider_error is None:
                 raise
-            raise ours from error
+            raise provider_error from error
         finally:
             if client is not self._client:
                 await client.aclose()
 
-    def _as_ours(self, error: Exception) -> ProviderError | None:
-        """An error of the layers below as one of ours; `None` for what is one already, or a fault of this program."""
+    def _as_provider_error(self, error: Exception) -> ProviderError | None:
+        """Map an error of httpx or the network to a `ProviderError`; `None` for all other errors."""
         import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real call needs it
 
         kind: type[ProviderError] = ProviderError
@@ -116,11 +120,11 @@ class HttpProvider:
             kind, what = ConnectionLost, f"cannot be reached: {_reason(error)}"
         else:
             return None
-        return kind(self._veil.hide(f"{self._shown} {what}"), where=self._card.provider)
+        return kind(self._redactor.redact(f"{self._printable_base} {what}"), where=self._card.provider)
 
     async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
-            body = self._veil.hide((await response.aread()).decode("utf-8", "replace")).encode()
+            body = self._redactor.redact((await response.aread()).decode("utf-8", "replace")).encode()
             wait = retry_after(response.status_code, response.headers, time.time())
             raise refused(response.status_code, body, self._card.provider, retry_after=wait)
         if "event-stream" not in response.headers.get("content-type", ""):
@@ -135,24 +139,24 @@ class HttpProvider:
                 yield delta
         yield decoding.finish()
 
-    def _open(self) -> "httpx.AsyncClient":
+    def _new_client(self) -> "httpx.AsyncClient":
         import httpx  # noqa: PLC0415 - as above
 
-        return httpx.AsyncClient(timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT, self._timeout)))
+        return httpx.AsyncClient(timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout)))
 
-    def _head(self, wire: WireName) -> dict[str, str]:
-        head = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
+    def _request_headers(self, wire: WireName) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
         if wire == "anthropic":
-            head["anthropic-version"] = _VERSION
+            headers["anthropic-version"] = _VERSION
             if self._key:
-                head["x-api-key"] = self._key
+                headers["x-api-key"] = self._key
         elif self._key:
-            head["authorization"] = f"Bearer {self._key}"
-        return head | self._headers
+            headers["authorization"] = f"Bearer {self._key}"
+        return headers | self._headers
 
 
 async def _deltas(chunks: AsyncIterator[bytes], decoding: Decoder) -> AsyncIterator[Delta]:
-    """The deltas of a stream; a connection that breaks or falls silent when the reply is already whole is as good as closed."""
+    """Yield the deltas of a stream; a connection error after the complete reply is ignored."""
     import httpx  # noqa: PLC0415 - as above
 
     try:
@@ -165,7 +169,7 @@ async def _deltas(chunks: AsyncIterator[bytes], decoding: Decoder) -> AsyncItera
 
 
 def _secrets(headers: Mapping[str, str]) -> Iterator[str]:
-    """What must not be repeated of the headers that the caller added: the values, and what follows the scheme in them."""
+    """Yield the secret values of headers, with and without their authentication scheme."""
     for name, value in headers.items():
         if any(word in name.lower() for word in _SECRET_HEADERS):
             yield value
@@ -173,13 +177,13 @@ def _secrets(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _reason(error: Exception) -> str:
-    """One line for an error of the layers below; a group of them is named by its first."""
+    """Return one line for an error; for an exception group, that of its first error."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _known(wire: str, card: ModelCard) -> WireName:
+def _wire_name(wire: str, card: ModelCard) -> WireName:
     for name in get_args(WireName):
         if name == wire:
             found: WireName = name

@@ -1,5 +1,6 @@
-"""A model on this machine: a server on the loopback that speaks all three wires, from a file of weights."""
+"""A server for local models: serves a file of weights on the loopback interface, in all three wire formats."""
 
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -8,14 +9,14 @@ from palimpsest.core.errors import BadInput, ProviderError
 
 
 class _Serving(Protocol):
-    """What is needed of a running server; the package has no types of its own."""
+    """The part of `xllamacpp.Server` that is used; the package is untyped."""
 
     @property
     def listening_address(self) -> str: ...
 
 
 class LocalServer:
-    """Serves a GGUF file while it is open; `url` is the address to give to `HttpProvider`."""
+    """A context manager that serves a GGUF file; `url` is the address for `HttpProvider`. `window` is in tokens."""
 
     def __init__(self, weights: Path, *, window: int = 8192, threads: int = 0) -> None:
         if not weights.is_file():
@@ -27,14 +28,15 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """The address of the open server, with the version that the official clients expect in it."""
+        """The address of the running server, with the path `/v1`. Raises `BadInput` outside of the context."""
         if self._server is None:
             raise BadInput("the local server is not open", where=str(self._weights))
         return f"{self._server.listening_address}/v1"
 
     def __enter__(self) -> Self:
         try:
-            import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 - untyped, and only the extra `local` brings it
+            # Imported here, because only the extra `local` installs it.
+            xllamacpp = import_module("xllamacpp")
         except ImportError as error:
             raise BadInput(
                 "local models need the extra `local`: pip install 'palimpsest-agent[local]'", where=str(self._weights)
@@ -55,5 +57,5 @@ class LocalServer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # The server stops when nobody holds it any more.
+        # The server stops when its last reference is gone.
         self._server = None

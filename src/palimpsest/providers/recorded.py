@@ -1,4 +1,4 @@
-"""A model that answers from recorded bytes, in the exact form in which a provider once sent them."""
+"""A provider that replays recorded responses of a real provider, byte by byte."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +14,8 @@ from palimpsest.wire.stream import decode_response, decoder
 _CHUNK = 4096
 
 
-class Recorded:
-    """Answers each request with the next recording of the card's wire: a stream of events, or one JSON object."""
+class RecordedProvider:
+    """Answers each request with the next recording: a server-sent event stream, or one JSON object."""
 
     def __init__(self, card: ModelCard, *recordings: Path) -> None:
         self._card = card
@@ -23,7 +23,10 @@ class Recorded:
         self.requests: list[Sendable] = []
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """The deltas of the recording, and last the whole reply."""
+        """Yield the deltas of the next recording, then the complete reply.
+
+        Raises `BadInput` for a request of another wire or an unreadable file, `ProviderError` if there is no recording left.
+        """
         asked = len(self.requests)
         self.requests.append(request)
         if request.wire != self._card.wire:

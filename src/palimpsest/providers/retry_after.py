@@ -1,4 +1,4 @@
-"""When a provider may be asked again, read from the headers of its answer."""
+"""Parses the retry delay from the response headers of a provider."""
 
 import math
 import re
@@ -14,14 +14,14 @@ _OPENAI = "x-ratelimit-"
 
 
 def retry_after(status: int, headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until the provider may be asked again, or `None` where it does not say; names of headers are in lower case.
+    """Return the seconds until the request may be retried, or `None` if the headers do not say; header names are in lower case.
 
-    Times of day are compared with the `date` header, for the clock of this machine may be wrong; `now`, in seconds since 1970, stands
-    in where there is none. The reset of a rate limit counts only when that limit is the reason, which is the status 429.
+    Absolute times are compared with the `date` header, because the local clock may be wrong; `now`, in seconds since 1970, is the
+    fallback. The reset times of rate limits are used only for status 429.
     """
-    told = _number(headers.get("retry-after-ms", ""))
-    if told is not None:
-        return told / 1000
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
     clock = _date(headers.get("date", ""))
     clock = now if clock is None else clock
     given = headers.get("retry-after", "")
@@ -31,18 +31,18 @@ def retry_after(status: int, headers: Mapping[str, str], now: float) -> float | 
     moment = _date(given)
     if moment is not None:
         return max(0.0, moment - clock)
-    return _reset(headers, clock) if status == HTTPStatus.TOO_MANY_REQUESTS else None
+    return _seconds_until_reset(headers, clock) if status == HTTPStatus.TOO_MANY_REQUESTS else None
 
 
-def _reset(headers: Mapping[str, str], clock: float) -> float | None:
-    """Seconds until the limits that are used up are reset, or all of them where none is said to be."""
-    resets = list(_resets(headers, clock))
+def _seconds_until_reset(headers: Mapping[str, str], clock: float) -> float | None:
+    """Return the seconds until all exhausted limits are reset; until all limits are if none is reported as exhausted."""
+    resets = list(_limit_resets(headers, clock))
     used_up = [seconds for seconds, remaining in resets if remaining == 0]
     return max(used_up or [seconds for seconds, _ in resets], default=None)
 
 
-def _resets(headers: Mapping[str, str], clock: float) -> Iterator[tuple[float, float | None]]:
-    """Seconds until each limit is reset, and what remains of it."""
+def _limit_resets(headers: Mapping[str, str], clock: float) -> Iterator[tuple[float, float | None]]:
+    """Yield, for each limit, the seconds until its reset and what remains of it."""
     for name, value in headers.items():
         if name.startswith(_ANTHROPIC) and name.endswith("-reset"):
             limit = name.removeprefix(_ANTHROPIC).removesuffix("-reset")
@@ -65,7 +65,7 @@ def _number(value: str) -> float | None:
 
 
 def _date(value: str) -> float | None:
-    """Seconds since 1970 of a date as HTTP writes it."""
+    """Parse an HTTP date into seconds since 1970; `None` if it is invalid."""
     try:
         moment = parsedate_to_datetime(value)
     except (ValueError, TypeError, OverflowError):
@@ -74,7 +74,7 @@ def _date(value: str) -> float | None:
 
 
 def _timestamp(value: str) -> float | None:
-    """Seconds since 1970 of a date as RFC 3339 writes it."""
+    """Parse an RFC 3339 timestamp into seconds since 1970; `None` if it is invalid."""
     try:
         return _since_1970(datetime.fromisoformat(value))
     except ValueError:
@@ -89,7 +89,7 @@ def _since_1970(moment: datetime) -> float | None:
 
 
 def _duration(value: str) -> float | None:
-    """Seconds of a duration such as `6m0s`, `1.5s` or `20ms`."""
+    """Parse a duration such as `6m0s`, `1.5s` or `20ms` into seconds; `None` if it is invalid."""
     found = _DURATION.fullmatch(value.strip())
     if found is None or not found.group(0):
         return _number(value)

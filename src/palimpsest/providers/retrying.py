@@ -1,4 +1,4 @@
-"""Asks again when a provider failed in a way that may pass: how long to wait, and a provider that does."""
+"""Retries of transient provider errors: the retry policy, the delay before each retry, and a retrying provider."""
 
 import asyncio
 import random
@@ -16,9 +16,9 @@ _SERVER_ERRORS = 500
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long to wait: `retries` attempts after the first, and `total` seconds of waiting at most.
+    """Limits of retries: at most `retries` attempts after the first, and at most `total` seconds of delays.
 
-    A wait begins at `first` seconds, doubles up to `longest`, and is shortened or stretched by up to `jitter` of itself.
+    The delay starts at `first` seconds, doubles up to `longest`, and varies by up to the share `jitter` in both directions.
     """
 
     retries: int = 8
@@ -32,8 +32,8 @@ DEFAULT = RetryPolicy()
 NO_RETRIES = RetryPolicy(retries=0)
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether the same request may succeed later: too many requests, a fault of the server, or a connection that was lost."""
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later: after a rate limit, a server error or a lost connection."""
     if isinstance(error, ConnectionLost | StreamCut):
         return True
     if not isinstance(error, ProviderError) or isinstance(error, PromptTooLong) or error.status is None:
@@ -41,26 +41,26 @@ def may_pass(error: Exception) -> bool:
     return error.status == _TOO_MANY_REQUESTS or error.status >= _SERVER_ERRORS
 
 
-def waits(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, waited: float = 0.0, chance: float = 0.5) -> float | None:
-    """Seconds to wait before asking again after `attempt` attempts failed, the last with `error`; `None` when it must not be asked again.
+def retry_delay(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, waited: float = 0.0, chance: float = 0.5) -> float | None:
+    """Return the seconds to wait after `attempt` failed attempts, the last with `error`; `None` if there must be no retry.
 
-    Only for an attempt of which nothing arrived. `waited` are the seconds of the waits before, and `chance` is a number from 0 to 1 that
-    decides within the jitter. A provider that names a time is asked no earlier, and not at all if that time is beyond `total`.
+    It must be used only if nothing of the reply has arrived. `waited` are the seconds of earlier delays; `chance`, from 0 to 1, selects
+    the jitter. A delay that the provider requests is never shortened, and if it exceeds `total` there is no retry.
     """
-    if attempt > policy.retries or not may_pass(error):
+    if attempt > policy.retries or not is_transient(error):
         return None
-    told = error.retry_after if isinstance(error, ProviderError) else None
-    if told is not None:
-        # Stretched only: many clients are told the same time.
-        wait = told * (1 + policy.jitter * chance)
-        wait = min(wait, max(told, policy.total - waited))
+    requested = error.retry_after if isinstance(error, ProviderError) else None
+    if requested is not None:
+        # Only longer, never shorter: many clients get the same time and must not all return at it.
+        delay = requested * (1 + policy.jitter * chance)
+        delay = min(delay, max(requested, policy.total - waited))
     else:
-        wait = min(policy.first * 2.0 ** (attempt - 1), policy.longest) * (1 + policy.jitter * (2 * chance - 1))
-    return wait if waited + wait <= policy.total else None
+        delay = min(policy.first * 2.0 ** (attempt - 1), policy.longest) * (1 + policy.jitter * (2 * chance - 1))
+    return delay if waited + delay <= policy.total else None
 
 
-class Retrying:
-    """A provider that asks another one again while nothing of the reply has arrived; what then fails is raised as it is."""
+class RetryingProvider:
+    """Wraps a provider and retries transient errors as long as nothing of the reply has arrived."""
 
     def __init__(
         self,
@@ -76,17 +76,17 @@ class Retrying:
         self._chance = chance
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """Deltas of the attempt that succeeds as they come, and last the whole reply."""
+        """Yield the deltas of the first attempt that delivers any, then the complete reply. Raises the error of the last attempt."""
         attempt, waited = 1, 0.0
         while True:
             arrived = False
             try:
                 async with closing(self._provider.stream(request)) as stream:
-                    async for each in stream:
+                    async for part in stream:
                         arrived = True
-                        yield each
+                        yield part
             except PalimpsestError as error:
-                wait = None if arrived else waits(error, attempt, self._policy, waited=waited, chance=self._chance())
+                wait = None if arrived else retry_delay(error, attempt, self._policy, waited=waited, chance=self._chance())
                 if wait is None:
                     raise
             else:

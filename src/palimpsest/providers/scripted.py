@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, examples and offline work."""
+"""A provider with scripted replies, for tests, examples and offline work."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,8 +15,8 @@ from palimpsest.core.ports import Sendable
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A reply whose stream fails with `error` once `after` deltas have arrived; the whole reply never comes."""
+class BrokenReply:
+    """A reply whose stream raises `error` after `after` deltas."""
 
     reply: str | ModelReplied
     after: int
@@ -24,8 +24,8 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Stalled:
-    """A reply whose stream waits once `after` deltas have arrived: it sets `reached`, and goes on when the test sets `released`."""
+class StalledReply:
+    """A reply whose stream pauses after `after` deltas: it sets `reached` and continues when `released` is set."""
 
     reply: str | ModelReplied
     after: int
@@ -33,71 +33,71 @@ class Stalled:
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Answer: TypeAlias = str | ModelReplied | Exception | Broken | Stalled
-Reply: TypeAlias = Answer | Callable[[Sendable], Answer]
+ScriptedAnswer: TypeAlias = str | ModelReplied | Exception | BrokenReply | StalledReply
+ScriptedReply: TypeAlias = ScriptedAnswer | Callable[[Sendable], ScriptedAnswer]
 
 _BYTES_PER_TOKEN = 4
 
 
 class Scripted:
-    """Gives its replies in order and keeps the requests it got; an exception among the replies is raised.
+    """Returns its replies in order and records the requests; an exception among the replies is raised.
 
-    Each stream begins with the usage of the prompt; texts, thinking and arguments follow in pieces of `piece` characters.
-    A reply without usage gets one that fits the sizes: what a request shares with the one before counts as read from the cache.
+    Each stream starts with the usage of the prompt; texts, thinking and arguments follow in fragments of `piece` characters.
+    A reply without usage gets an estimate: the prefix that a request shares with the previous one counts as read from the cache.
     """
 
-    def __init__(self, *replies: Reply, model: str = "scripted", piece: int = 16) -> None:
+    def __init__(self, *replies: ScriptedReply, model: str = "scripted", piece: int = 16) -> None:
         self._replies = replies
         self._model = model
         self._piece = piece
         self.requests: list[Sendable] = []
 
     @property
-    def left(self) -> int:
-        """How many replies were not asked for yet."""
+    def remaining(self) -> int:
+        """Number of unused replies."""
         return max(0, len(self._replies) - len(self.requests))
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """The deltas of the next reply, then the whole; a broken or stalled reply fails or waits at its place."""
-        asked = len(self.requests)
+        """Yield the deltas of the next reply, then the complete reply. Raises `ProviderError` if no reply is left."""
+        number = len(self.requests)
         self.requests.append(request)
-        if asked >= len(self._replies):
+        if number >= len(self._replies):
             raise ProviderError(
-                f"the script has {len(self._replies)} replies and this is request {asked + 1}; give it one more", where=self._model
+                f"the script has {len(self._replies)} replies and this is request {number + 1}; give it one more", where=self._model
             )
-        reply = self._replies[asked]
+        reply = self._replies[number]
         answer = reply(request) if callable(reply) else reply
         if isinstance(answer, Exception):
             raise answer
-        whole = self._finish(answer.reply if isinstance(answer, Broken | Stalled) else answer, asked)
+        whole = self._finish(answer.reply if isinstance(answer, BrokenReply | StalledReply) else answer, number)
         prompt = replace(whole.usage, output=0, reasoning=0)
         deltas: list[Delta] = [*((UsageDelta(prompt),) if prompt.prompt else ()), *deltas_of(whole.parts, self._piece)]
-        cut = min(answer.after, len(deltas)) if isinstance(answer, Broken | Stalled) else len(deltas)
+        cut = min(answer.after, len(deltas)) if isinstance(answer, BrokenReply | StalledReply) else len(deltas)
         for delta in deltas[:cut]:
             yield delta
-        if isinstance(answer, Broken):
+        if isinstance(answer, BrokenReply):
             raise answer.error
-        if isinstance(answer, Stalled):
+        if isinstance(answer, StalledReply):
             answer.reached.set()
             await answer.released.wait()
         for delta in deltas[cut:]:
             yield delta
         yield whole
 
-    def _finish(self, answer: str | ModelReplied, asked: int) -> ModelReplied:
+    def _finish(self, answer: str | ModelReplied, number: int) -> ModelReplied:
         whole = ModelReplied(parts=(Text(answer, role="assistant"),)) if isinstance(answer, str) else answer
         calls = any(isinstance(part, ToolCall) for part in whole.parts)
         return replace(
             whole,
-            usage=whole.usage if whole.usage != Usage() else self._usage(whole, asked),
+            usage=whole.usage if whole.usage != Usage() else self._usage(whole, number),
             stop=whole.stop or ("tool_use" if calls else "end_turn"),
             model=whole.model or self._model,
-            message=whole.message or f"scripted-{asked + 1}",
+            message=whole.message or f"scripted-{number + 1}",
         )
 
-    def _usage(self, whole: ModelReplied, asked: int) -> Usage:
-        body = self.requests[asked].body
-        shared = _shared(self.requests[asked - 1].body, body) if asked else 0
+    def _usage(self, whole: ModelReplied, number: int) -> Usage:
+        body = self.requests[number].body
+        shared = _shared_prefix(self.requests[number - 1].body, body) if number else 0
         written = sum(len(text_of(part).encode()) for part in whole.parts)
         read = shared // _BYTES_PER_TOKEN
         return Usage(input=_tokens(len(body)) - read, cache_read=read, output=_tokens(written))
@@ -107,7 +107,7 @@ def _tokens(size: int) -> int:
     return -(-size // _BYTES_PER_TOKEN)
 
 
-def _shared(one: bytes, two: bytes) -> int:
+def _shared_prefix(one: bytes, two: bytes) -> int:
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2

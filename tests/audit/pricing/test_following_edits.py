@@ -12,7 +12,7 @@ from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visibility.survival import survival_of
 from palimpsest.audit.visibility.visible import Visible, texts_of
 from palimpsest.core.events import Event
-from palimpsest.core.items import Item, Text, ToolCall, same_start, seq_of
+from palimpsest.core.items import Item, Text, ToolCall, seq_of, shared_prefix_length
 from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.tokens.counter import TokenCounter
@@ -99,7 +99,13 @@ def test_a_prompt_that_was_changed_in_its_middle_is_the_same_as_one_made_anew() 
 
 def test_rows_are_the_same_as_long_as_they_hold_the_very_same_things() -> None:
     one, other, equal = Text("a"), Text("b"), Text("a")
-    assert [same_start((one, other), row) for row in ((), (one,), (one, other, one), (equal, other), (other, one))] == [0, 1, 2, 0, 0]
+    assert [shared_prefix_length((one, other), row) for row in ((), (one,), (one, other, one), (equal, other), (other, one))] == [
+        0,
+        1,
+        2,
+        0,
+        0,
+    ]
 
 
 @settings(max_examples=40)

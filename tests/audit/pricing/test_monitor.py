@@ -9,15 +9,15 @@ from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.policy import proposal_of
-from palimpsest.core.situation import Cache, Watch
+from palimpsest.core.situation import Cache, CacheReads
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.notices import WatchCache
 from palimpsest.profiles.profile import Profile
 
-NOTHING = Watch()
+NOTHING = CacheReads()
 
 
-def reads(*tokens: int, start: Watch = NOTHING) -> list[int]:
+def reads(*tokens: int, start: CacheReads = NOTHING) -> list[int]:
     """What is told after each of some replies."""
     told = []
     watch = start
@@ -47,7 +47,7 @@ def test_the_base_line_starts_anew_after_a_drop() -> None:
 
 
 def test_a_reply_without_usage_says_nothing() -> None:
-    assert watch_reply(Watch(50_000, expected=True, dropped=7), Usage()) == Watch(50_000, expected=True)
+    assert watch_reply(CacheReads(50_000, expected=True, dropped=7), Usage()) == CacheReads(50_000, expected=True)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_reply_without_usage_says_nothing() -> None:
 def test_cc_68_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(
     edit: Edit, by: str, moment: str
 ) -> None:
-    expected = watch_edit(Watch(50_000), ViewEdited((edit,), by=by, moment=moment))
-    assert expected == Watch(50_000, expected=True)
+    expected = watch_edit(CacheReads(50_000), ViewEdited((edit,), by=by, moment=moment))
+    assert expected == CacheReads(50_000, expected=True)
     assert reads(50_100, 20_000, 20_100, 1_000, start=expected) == [0, 0, 0, 19_100]
 
 
 def test_cc_68_other_edits_silence_nothing() -> None:
     for edit in (Mask(("3.0",), "[gone]"), Insert((Put("reminder", Text("mind")),))):
-        assert watch_edit(Watch(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == Watch(50_000)
+        assert watch_edit(CacheReads(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == CacheReads(50_000)
 
 
 def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:

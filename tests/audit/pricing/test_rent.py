@@ -6,13 +6,13 @@ from situations import CLAUDE, prefix, situation, size, words
 from palimpsest.audit.pricing.price import Narrative, Rates, after_fold, fold_price, price_of_fold, rates_of, rent_of_call
 from palimpsest.audit.pricing.warm import Warm
 from palimpsest.core.items import Item, Text
-from palimpsest.core.situation import PARTS, Cache, Evidence, Said
+from palimpsest.core.situation import PARTS, Cache, Evidence, UserMessage
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import Reported, View
 from palimpsest.wire.models.cards import ModelCard, Prices, card, resized
 
 HEAD = (Item("0.0", "context", Text("x20000")),)
-SAID = Evidence(said=(Said("1.0", 0, "please", 1_500), Said("9.0", 0, "again", 500)))
+SAID = Evidence(user_messages=(UserMessage("1.0", 0, "please", 1_500), UserMessage("9.0", 0, "again", 500)))
 VIEW = View(HEAD, (words("1.0", 90_000),))
 RATES = Rates(1.25, 0.1, 5.0)
 
@@ -23,7 +23,7 @@ def test_a_folded_view_has_its_head_the_users_words_evidence_names_tail_and_resu
 
 
 def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:
-    many = Evidence(said=(Said("1.0", 0, "please", 70_000),))
+    many = Evidence(user_messages=(UserMessage("1.0", 0, "please", 70_000),))
     assert after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
 
 

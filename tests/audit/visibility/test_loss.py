@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.audit.visibility.visible import Visible
-from palimpsest.core.edits import Loss, Lost
+from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 
@@ -89,7 +89,7 @@ def test_a_folder_shows_with_a_slash_at_its_end_or_without() -> None:
 
 def test_a_name_is_credited_to_the_first_item_however_later_ones_write_it() -> None:
     items = (Item("1.0", "assistant", Text("call parse_it now")), Item("2.0", "assistant", Text("parse_it is parse_it.")))
-    assert loss_of(View(items=items), View()).symbols == (Lost("parse_it", "1.0"),)
+    assert loss_of(View(items=items), View()).symbols == (LostEntity("parse_it", "1.0"),)
 
 
 def test_numbers_count_without_signs_and_separators_in_what_is_lost_and_in_what_shows() -> None:
@@ -135,10 +135,10 @@ def test_every_kind_of_thing_is_listed_with_the_item_in_which_it_stood() -> None
         ids=("1.0", "2.0", "3.0"),
         path_items=("2.0", "3.0", "3.0"),
         command_items=("2.0",),
-        symbols=(Lost("my_test", "2.0"), Lost("TypeError", "3.0"), Lost("parseConfig", "3.0")),
-        errors=(Lost("TypeError: cannot read parseConfig of undefined", "3.0"),),
-        urls=(Lost("https://example.org/a?b=1", "3.0"),),
-        identifiers=(Lost("9f86d081", "3.0"), Lost("123e4567-e89b-12d3-a456-426614174000", "3.0")),
+        symbols=(LostEntity("my_test", "2.0"), LostEntity("TypeError", "3.0"), LostEntity("parseConfig", "3.0")),
+        errors=(LostEntity("TypeError: cannot read parseConfig of undefined", "3.0"),),
+        urls=(LostEntity("https://example.org/a?b=1", "3.0"),),
+        identifiers=(LostEntity("9f86d081", "3.0"), LostEntity("123e4567-e89b-12d3-a456-426614174000", "3.0")),
     )
 
 
@@ -149,8 +149,8 @@ def test_chinese_around_a_name_is_no_part_of_it() -> None:
         numbers=1,
         ids=("1.0",),
         path_items=("1.0",),
-        symbols=(Lost("getUserInfo", "1.0"),),
-        errors=(Lost(line, "1.0"),),
+        symbols=(LostEntity("getUserInfo", "1.0"),),
+        errors=(LostEntity(line, "1.0"),),
     )
 
 
@@ -175,7 +175,7 @@ def test_errors_and_addresses_that_still_show_are_not_lost() -> None:
     told = Item("9.0.0", "summary", Text(f"open error, {line[:60]}… at https://example.org/x"))
     assert loss_of(View(items=(gone, again)), View(items=(again,))).errors == ()
     assert loss_of(View(items=(gone,)), View(items=(told,))) == Loss(ids=("1.0",))
-    assert loss_of(View(items=(gone, again)), View(items=(again,))).urls == (Lost("https://example.org/x", "1.0"),)
+    assert loss_of(View(items=(gone, again)), View(items=(again,))).urls == (LostEntity("https://example.org/x", "1.0"),)
 
 
 def test_of_many_things_the_newest_are_listed_and_the_rest_counted() -> None:
@@ -184,14 +184,14 @@ def test_of_many_things_the_newest_are_listed_and_the_rest_counted() -> None:
     )
     loss = loss_of(View(items=items), View())
     assert [lost.text for lost in loss.symbols] == [f"parse_{number:03}" for number in range(60, 100)]
-    assert loss.urls[-1] == Lost("https://example.org/99", "99.0")
+    assert loss.urls[-1] == LostEntity("https://example.org/99", "99.0")
     assert loss.more == {"symbols": 60, "urls": 60}
 
 
 def test_a_loss_of_an_older_log_is_read_and_a_new_one_is_written_small() -> None:
     old = b'{"paths":["a.py"],"commands":["make"],"numbers":3,"user_messages":1,"ids":["2.0"]}'
     assert msgspec.json.decode(old, type=Loss) == Loss(("a.py",), ("make",), 3, 1, ("2.0",))
-    new = Loss(ids=("2.0",), symbols=(Lost("parse_it", "2.0"),), more={"symbols": 7})
+    new = Loss(ids=("2.0",), symbols=(LostEntity("parse_it", "2.0"),), more={"symbols": 7})
     assert msgspec.json.encode(new) == b'{"ids":["2.0"],"symbols":[["parse_it","2.0"]],"more":{"symbols":7}}'
     assert msgspec.json.decode(msgspec.json.encode(new), type=Loss) == new
 

@@ -11,7 +11,7 @@ PARTS: tuple[Content, ...] = (
 )
 
 
-def test_a_whole_reply_has_one_delta_a_part_and_two_a_call() -> None:
+def test_a_complete_reply_has_one_delta_for_a_part_and_two_for_a_call() -> None:
     assert list(deltas_of(PARTS)) == [
         ThinkingDelta("Two files."),
         TextDelta("Reading"),
@@ -21,7 +21,7 @@ def test_a_whole_reply_has_one_delta_a_part_and_two_a_call() -> None:
     ]
 
 
-def test_a_size_cuts_them_into_pieces() -> None:
+def test_deltas_are_split_into_fragments_of_the_given_size() -> None:
     assert list(deltas_of(PARTS, 4)) == [
         ThinkingDelta("Two "),
         ThinkingDelta("file"),

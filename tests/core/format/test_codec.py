@@ -39,7 +39,7 @@ def test_unknown_events_keep_their_bytes_and_their_name() -> None:
     assert (event.body.name, encode_body(event.body)) == ("new_thing", b'{"type":"new_thing", "x": 1}')
 
 
-def test_a_chunk_with_an_unknown_event_is_read_whole() -> None:
+def test_a_chunk_with_an_unknown_event_is_read_completely() -> None:
     ended = encode_body(TurnEnded())
     lines = [encode_line(0, -1, 1, "", ended), encode_line(1, 0, 1, "", b'{"type":"zap"}'), encode_line(2, 1, 1, "", ended)]
     assert [type(event.body) for event in decode_chunk(b"".join(lines), "memory")] == [TurnEnded, Unknown, TurnEnded]
@@ -51,13 +51,13 @@ def test_a_bad_line_within_a_chunk_is_named_by_its_own_byte() -> None:
         decode_chunk(first + b"nonsense\n", "log", 1000)
 
 
-def test_fields_of_a_newer_version_are_passed_over_and_stay_in_the_file() -> None:
+def test_fields_of_a_newer_version_are_ignored_and_stay_in_the_file() -> None:
     line = encode_line(0, -1, 1, "", b'{"type":"turn_ended","stop":"done","mood":"good"}')
     assert decode_line(line, "memory").body == TurnEnded("done")
     assert b'"mood":"good"' in body_bytes(line)
 
 
-def test_an_older_format_is_brought_up_step_by_step() -> None:
+def test_an_older_format_is_upgraded_version_by_version() -> None:
     def from_zero(body: dict[str, Any]) -> dict[str, Any]:
         return {"type": "user_said", "parts": [{"type": "text", "text": body["words"]}]}
 

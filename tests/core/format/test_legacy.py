@@ -93,7 +93,7 @@ def test_side_calls_and_refusals_of_0_1_0_are_read_as_what_replaced_them(store: 
         assert tool == ToolRefused("call_9", "bash", "user", "not now")
 
 
-def test_a_log_of_0_1_0_goes_on_and_what_its_crash_left_open_is_closed(store: JsonlSessions) -> None:
+def test_a_log_of_0_1_0_can_be_continued_and_is_recovered_after_a_crash(store: JsonlSessions) -> None:
     before = store.path_of("day").read_bytes()
     with Log.open(store, "day", FixedClock(1_760_000_100_000, 1), write=True) as log:
         call = log.open_call

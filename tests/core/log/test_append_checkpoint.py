@@ -23,7 +23,7 @@ class RefusingLines(MemoryFile):
         raise StoreError(f"no room for a checkpoint of {len(data):,} bytes", where=self.name)
 
 
-class RefusingShelf(MemorySessions):
+class RefusingStore(MemorySessions):
     """A store of such lines."""
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
@@ -36,7 +36,7 @@ class RefusingShelf(MemorySessions):
         return lines
 
 
-def said(number: int) -> UserSaid:
+def user_message(number: int) -> UserSaid:
     return UserSaid((Text(f"message {number}"),))
 
 
@@ -47,40 +47,40 @@ def refusing(log: Log) -> RefusingLines:
 
 
 def test_an_event_whose_checkpoint_fails_is_there_once_and_the_next_follows_it() -> None:
-    store = RefusingShelf()
+    store = RefusingStore()
     log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
-    events = [log.append(said(number)) for number in range(CHECKPOINT_EVERY + 5)]
+    events = [log.append(user_message(number)) for number in range(CHECKPOINT_EVERY + 5)]
     assert refusing(log).asked == 1
     assert [event.seq for event in events] == list(range(1, CHECKPOINT_EVERY + 6))
     assert log.view.ids == tuple(f"{event.seq}.0" for event in events)
     log.close()
     again = Log.open(store, "s", FixedClock(1, 1))
     assert again.view == log.view
-    assert [event.body for event in again.events()][1:] == [said(number) for number in range(CHECKPOINT_EVERY + 5)]
+    assert [event.body for event in again.events()][1:] == [user_message(number) for number in range(CHECKPOINT_EVERY + 5)]
     assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
 def test_a_group_whose_checkpoint_fails_is_there_once() -> None:
-    store = RefusingShelf()
+    store = RefusingStore()
     log = Log.create(store, SessionOpened("s"), FixedClock(1, 1))
-    events = log.extend(said(number) for number in range(CHECKPOINT_EVERY))
+    events = log.extend(user_message(number) for number in range(CHECKPOINT_EVERY))
     assert (refusing(log).asked, log.tip, len(events)) == (1, CHECKPOINT_EVERY, CHECKPOINT_EVERY)
     log.close()
     assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY
 
 
 def test_a_checkpoint_that_failed_is_tried_again_later_and_not_at_every_event() -> None:
-    log = Log.create(RefusingShelf(), SessionOpened("s"), FixedClock(1, 1))
+    log = Log.create(RefusingStore(), SessionOpened("s"), FixedClock(1, 1))
     for number in range(3 * CHECKPOINT_EVERY):
-        log.append(said(number))
+        log.append(user_message(number))
     assert refusing(log).asked == 3
 
 
-def test_a_checkpoint_that_somebody_asks_for_says_that_it_failed() -> None:
-    log = Log.create(RefusingShelf(), SessionOpened("s"), FixedClock(1, 1))
+def test_a_requested_checkpoint_raises_if_it_fails() -> None:
+    log = Log.create(RefusingStore(), SessionOpened("s"), FixedClock(1, 1))
     with pytest.raises(PalimpsestError, match="no room for a checkpoint"):
         log.checkpoint()
-    assert log.append(said(0)).seq == 1
+    assert log.append(user_message(0)).seq == 1
 
 
 def test_a_folder_in_the_place_of_the_checkpoint_file_loses_no_event(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_folder_in_the_place_of_the_checkpoint_file_loses_no_event(tmp_path: P
         (tmp_path / name / "inside").mkdir(parents=True)
     with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
         for number in range(CHECKPOINT_EVERY + 1):
-            log.append(said(number))
+            log.append(user_message(number))
     assert Log.open(store, "s", FixedClock(1, 1)).tip == CHECKPOINT_EVERY + 1
     report = verify(store, "s", MemoryBlobs())
     assert (report.events, report.findings) == (CHECKPOINT_EVERY + 2, ())

@@ -56,7 +56,7 @@ def state(log: Log) -> tuple[object, ...]:
     return log.view, log.health, log.ledger, log.inbox, log.open_call, log.tip, log.path, log.place_of(log.tip)
 
 
-def test_a_reader_in_another_process_sees_each_event_once_and_what_follows_from_it(tmp_path: Path, writer: Writer) -> None:
+def test_a_reader_in_another_process_sees_each_event_once_with_all_projections(tmp_path: Path, writer: Writer) -> None:
     reader = opened(tmp_path)
     assert reader.follow() == ()
     for command in ("append 30", "append 1", "rewind 12", "append 400", "undo", "append 7"):
@@ -67,7 +67,7 @@ def test_a_reader_in_another_process_sees_each_event_once_and_what_follows_from_
     assert reader.follow() == ()
 
 
-def test_a_line_that_is_being_written_is_seen_when_it_is_whole(tmp_path: Path, writer: Writer) -> None:
+def test_a_line_is_read_only_when_it_is_complete(tmp_path: Path, writer: Writer) -> None:
     writer("append 3")
     reader = opened(tmp_path)
     writer("half")
@@ -75,7 +75,7 @@ def test_a_line_that_is_being_written_is_seen_when_it_is_whole(tmp_path: Path, w
     assert reader.tip == 3
 
 
-def test_a_reader_says_when_what_follows_does_not_continue_what_it_has_read() -> None:
+def test_a_reader_raises_if_a_new_line_does_not_continue_the_chain() -> None:
     store = MemorySessions()
     with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
         reader = Log.open(store, "s", FixedClock(1, 1))

@@ -8,7 +8,7 @@ from palimpsest.core.items import Item, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, undo
 from palimpsest.core.log.verify import verify
-from palimpsest.core.pairs import parted, unpaired
+from palimpsest.core.pairs import newly_unpaired, unpaired
 from palimpsest.core.projections.view import project
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -18,36 +18,36 @@ def shown(items: tuple[Item, ...]) -> list[Item]:
 
 
 @given(steps, st.integers(0, 1_000))
-def test_projecting_in_two_steps_is_projecting_in_one(told: list[Step], cut: int) -> None:
-    log = tell(new_log(), told)
+def test_projecting_in_two_steps_is_projecting_in_one(history: list[Step], cut: int) -> None:
+    log = tell(new_log(), history)
     events = list(log.events())
-    skip = log.reader.skip(log.path)
+    skip = log.reader.undone_edits(log.path)
     middle = cut % (len(events) + 1)
     first = project(events[:middle], skip=skip, find=log.reader.item)
     assert project(events[middle:], first, skip=skip, find=log.reader.item) == project(events, skip=skip, find=log.reader.item)
 
 
 @given(steps)
-def test_the_live_view_is_the_projection_of_the_path(told: list[Step]) -> None:
-    log = tell(new_log(), told)
-    assert log.view == project(log.events(), skip=log.reader.skip(log.path), find=log.reader.item)
+def test_the_live_view_is_the_projection_of_the_path(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    assert log.view == project(log.events(), skip=log.reader.undone_edits(log.path), find=log.reader.item)
 
 
 @given(steps, st.booleans(), st.integers(0, 25))
-def test_a_resumed_log_equals_the_live_one(told: list[Step], with_checkpoint: bool, at: int) -> None:
+def test_a_resumed_log_equals_the_live_one(history: list[Step], with_checkpoint: bool, at: int) -> None:
     store = MemorySessions()
-    live = tell(new_log(store), told[:at])
+    live = tell(new_log(store), history[:at])
     if with_checkpoint:
         live.checkpoint()
-    tell(live, told[at:])
+    tell(live, history[at:])
     resumed = Log.open(store, "s", FixedClock(1, 1))
     assert (resumed.view, resumed.health, resumed.ledger) == (live.view, live.health, live.ledger)
     assert (resumed.tip, resumed.path, resumed.place_of(resumed.tip)) == (live.tip, live.path, live.place_of(live.tip))
 
 
 @given(steps)
-def test_every_id_in_a_view_exists_in_the_log(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_every_id_in_a_view_exists_in_the_log(history: list[Step]) -> None:
+    log = tell(new_log(), history)
     for item in (*log.view.head, *log.view.items):
         original = log.item(item.id)
         assert (original.kind, original.content, original.source) == (item.kind, item.content, item.source)
@@ -55,8 +55,8 @@ def test_every_id_in_a_view_exists_in_the_log(told: list[Step]) -> None:
 
 
 @given(steps)
-def test_a_call_is_never_parted_from_its_result(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_a_call_is_never_separated_from_its_result(history: list[Step]) -> None:
+    log = tell(new_log(), history)
     answered: set[str] = set()
     called: set[str] = set()
     for item in shown(log.view.items):
@@ -70,21 +70,21 @@ def test_a_call_is_never_parted_from_its_result(told: list[Step]) -> None:
             before, after = log.state_at(event.parent).view, log.state_at(event.seq).view
             # What never had another half may be hidden and restored alone.
             never_paired = unpaired(project(event for event in log.events() if not isinstance(event.body, ViewEdited)).items)
-            assert parted(before.items, after.items) - never_paired == frozenset()
+            assert newly_unpaired(before.items, after.items) - never_paired == frozenset()
 
 
 @given(steps)
-def test_every_event_survives_being_written(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_every_event_survives_being_written(history: list[Step]) -> None:
+    log = tell(new_log(), history)
     for event in log.events():
         line = encode_line(event.seq, event.parent, event.at, event.prev, encode_body(event.body))
         assert decode_line(line, "memory") == event
 
 
 @given(steps)
-def test_undoing_the_newest_edit_restores_the_items_before_it(told: list[Step]) -> None:
-    log = tell(new_log(), told)
-    edits = [event for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in log.reader.skip(log.path)]
+def test_undoing_the_newest_edit_restores_the_items_before_it(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    edits = [event for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in log.reader.undone_edits(log.path)]
     if not edits or edits[-1].seq != log.tip:
         return
     before = log.state_at(edits[-1].parent).view
@@ -93,9 +93,9 @@ def test_undoing_the_newest_edit_restores_the_items_before_it(told: list[Step]) 
 
 
 @given(steps, st.integers(0, 100))
-def test_undoing_any_edit_gives_the_path_without_it_and_what_rests_on_it(told: list[Step], which: int) -> None:
-    log = tell(new_log(), told)
-    skip = dict(log.reader.skip(log.path))
+def test_undoing_any_edit_gives_the_path_without_it_and_its_dependents(history: list[Step], which: int) -> None:
+    log = tell(new_log(), history)
+    skip = dict(log.reader.undone_edits(log.path))
     edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
     if not edits:
         return
@@ -107,10 +107,10 @@ def test_undoing_any_edit_gives_the_path_without_it_and_what_rests_on_it(told: l
 
 
 @given(steps)
-def test_undoing_every_edit_gives_the_log_as_if_none_had_been(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_undoing_every_edit_gives_the_log_as_if_none_had_been(history: list[Step]) -> None:
+    log = tell(new_log(), history)
     while True:
-        skip = log.reader.skip(log.path)
+        skip = log.reader.undone_edits(log.path)
         edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
         if not edits:
             break
@@ -119,9 +119,9 @@ def test_undoing_every_edit_gives_the_log_as_if_none_had_been(told: list[Step]) 
 
 
 @given(steps, steps, st.integers(0, 60))
-def test_a_fork_sees_what_its_base_saw_and_goes_its_own_way(told: list[Step], later: list[Step], at: int) -> None:
+def test_a_fork_starts_with_the_view_of_its_base_and_then_differs(history: list[Step], later: list[Step], at: int) -> None:
     store = MemorySessions()
-    base = tell(new_log(store), told)
+    base = tell(new_log(store), history)
     seq = at % (base.tip + 1)
     fork = base.fork(store, "f", seq)
     assert fork.view.items == base.state_at(seq).view.items
@@ -134,9 +134,9 @@ def test_a_fork_sees_what_its_base_saw_and_goes_its_own_way(told: list[Step], la
 
 
 @given(steps)
-def test_what_was_recorded_verifies(told: list[Step]) -> None:
+def test_what_was_recorded_verifies(history: list[Step]) -> None:
     store = MemorySessions()
-    log = tell(new_log(store), told)
+    log = tell(new_log(store), history)
     events: list[Event] = list(log.reader.run(0, log.tip))
     verdict = verify(store, "s", MemoryBlobs())
     assert (verdict.findings, verdict.events) == ((), len(events))

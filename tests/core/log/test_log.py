@@ -28,7 +28,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
 
-def said(text: str) -> UserSaid:
+def user_message(text: str) -> UserSaid:
     return UserSaid((Text(text),))
 
 
@@ -52,12 +52,12 @@ def reopened(store: MemorySessions, session: str = "s") -> Log:
         UserSaid((Text("\ud800"),)),
     ],
 )
-def test_what_could_not_be_read_back_is_not_recorded(body: Body) -> None:
+def test_a_body_that_could_not_be_decoded_is_not_recorded(body: Body) -> None:
     store = MemorySessions()
     log = new_log(store)
     with pytest.raises(BadInput, match="cannot be recorded"):
         log.append(body)
-    log.append(said("goes on"))
+    log.append(user_message("goes on"))
     assert (log.tip, reopened(store).view.ids) == (1, ("1.0",))
 
 
@@ -66,7 +66,7 @@ def test_raw_json_with_newlines_stays_on_one_line() -> None:
     log = new_log(store)
     log.append(CallStarted("m", "chat", params=Raw(b'{\n  "a": "x\\ny"\n}')))
     log.append(ModelReplied((), call=1))
-    log.append(said("next"))
+    log.append(user_message("next"))
     assert [type(event.body) for event in reopened(store).events()] == [SessionOpened, CallStarted, ModelReplied, UserSaid]
     assert verify(store, "s", MemoryBlobs()).ok
 
@@ -79,30 +79,30 @@ class InterruptedLines(MemoryFile):
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_append_ends_the_writing_and_never_gives_a_number_twice() -> None:
+def test_an_interrupted_append_makes_the_log_read_only_and_no_number_is_used_twice() -> None:
     store = MemorySessions()
     log = new_log(store)
-    log.append(said("one"))
+    log.append(user_message("one"))
     lines = log.reader.lines
     assert isinstance(lines, MemoryFile)
     lines.__class__ = InterruptedLines
     with pytest.raises(KeyboardInterrupt):
-        log.append(said("two"))
+        log.append(user_message("two"))
     lines.__class__ = MemoryFile
     with pytest.raises(ReadOnly, match="interrupted while it was written; reopen the session"):
-        log.append(said("three"))
+        log.append(user_message("three"))
     log.close()
     with Log.open(store, "s", FixedClock(1, 1), write=True) as again:
-        again.append(said("three"))
+        again.append(user_message("three"))
     assert verify(store, "s", MemoryBlobs()).findings == ()
 
 
-def test_syncing_a_fork_makes_what_it_reads_through_durable_too() -> None:
+def test_syncing_a_fork_makes_its_base_durable_too() -> None:
     store = MemorySessions()
     base = new_log(store)
-    base.append(said("unsynced"))
+    base.append(user_message("unsynced"))
     fork = base.fork(store, "f")
-    fork.append(said("in the fork"))
+    fork.append(user_message("in the fork"))
     fork.sync()
     lines = base.reader.lines
     assert isinstance(lines, MemoryFile)
@@ -110,18 +110,18 @@ def test_syncing_a_fork_makes_what_it_reads_through_durable_too() -> None:
     assert reopened(store, "f").view.ids == ("1.0", "3.0")
 
 
-def test_an_item_of_the_head_is_not_brought_into_the_items() -> None:
+def test_an_item_of_the_head_cannot_be_inserted_into_the_items() -> None:
     log = new_log()
     log.append(ContextStated(head=(Statement("base", "be brief", "system"),)))
-    with pytest.raises(BadInput, match=r"item 1\.0 stands in the head"):
+    with pytest.raises(BadInput, match=r"item 1\.0 is in the head"):
         restore(log, "1.0")
-    with pytest.raises(BadEdit, match=r"item 1\.0 shows already"):
+    with pytest.raises(BadEdit, match=r"item 1\.0 is visible already"):
         log.append(ViewEdited((Insert((Keep("1.0"),)),), by="test"))
 
 
 def test_calls_that_share_an_id_can_still_be_edited() -> None:
     log = new_log()
-    log.append(said("go"))
+    log.append(user_message("go"))
     paired(log)
     paired(log)
     log.append(ViewEdited((Fold("2.0", "3.0"), Mask(("5.0",), "[cleared]")), by="test"))
@@ -132,31 +132,31 @@ def test_calls_that_share_an_id_can_still_be_edited() -> None:
     "edit",
     [Unmask(("3.0",)), Mask(("3.0",), "shown again"), Unmask(("2.0",))],
 )
-def test_one_half_of_a_hidden_pair_is_not_shown_alone(edit: Mask | Unmask) -> None:
+def test_a_call_or_result_of_a_hidden_pair_is_not_shown_alone(edit: Mask | Unmask) -> None:
     log = new_log()
-    log.append(said("go"))
+    log.append(user_message("go"))
     paired(log)
     log.append(ViewEdited((Mask(("2.0", "3.0")),), by="test"))
-    with pytest.raises(BadEdit, match="parted from its other half"):
+    with pytest.raises(BadEdit, match="separated from its call or result"):
         log.append(ViewEdited((edit,), by="test"))
 
 
-def test_a_result_is_not_brought_back_without_its_call() -> None:
+def test_a_result_is_not_restored_without_its_call() -> None:
     log = new_log()
-    log.append(said("go"))
+    log.append(user_message("go"))
     paired(log)
     log.append(ViewEdited((Fold("2.0", "3.0"),), by="test"))
     for contents in ((Keep("3.0"),), (Keep("3.0"), Keep("2.0"))):
-        with pytest.raises(BadEdit, match="parted from its other half"):
+        with pytest.raises(BadEdit, match="separated from its call or result"):
             log.append(ViewEdited((Insert(contents),), by="test"))
 
 
-def test_half_of_an_edit_is_not_undone_if_that_parts_a_pair() -> None:
+def test_a_part_of_an_edit_is_not_undone_if_that_separates_a_pair() -> None:
     log = new_log()
-    log.append(said("go"))
+    log.append(user_message("go"))
     paired(log)
     seq = log.append(ViewEdited((Mask(("2.0",)), Mask(("3.0",))), by="test")).seq
-    with pytest.raises(BadInput, match=r"would show item 2\.0 without its other half; undo all of it"):
+    with pytest.raises(BadInput, match=r"item 2\.0 would be unpaired; undo all of it"):
         undo(log, seq, (0,))
     undo(log, seq)
     assert [item.hidden for item in log.view.items] == [False, False, False]
@@ -165,7 +165,7 @@ def test_half_of_an_edit_is_not_undone_if_that_parts_a_pair() -> None:
 def test_a_call_that_was_never_answered_can_be_folded_unfolded_and_restored() -> None:
     log = new_log()
     log.append(ModelReplied((ToolCall("lost", "read", "{}"),)))
-    log.append(said("never mind"))
+    log.append(user_message("never mind"))
     seq = log.append(ViewEdited((Fold("1.0", "2.0", (Put("summary", Text("s")),)),), by="test")).seq
     restore(log, "1.0")
     assert log.view.ids == (f"{seq}.0.0", "1.0")
@@ -173,19 +173,19 @@ def test_a_call_that_was_never_answered_can_be_folded_unfolded_and_restored() ->
     assert log.view.ids == ("1.0", "2.0")
 
 
-def test_an_item_of_another_branch_is_not_brought_here() -> None:
+def test_an_item_of_another_branch_cannot_be_restored() -> None:
     log = new_log()
-    log.append(said("one"))
-    log.append(said("two"))
+    log.append(user_message("one"))
+    log.append(user_message("two"))
     rewind(log, 1)
     with pytest.raises(BadInput, match=r"there is no item 2\.0 on this branch"):
         restore(log, "2.0")
 
 
 @pytest.mark.parametrize("name", ["01.0", "+1.0", " 1.0", "1.-1", "1.0.0.9", "1", "", ".", "1.", "١.0", "abc", "1.2.3.4"])
-def test_an_id_is_written_in_one_way_only(name: str) -> None:
+def test_only_the_canonical_form_of_an_id_is_accepted(name: str) -> None:
     log = new_log()
-    log.append(said("one"))
+    log.append(user_message("one"))
     log.append(ViewEdited((Fold("1.0", "1.0"),), by="test"))
     with pytest.raises(PalimpsestError):
         restore(log, name)
@@ -193,17 +193,17 @@ def test_an_id_is_written_in_one_way_only(name: str) -> None:
         log.item(name)
 
 
-def test_edits_of_one_event_that_rest_on_each_other_go_together() -> None:
+def test_edits_of_one_event_that_depend_on_each_other_are_undone_together() -> None:
     log = new_log()
-    log.append(said("one"))
-    log.append(said("two"))
+    log.append(user_message("one"))
+    log.append(user_message("two"))
     seq = log.append(ViewEdited((Fold("1.0", "1.0", (Put("summary", Text("s")),)), Fold("3.0.0", "2.0")), by="test")).seq
     body = undo(log, seq, (0,))[0].body
     assert isinstance(body, EditUndone)
     assert (body.edits, log.view.ids) == ((), ("1.0", "2.0"))
 
 
-def test_a_part_comes_back_between_its_neighbours() -> None:
+def test_a_restored_part_returns_between_its_neighbours() -> None:
     log = new_log()
     log.append(UserSaid((Text("a"), Text("b"), Text("c"))))
     log.append(ViewEdited((Fold("1.1", "1.1"),), by="test"))
@@ -211,10 +211,10 @@ def test_a_part_comes_back_between_its_neighbours() -> None:
     assert log.view.ids == ("1.0", "1.1", "1.2")
 
 
-def test_what_was_typed_is_not_lost_by_going_back_and_not_inherited_by_a_fork() -> None:
+def test_queued_input_survives_a_rewind_and_is_not_inherited_by_a_fork() -> None:
     store = MemorySessions()
     log = new_log(store)
-    log.append(said("one"))
+    log.append(user_message("one"))
     typed = log.append(UserTyped((Text("do not lose me"),))).seq
     fork = log.fork(store, "f")
     rewind(log, 1)
@@ -225,19 +225,19 @@ def test_what_was_typed_is_not_lost_by_going_back_and_not_inherited_by_a_fork() 
 def test_a_log_in_another_file_is_known_by_the_name_of_that_file() -> None:
     store = MemorySessions()
     log = new_log(store)
-    log.append(said("one"))
+    log.append(user_message("one"))
     log.close()
     lines = store.open("s")
     store.replace("copy", lines.read(0, lines.size))
     with Log.open(store, "copy", FixedClock(1, 1), write=True) as copy:
-        copy.append(said("only here"))
+        copy.append(user_message("only here"))
         copy.fork(store, "f").close()
     assert reopened(store, "f").view.ids == ("1.0", "2.0")
 
 
-def test_undoing_what_is_no_edit_is_refused_by_the_log_itself() -> None:
+def test_an_undo_of_an_event_that_is_no_edit_is_refused_by_the_log_itself() -> None:
     log = new_log()
-    log.append(said("one"))
+    log.append(user_message("one"))
     for number in (1, 99, -4):
         with pytest.raises(BadInput):
             log.append(EditUndone(number))

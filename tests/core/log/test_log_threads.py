@@ -37,7 +37,7 @@ def eager_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("eager_switching")
-def test_input_that_is_typed_in_another_thread_during_turns_is_all_there() -> None:
+def test_no_input_from_another_thread_is_lost_during_turns() -> None:
     store = MemorySessions()
     log = new_log(store)
     log.share(RLock())
@@ -102,7 +102,7 @@ class Interrupting:
         self.taken = []
 
 
-def test_an_interrupt_while_projections_are_brought_up_to_date_loses_no_event() -> None:
+def test_an_interrupt_while_projections_are_updated_loses_no_event() -> None:
     store = MemorySessions()
     log = new_log(store)
     interrupting = Interrupting()
@@ -118,7 +118,7 @@ def test_an_interrupt_while_projections_are_brought_up_to_date_loses_no_event() 
     assert (rebuilt(store).view, rebuilt(store).ledger) == (log.view, log.ledger)
 
 
-def test_a_checkpoint_that_is_due_is_left_by_the_next_sync_where_append_shall_not_wait_for_the_disk() -> None:
+def test_in_a_shared_log_sync_saves_the_checkpoint_and_append_does_not() -> None:
     store = MemorySessions()
     log = new_log(store)
     log.share(RLock())

@@ -7,7 +7,7 @@ from palimpsest.core.log.recovery import NEVER_RAN, STOPPED, UNKNOWN_OUTCOME, re
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
-def test_a_tool_that_was_running_has_an_unknown_outcome_and_one_that_never_ran_says_so() -> None:
+def test_a_tool_that_was_started_has_an_unknown_outcome_and_others_never_ran() -> None:
     store = MemorySessions()
     log = new_log(store)
     log.append(ModelReplied((ToolCall("c1", "bash", '{"command":"make"}'), ToolCall("c2", "patch", "*** Begin", form="free"))))
@@ -29,14 +29,14 @@ def test_a_call_whose_reply_never_came_is_recorded_as_interrupted_once() -> None
     assert recover(log) == ()
 
 
-def test_a_session_that_ended_well_needs_nothing() -> None:
+def test_a_session_that_ended_normally_needs_no_recovery() -> None:
     log = new_log()
     log.append(CallStarted("m", "chat"))
     log.append(ModelReplied((Text("done", "assistant"),), call=1))
     assert recover(log) == ()
 
 
-def test_what_was_typed_waits_in_the_inbox_until_it_is_said() -> None:
+def test_typed_input_is_queued_until_it_enters_the_conversation() -> None:
     store = MemorySessions()
     log = new_log(store)
     first = log.append(UserTyped((Text("one"),))).seq

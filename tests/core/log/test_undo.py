@@ -4,7 +4,7 @@ from histories import new_log
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import EditUndone, ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.format.path import Path, Run
+from palimpsest.core.format.path import EventRange, Path
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, restore, rewind, undo
@@ -26,20 +26,20 @@ def edited(log: Log, *edits: Mask | Fold | Insert) -> int:
     return log.append(ViewEdited(edits, by="test")).seq
 
 
-def test_undo_is_an_event_that_says_what_shows_again() -> None:
+def test_undo_is_an_event_with_the_items_that_become_visible_again() -> None:
     log = session()
     seq = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")), Keep("1.0"))))
     assert undo(log, seq, why="wrong")[0].body == EditUndone(seq, (), "wrong", ("2.0", "3.0", "4.0"))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "6.0")
 
 
-def test_what_an_undo_brought_back_is_held_for_the_epoch() -> None:
+def test_items_that_an_undo_restored_are_held_for_the_epoch() -> None:
     log = session()
     undo(log, edited(log, Mask(("3.0",), "[cleared]")))
     assert log.view.held == frozenset({"3.0"})
 
 
-def test_undoing_an_edit_takes_back_the_later_edits_that_rest_on_it() -> None:
+def test_undoing_an_edit_also_undoes_the_later_edits_that_depend_on_it() -> None:
     log = session()
     first = edited(log, Fold("1.0", "4.0", (Put("summary", Text("one")),)))
     second = edited(log, Fold(f"{first}.0.0", "5.0", (Put("summary", Text("two")),)))
@@ -63,7 +63,7 @@ def test_one_edit_of_several_can_be_undone() -> None:
     assert [item.id for item in log.view.items if item.mask is not None] == []
 
 
-def test_what_is_no_edit_cannot_be_undone() -> None:
+def test_an_event_that_is_no_edit_cannot_be_undone() -> None:
     log = session()
     seq = edited(log, Mask(("4.0",), "a"))
     with pytest.raises(BadInput, match="event 2 is no edit of the view"):
@@ -83,30 +83,30 @@ def test_an_edit_of_another_branch_cannot_be_undone_here() -> None:
         undo(log, seq)
 
 
-def test_restoring_one_item_brings_back_its_other_half_and_nothing_else() -> None:
+def test_restoring_one_item_restores_its_call_or_result_and_nothing_else() -> None:
     log = session()
     fold = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
     restore(log, "3.0")
     assert log.view.ids == (f"{fold}.0.0", "2.0", "3.0", "5.0", "6.0")
 
 
-def test_restoring_a_masked_item_uncovers_it() -> None:
+def test_restoring_a_masked_item_removes_its_mask() -> None:
     log = session()
     edited(log, Mask(("3.0",), "[cleared]"), Mask(("4.0",), "[cleared]"))
     restore(log, "3.0")
     assert [item.id for item in log.view.items if item.mask is not None] == ["4.0"]
-    with pytest.raises(BadInput, match=r"item 3\.0 shows already"):
+    with pytest.raises(BadInput, match=r"item 3\.0 is visible already"):
         restore(log, "3.0")
     with pytest.raises(BadInput, match=r"there is no item 99\.0 on this branch"):
         restore(log, "99.0")
 
 
-def test_rewinding_goes_on_from_an_earlier_event_and_keeps_the_rest() -> None:
+def test_a_rewind_continues_from_an_earlier_event_and_keeps_the_later_events() -> None:
     log = session()
     rewind(log, 4)
     log.append(UserSaid((Text("rather c.py"),)))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "8.0")
-    assert log.path == Path((Run(0, 4), Run(7, 8)))
+    assert log.path == Path((EventRange(0, 4), EventRange(7, 8)))
     assert (log.event(7).parent, log.event(7).body) == (4, Rewound(4))
     assert log.event(5).body == UserSaid((Text("now b.py"),))
 
@@ -116,7 +116,7 @@ def test_rewinding_back_to_the_other_branch_shows_it_again() -> None:
     rewind(log, 4)
     rewind(log, 6)
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "6.0")
-    assert log.path == Path((Run(0, 6), Run(8, 8)))
+    assert log.path == Path((EventRange(0, 6), EventRange(8, 8)))
 
 
 def test_an_edit_before_the_target_of_a_rewind_stays() -> None:
@@ -133,13 +133,13 @@ def test_an_edit_before_the_target_of_a_rewind_stays() -> None:
     ("edit", "message"),
     [
         (Mask(("9.0",)), "there is no item 9.0 in the view"),
-        (Mask(("3.0",)), "item 2.0 would be parted from its other half"),
+        (Mask(("3.0",)), "item 2.0 would be separated from its call or result"),
         (Fold("4.0", "1.0"), "the fold ends with 1.0 before it begins with 4.0"),
-        (Fold("2.0", "2.0"), "item 3.0 would be parted from its other half"),
-        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "item 2.0 would be parted from its other half"),
-        (Fold("1.0", "3.0", (Keep("5.0"),)), "item 5.0 is kept by a fold that does not reach it"),
+        (Fold("2.0", "2.0"), "item 3.0 would be separated from its call or result"),
+        (Fold("1.0", "3.0", (Keep("3.0"), Keep("2.0"))), "item 2.0 would be separated from its call or result"),
+        (Fold("1.0", "3.0", (Keep("5.0"),)), "the fold keeps item 5.0, which is outside of its range"),
         (Fold("1.0", "4.0", (Keep("1.0"), Keep("1.0"))), "an item is kept twice"),
-        (Insert((Keep("1.0"),)), "item 1.0 shows already"),
+        (Insert((Keep("1.0"),)), "item 1.0 is visible already"),
         (Insert((Keep("77.0"),)), "there is no item 77.0 on this branch"),
         (Insert((), "77.0"), "there is no item 77.0 in the view"),
     ],
@@ -152,24 +152,24 @@ def test_an_edit_that_does_not_fit_is_refused_and_nothing_is_recorded(edit: Mask
     assert (log.tip, log.view) == before
 
 
-def test_a_call_that_waits_for_its_result_cannot_be_hidden_until_the_user_has_gone_on() -> None:
+def test_a_pending_call_cannot_be_hidden_before_the_next_user_message() -> None:
     log = session()
     log.append(ModelReplied((ToolCall("c2", "read", "{}"),)))
     for edit in (Mask(("7.0",)), Fold("6.0", "7.0")):
-        with pytest.raises(BadEdit, match=r"call 7\.0 still waits for its result"):
+        with pytest.raises(BadEdit, match=r"call 7\.0 has no result yet"):
             edited(log, edit)
     log.append(UserSaid((Text("never mind"),)))
     edited(log, Fold("6.0", "7.0"))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "8.0")
 
 
-def test_a_rewind_to_nowhere_is_refused() -> None:
+def test_a_rewind_to_a_missing_event_is_refused() -> None:
     log = session()
     with pytest.raises(BadInput, match="there is no event 70; the newest is 6"):
         rewind(log, 70)
 
 
-def test_what_followed_on_a_fold_is_taken_back_with_it_wherever_it_stands() -> None:
+def test_edits_made_after_a_fold_are_undone_with_it_wherever_they_are() -> None:
     log = session()
     before = log.view.items
     fold = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
@@ -183,7 +183,7 @@ def test_what_followed_on_a_fold_is_taken_back_with_it_wherever_it_stands() -> N
     assert log.view.items == before
 
 
-def test_what_followed_on_another_fold_stays() -> None:
+def test_edits_made_after_another_fold_stay() -> None:
     log = session()
     first = edited(log, Mask(("4.0",), "[..]"))
     fold = edited(log, Fold("1.0", "3.0", (Put("summary", Text("s")),)))

@@ -1,4 +1,4 @@
-"""Ids of tool calls are unique in a session, and results find the calls they answer, whatever providers and files say."""
+"""Ids of tool calls are unique in a session, and results find their calls, whatever ids providers and files use."""
 
 from collections.abc import Callable
 
@@ -55,7 +55,7 @@ def test_a_unique_id_is_recorded_as_it_is() -> None:
     assert recorded(call(new_log(), "toolu_1", "toolu_2")) == [("toolu_1", ""), ("toolu_2", "")]
 
 
-def test_an_absent_id_is_made_from_the_place_of_the_call() -> None:
+def test_a_missing_id_is_made_from_the_position_of_the_call() -> None:
     log = new_log()
     assert recorded(call(log, "", "")) == [("pal_1_0", ""), ("pal_1_1", "")]
     assert [answer(log, ""), answer(log, "")] == ["pal_1_0", "pal_1_1"]
@@ -69,12 +69,12 @@ def test_an_id_that_is_repeated_in_a_reply_or_later_is_replaced_and_kept_beside(
     assert answer(log, "call_0") == "pal_4_0"
 
 
-def test_a_search_that_the_provider_runs_by_itself_keeps_having_no_id() -> None:
+def test_a_search_that_the_provider_runs_itself_gets_no_id() -> None:
     event = new_log().append(ModelReplied((ToolCall("", "web_search", "{}", form="search"),)))
     assert event.body == ModelReplied((ToolCall("", "web_search", "{}", form="search"),))
 
 
-def test_an_id_of_ours_that_a_provider_happens_to_use_is_not_given_twice() -> None:
+def test_a_generated_id_that_a_provider_has_used_is_not_used_again() -> None:
     log = new_log()
     assert recorded(call(log, "pal_2_0")) == [("pal_2_0", "")]
     assert recorded(call(log, "")) == [("pal_2_0x", "")]
@@ -153,7 +153,7 @@ def test_of_the_calls_of_one_reply_each_start_names_the_next() -> None:
     ]
 
 
-def test_a_child_that_is_told_of_after_the_result_belongs_to_the_newest_call_of_its_id() -> None:
+def test_a_child_that_is_recorded_after_the_result_belongs_to_the_newest_call_of_its_id() -> None:
     store = MemorySessions()
     log = new_log(store)
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_the_results_of_a_reply_with_very_many_calls_of_one_id_find_their_calls(
     assert [answer(log, "call_0") for _ in range(20)] == [each.call_id for each in calls[:20]]
 
 
-def test_ids_of_calls_that_were_cut_off_are_used_and_unique() -> None:
+def test_ids_of_interrupted_calls_are_remembered_and_unique() -> None:
     log = new_log()
     call(log, "call_0")
     cut = log.append(Interrupted(None, (ToolCall("call_0", "read", "{"), ToolCall("call_1", "read", "{"))))
@@ -187,7 +187,7 @@ turns: st.SearchStrategy[list[Turn]] = st.lists(
 )
 
 
-def told(turns: list[Turn], name: Callable[[int, int, int], str]) -> Log:
+def log_of(turns: list[Turn], name: Callable[[int, int, int], str]) -> Log:
     """Turns with some calls each; results come under the ids of the file in the order of the calls, or under ours in any order."""
     log = new_log()
     for number, (ids, by_given, swapped, unanswered) in enumerate(turns):
@@ -202,7 +202,7 @@ def told(turns: list[Turn], name: Callable[[int, int, int], str]) -> Log:
 
 def both(turns: list[Turn]) -> tuple[Log, Log]:
     """The same session with the ids of a careless provider, and with unique ones."""
-    return told(turns, lambda _, __, which: IDS[which]), told(turns, lambda number, place, _: f"unique_{number}_{place}")
+    return log_of(turns, lambda _, __, which: IDS[which]), log_of(turns, lambda number, place, _: f"unique_{number}_{place}")
 
 
 def without_ids(items: tuple[Item, ...]) -> list[Item]:

@@ -1,4 +1,4 @@
-"""How a session fares."""
+"""Health of a session along its path."""
 
 import msgspec
 from hypothesis import given
@@ -11,15 +11,15 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.projections.health import Health, HealthProjection
 
 
-def _tally(*bodies: Body) -> HealthProjection:
-    tally = HealthProjection()
+def _projection(*bodies: Body) -> HealthProjection:
+    projection = HealthProjection()
     for seq, body in enumerate(bodies):
-        tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
-    return tally
+        projection.take(Event(seq, seq - 1, 1_000 + seq, "", body))
+    return projection
 
 
 def _health(*bodies: Body) -> Health:
-    return _tally(*bodies).value()
+    return _projection(*bodies).value()
 
 
 def _calls(*tools: str) -> ModelReplied:
@@ -33,7 +33,7 @@ FAILED = Failed("summary", "provider", by="summarize")
 
 
 def test_failures_in_a_row_open_the_circuit_at_three() -> None:
-    assert [_health(*[FAILED] * times).is_open("summarize") for times in (2, 3)] == [False, True]
+    assert [_health(*[FAILED] * times).is_circuit_open("summarize") for times in (2, 3)] == [False, True]
 
 
 def test_a_success_of_the_same_policy_closes_the_circuit() -> None:
@@ -44,11 +44,11 @@ def test_a_success_of_another_policy_changes_nothing() -> None:
     assert _health(FAILED, FAILED, MASKED, FAILED).failures == {"summarize": 3}
 
 
-def test_a_failure_of_no_policy_is_nobodys() -> None:
+def test_a_failure_without_a_policy_counts_for_no_policy() -> None:
     assert _health(Failed("call", "provider")) == Health()
 
 
-def test_a_turn_that_had_its_folds_may_have_one_more_only_where_nothing_could_be_sent_and_after_a_reply() -> None:
+def test_beyond_its_limit_a_turn_may_fold_only_if_forced_and_after_a_reply() -> None:
     replied = ModelReplied((), call=None)
     assert _health(SAID, FOLDED, FOLDED).may_fold(2) is False
     assert _health(SAID, FOLDED, FOLDED).may_fold(0) is True
@@ -70,7 +70,7 @@ def test_steering_does_not_begin_a_turn() -> None:
     assert (health.turns, health.folds) == (1, 1)
 
 
-def test_a_fold_that_was_asked_for_does_not_count() -> None:
+def test_a_requested_fold_does_not_count() -> None:
     assert _health(SAID, ViewEdited(FOLDED.edits, by="summarize", moment="asked")).folds == 0
 
 
@@ -102,11 +102,11 @@ def test_a_tool_that_was_never_called_counts_from_the_start() -> None:
     assert _health(_calls(), _calls("read"), _calls()).rounds_since("todo") == 3
 
 
-def test_an_event_without_bearing_leaves_the_very_same_health() -> None:
-    tally = _tally(SAID)
-    before = tally.value()
-    tally.take(Event(1, 0, 0, "", side_reply("title", "m")))
-    assert tally.value() is before
+def test_an_irrelevant_event_leaves_the_identical_health() -> None:
+    projection = _projection(SAID)
+    before = projection.value()
+    projection.take(Event(1, 0, 0, "", side_reply("title", "m")))
+    assert projection.value() is before
 
 
 _bodies = st.sampled_from(

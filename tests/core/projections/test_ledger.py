@@ -1,4 +1,4 @@
-"""What was spent, by model and purpose."""
+"""Token usage by model and purpose."""
 
 import msgspec
 import pytest
@@ -7,19 +7,19 @@ from hypothesis import strategies as st
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.projections.ledger import OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
-from palimpsest.core.tokens.estimate import Calibration, Learned
+from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
+from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
 
 
-def _tally(*bodies: Body) -> LedgerProjection:
-    tally = LedgerProjection()
+def _projection(*bodies: Body) -> LedgerProjection:
+    projection = LedgerProjection()
     for seq, body in enumerate(bodies):
-        tally.take(Event(seq, seq - 1, 1_000 + seq, "", body))
-    return tally
+        projection.take(Event(seq, seq - 1, 1_000 + seq, "", body))
+    return projection
 
 
 def _ledger(*bodies: Body) -> Ledger:
-    return _tally(*bodies).value()
+    return _projection(*bodies).value()
 
 
 USAGE = Usage(input=100, cache_read=2_000, cache_write=300, cache_write_long=50, output=40, reasoning=10)
@@ -29,7 +29,7 @@ def test_a_reply_is_counted_under_the_model_and_purpose_of_its_call() -> None:
     ledger = _ledger(CallStarted("gpt-5.5", "responses", estimate=2_000), ModelReplied((), call=0, usage=USAGE))
     assert ledger == Ledger(
         (Spending("gpt-5.5", "turn", 1, USAGE, estimated=2_000, measured=2_450),),
-        Calibration({"gpt-5.5": Learned(2_000, 2_450)}),
+        Calibration({"gpt-5.5": CalibrationSums(2_000, 2_450)}),
     )
 
 
@@ -43,7 +43,7 @@ def test_an_imported_reply_without_a_call_is_counted_under_its_own_model() -> No
     assert _ledger(ModelReplied((), usage=USAGE, model="m")) == Ledger((Spending("m", "turn", 1, USAGE),))
 
 
-def test_side_calls_cost_all_the_same() -> None:
+def test_side_calls_are_counted_too() -> None:
     ledger = _ledger(side_reply("title", "small", Usage(input=10, output=5)), side_reply("title", "small", Usage(input=7)))
     assert ledger == Ledger((Spending("small", "title", 2, Usage(input=17, output=5)),))
 
@@ -60,7 +60,7 @@ def test_models_and_purposes_are_kept_apart_and_summed_in_the_total() -> None:
     assert (ledger.calls, ledger.usage) == (3, Usage(201, 4_000, 600, 100, 80, 20))
 
 
-def test_a_call_under_way_is_part_of_the_ledger_until_it_is_answered() -> None:
+def test_an_open_call_is_part_of_the_ledger_until_its_reply() -> None:
     started = _ledger(CallStarted("m", "chat", estimate=5_000, purpose="turn"))
     assert started == Ledger(open=(OpenCall(0, "m", "turn", 5_000),))
     assert LedgerProjection(started).value() == started
@@ -83,17 +83,17 @@ def test_a_plan_that_failed_closes_no_call() -> None:
     assert [call.seq for call in _ledger(CallStarted("m", "chat"), Failed("plan", "provider", by="fold")).open] == [0]
 
 
-def test_what_an_interrupted_call_is_known_to_have_cost_is_counted_and_teaches_nothing() -> None:
+def test_usage_of_an_interrupted_call_is_counted_but_not_used_for_calibration() -> None:
     ledger = _ledger(CallStarted("m", "chat", estimate=5_000), Interrupted(0, usage=Usage(input=4_000, output=3)))
     assert ledger == Ledger((Spending("m", "turn", 1, Usage(input=4_000, output=3)),))
 
 
-def test_calls_that_are_never_answered_do_not_pile_up() -> None:
-    ledger = _ledger(*[CallStarted("m", "chat")] * (OPEN_CALLS + 10))
-    assert [call.seq for call in ledger.open] == list(range(10, OPEN_CALLS + 10))
+def test_the_number_of_remembered_open_calls_is_bounded() -> None:
+    ledger = _ledger(*[CallStarted("m", "chat")] * (MAX_OPEN_CALLS + 10))
+    assert [call.seq for call in ledger.open] == list(range(10, MAX_OPEN_CALLS + 10))
 
 
-def test_small_calls_are_summed_but_teach_nothing() -> None:
+def test_small_calls_are_summed_but_not_used_for_calibration() -> None:
     ledger = _ledger(CallStarted("m", "chat", estimate=999), ModelReplied((), call=0, usage=USAGE))
     assert (ledger.spendings[0].estimated, ledger.spendings[0].measured, ledger.calibration) == (999, 2_450, Calibration())
 
@@ -103,14 +103,14 @@ def test_a_reply_without_usage_is_neither_estimated_nor_measured() -> None:
     assert ledger == Ledger((Spending("m", "turn", 1),))
 
 
-def test_an_event_that_costs_nothing_leaves_the_very_same_ledger() -> None:
-    tally = _tally(ModelReplied((), usage=USAGE, model="m"))
-    before = tally.value()
-    tally.take(Event(1, 0, 0, "", TurnEnded()))
-    assert tally.value() is before
+def test_an_event_without_usage_leaves_the_identical_ledger() -> None:
+    projection = _projection(ModelReplied((), usage=USAGE, model="m"))
+    before = projection.value()
+    projection.take(Event(1, 0, 0, "", TurnEnded()))
+    assert projection.value() is before
 
 
-def test_no_usage_sums_to_nothing() -> None:
+def test_the_sum_of_no_usages_is_zero() -> None:
     assert (total_of([]), Ledger().usage) == (Usage(), Usage())
 
 

@@ -1,4 +1,4 @@
-"""While a turn call is under way nothing but its outcome changes the view, and every call has one outcome."""
+"""During a turn call only its outcome changes the view, and every call has one outcome."""
 
 from typing import get_args
 
@@ -52,11 +52,11 @@ def test_there_is_a_body_of_every_type() -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-def test_a_body_is_the_outcome_or_is_refused_or_leaves_the_view_alone_while_a_call_is_under_way(body: Body) -> None:
+def test_during_a_turn_call_each_body_is_its_outcome_or_is_refused_or_does_not_change_the_view(body: Body) -> None:
     log = calling()
     before = log.view
     if type(body) in REFUSED:
-        with pytest.raises(CallOpen, match=f"{type(body).__name__} would change the view while call 4 is under way"):
+        with pytest.raises(CallOpen, match=f"{type(body).__name__} would change the view during call 4"):
             log.append(body)
         assert (log.tip, log.view, log.open_call) == (4, before, 4)
         return
@@ -67,7 +67,7 @@ def test_a_body_is_the_outcome_or_is_refused_or_leaves_the_view_alone_while_a_ca
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-def test_the_same_body_is_taken_when_no_call_is_under_way(body: Body) -> None:
+def test_the_same_body_is_accepted_without_an_open_call(body: Body) -> None:
     log = calling()
     log.append(ModelReplied((), call=4))
     log.append(body)
@@ -75,7 +75,7 @@ def test_the_same_body_is_taken_when_no_call_is_under_way(body: Body) -> None:
 
 
 @pytest.mark.parametrize("outcome", [ModelReplied((), call=3), Interrupted(3), Failed("call", "provider", call=3, purpose="turn")])
-def test_the_outcome_of_another_call_does_not_end_the_one_under_way(outcome: Body) -> None:
+def test_the_outcome_of_another_call_does_not_end_the_turn_call(outcome: Body) -> None:
     log = calling()
     with pytest.raises((CallOpen, BadInput)):
         log.append(outcome)
@@ -89,12 +89,12 @@ def test_a_second_outcome_of_a_call_is_refused(purpose: str, outcome: ModelRepli
     log.append(CallStarted("m", "chat", purpose=purpose))
     log.append(ModelReplied((Text("no", "assistant"),), 1, purpose=purpose))
     items = log.view.items
-    with pytest.raises(BadInput, match="is no outcome of call 1, which is not under way"):
+    with pytest.raises(BadInput, match="is no outcome of call 1, which is not open"):
         log.append(structs.replace(outcome, purpose=purpose))
     assert (log.tip, log.view.items) == (2, items)
 
 
-def test_calls_of_another_purpose_come_and_go_while_a_turn_call_is_under_way() -> None:
+def test_side_calls_start_and_end_during_a_turn_call() -> None:
     log = calling()
     items = log.view.items
     started = log.append(CallStarted("small", "chat", purpose="title"))
@@ -106,7 +106,7 @@ def test_calls_of_another_purpose_come_and_go_while_a_turn_call_is_under_way() -
     assert (log.open_call, log.view.ids) == (None, ("1.0", "3.0", "9.0"))
 
 
-def test_a_call_that_was_under_way_is_so_for_who_resumes_and_follows_and_not_for_a_fork_or_after_a_rewind() -> None:
+def test_an_open_call_stays_open_after_resuming_and_following_and_not_in_a_fork_or_after_a_rewind() -> None:
     store = MemorySessions()
     log = calling(store)
     log.checkpoint()

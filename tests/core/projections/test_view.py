@@ -1,10 +1,12 @@
-from histories import new_log
+from histories import Step, new_log, steps, tell
+from hypothesis import given
 
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
+from palimpsest.core.projections.view import ViewReplay, project
 from palimpsest.core.view import Fact, Reported
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
@@ -32,7 +34,7 @@ def test_items_are_numbered_by_event_and_part() -> None:
     ]
 
 
-def test_a_mask_covers_an_item_and_unmask_uncovers_it() -> None:
+def test_a_mask_covers_an_item_and_unmask_removes_it() -> None:
     log = conversation()
     before = log.view.items
     edit(log, Mask(("3.0",), "[cleared]"))
@@ -47,7 +49,7 @@ def test_a_mask_without_text_hides() -> None:
     assert [item.id for item in log.view.items if item.hidden] == ["4.0"]
 
 
-def test_a_fold_replaces_a_run_and_moves_what_it_keeps() -> None:
+def test_a_fold_replaces_a_range_and_moves_the_items_that_it_keeps() -> None:
     log = conversation()
     seq = edit(log, Fold("1.0", "3.0", (Put("summary", Text("one test fails")), Keep("1.0"))))
     assert log.view.ids == (f"{seq}.0.0", "1.0", "4.0")
@@ -86,7 +88,7 @@ def test_a_context_item_that_only_the_cache_drops_still_counts_as_stated() -> No
     assert log.view.facts == {"day": DAY, "mode": MODE}
 
 
-def test_what_is_stated_anew_counts_while_the_older_item_stays_hidden() -> None:
+def test_a_new_statement_counts_while_the_older_item_stays_hidden() -> None:
     log = stated()
     edit(log, Mask(("1.0",)))
     log.append(ContextStated((Statement("day", "It is Tuesday."),)))
@@ -118,7 +120,7 @@ def test_an_insert_puts_contents_before_an_item_or_at_the_end() -> None:
     assert log.view.ids == ("1.0", f"{first}.0.0", "2.0", "2.1", "3.0", "4.0", f"{second}.0.0")
 
 
-def test_an_insert_brings_back_what_a_fold_took_away() -> None:
+def test_an_insert_restores_an_item_that_a_fold_removed() -> None:
     log = conversation()
     fold = edit(log, Fold("1.0", "4.0", (Put("summary", Text("s")),)))
     edit(log, Insert((Keep("1.0"),), f"{fold}.0.0"))
@@ -132,7 +134,7 @@ def test_several_edits_of_one_event_apply_in_order() -> None:
     assert [(item.id, item.mask) for item in log.view.items] == [(f"{seq}.0.0", None), ("4.0", Cover("later"))]
 
 
-def test_a_usage_that_counts_only_what_was_written_says_nothing_about_the_size_of_the_view() -> None:
+def test_usage_without_a_prompt_does_not_give_the_size_of_the_view() -> None:
     log = conversation()
     log.append(ModelReplied((Text("and on", "assistant"),), usage=Usage(output=9)))
     assert log.view.reported == Reported(100, 4)
@@ -171,7 +173,7 @@ def test_a_stated_head_begins_an_epoch_and_stays_until_the_next() -> None:
     assert [item.id for item in log.view.items] == ["1.1", "2.0"]
 
 
-def test_pins_are_set_and_taken_away() -> None:
+def test_pins_are_set_and_removed() -> None:
     log = conversation()
     log.append(Pinned(("1.0",), ("src/a.py",)))
     log.append(Pinned(("1.0",), on=False))
@@ -180,3 +182,15 @@ def test_pins_are_set_and_taken_away() -> None:
 
 def test_items_since_an_event_are_those_at_the_end() -> None:
     assert [item.id for item in conversation().view.since(2)] == ["3.0", "4.0"]
+
+
+@given(steps)
+def test_a_replay_shows_each_view_without_the_undone_edits(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    replay = ViewReplay(log.reader, log.path)
+    skip = log.reader.undone_edits(log.path)
+    events = list(log.events())
+    for number, event in enumerate(events, 1):
+        expected = project(events[:number], skip=skip, find=log.reader.item)
+        assert replay.view_at(event.seq) == expected
+    assert replay.view_at(log.tip).items == log.view.items

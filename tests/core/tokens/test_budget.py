@@ -1,9 +1,9 @@
-"""Levels, used tokens and decisions."""
+"""Budget thresholds, used tokens and decisions."""
 
 import pytest
 
 from palimpsest.audit.pricing.size_rules import claude_list_size, claude_size, codex_size
-from palimpsest.core.items import Item, Seal, Text, Thinking, ToolResult
+from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
 from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_left, percent_until, used
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import Reported, View
@@ -53,15 +53,15 @@ def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -
     assert used(View(items=view.items, reported=Reported(50, seq=1)), TokenCounter(claude_size), unreported=whole) == 50
 
 
-def _sealed_view(reported: Reported | None) -> View:
-    seal = Seal("openai", "gpt-5.5", "x" * 4_000)
+def _signed_view(reported: Reported | None) -> View:
+    signature = Signature("openai", "gpt-5.5", "x" * 4_000)
     return View(
         items=(
             _text("1.0", "first"),
-            Item("3.0", "thinking", Thinking("", seal, "sealed")),
+            Item("3.0", "thinking", Thinking("", signature, "sealed")),
             _text("3.1", "done", "assistant"),
             _text("5.0", "second"),
-            Item("7.0", "thinking", Thinking("", seal, "sealed")),
+            Item("7.0", "thinking", Thinking("", signature, "sealed")),
             _text("7.1", "done", "assistant"),
             Item("8.0", "result", ToolResult("c", (Text("ok"),))),
         ),
@@ -70,20 +70,20 @@ def _sealed_view(reported: Reported | None) -> View:
 
 
 def test_cx_20_used_adds_the_items_after_the_newest_model_item() -> None:
-    view = _sealed_view(Reported(1_000, seq=7))
+    view = _signed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
     assert used(view, TokenCounter(codex_size)) == 1_000 + result
 
 
-def test_cx_20_old_sealed_reasoning_is_added_where_the_server_does_not_count_it() -> None:
-    view = _sealed_view(Reported(1_000, seq=7))
+def test_cx_20_old_encrypted_reasoning_is_added_where_the_server_does_not_count_it() -> None:
+    view = _signed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, TokenCounter(codex_size), old_seals=True) == 1_000 + result + 588
+    assert used(view, TokenCounter(codex_size), old_signatures=True) == 1_000 + result + 588
 
 
-def test_cx_20_sealed_reasoning_after_the_newest_user_message_is_not_added() -> None:
-    view = _sealed_view(Reported(1_000, seq=8))
-    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_seals=True) == 1_000
+def test_cx_20_encrypted_reasoning_after_the_newest_user_message_is_not_added() -> None:
+    view = _signed_view(Reported(1_000, seq=8))
+    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_signatures=True) == 1_000
 
 
 @pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])

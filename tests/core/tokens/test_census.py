@@ -1,4 +1,4 @@
-"""Who fills the room."""
+"""Census: the tokens of a view by kind, source and item."""
 
 import msgspec
 

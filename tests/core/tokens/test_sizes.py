@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.audit.pricing.size_rules import SIZE_RULES, bytes_size, claude_list_size, claude_size, codex_size, json_size, opencode_size
-from palimpsest.core.items import Content, Document, Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.tokens.sizes import palimpsest_size, sealed_bytes, tool_list_size
+from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.tokens.sizes import decrypted_bytes, palimpsest_size, tool_list_size
 
 ONE_OF_EACH: list[Content] = [
     Text("hello"),
     Thinking("let me see"),
-    Thinking("", seal=Seal("openai", "gpt-5.5", "x" * 4_000), form="sealed"),
+    Thinking("", signature=Signature("openai", "gpt-5.5", "x" * 4_000), form="sealed"),
     Image("image/png", blob="ab"),
     Document("application/pdf", blob="ab", name="plan.pdf"),
     Document("application/pdf", url="https://example.com/plan.pdf"),
-    Opaque("openai", "gpt-5.5", '{"type":"web_search_call","status":"completed"}', twin="searched"),
+    Opaque("openai", "gpt-5.5", '{"type":"web_search_call","status":"completed"}', text_fallback="searched"),
     Opaque("other", "m", "not json"),
     ToolCall("c1", "Read", '{"path":"a.py"}'),
     ToolCall("c2", "apply_patch", "*** Begin", form="free"),
@@ -39,14 +39,14 @@ def test_cx_19_a_text_costs_a_quarter_of_the_bytes_of_its_json_rounded_up(text: 
 
 
 @pytest.mark.parametrize(("length", "tokens"), [(0, 0), (800, 0), (1_000, 25), (4_000, 588)])
-def test_cx_19_a_sealed_item_costs_three_quarters_of_its_length_less_650_bytes(length: int, tokens: int) -> None:
-    seal = "x" * length
-    assert codex_size(Thinking("a digest", seal=Seal("openai", "m", seal), form="digest")) == tokens
-    assert codex_size(Opaque("openai", "m", f'{{"type":"compaction","encrypted_content":"{seal}"}}')) == tokens
+def test_cx_19_an_encrypted_item_costs_three_quarters_of_its_length_less_650_bytes(length: int, tokens: int) -> None:
+    signature = "x" * length
+    assert codex_size(Thinking("a digest", signature=Signature("openai", "m", signature), form="digest")) == tokens
+    assert codex_size(Opaque("openai", "m", f'{{"type":"compaction","encrypted_content":"{signature}"}}')) == tokens
 
 
-def test_cx_19_sealed_bytes_are_never_negative() -> None:
-    assert [sealed_bytes(length) for length in (0, 866, 867, 868, 1_000)] == [0, 0, 0, 1, 100]
+def test_cx_19_decrypted_bytes_are_never_negative() -> None:
+    assert [decrypted_bytes(length) for length in (0, 866, 867, 868, 1_000)] == [0, 0, 0, 1, 100]
 
 
 def test_cx_19_a_base64_image_counts_7373_bytes_whatever_its_payload() -> None:
@@ -100,18 +100,18 @@ def test_json_size_counts_characters_and_not_bytes() -> None:
     assert json_size(Text("港口港口")) == json_size(Text("abcd")) == 20
 
 
-def test_bytes_size_is_what_the_json_weighs() -> None:
+def test_bytes_size_is_a_quarter_of_the_json() -> None:
     assert bytes_size(Text("港口")) == 76 + 6
     assert bytes_size(Image("image/png", blob="ab")) > 500_000
 
 
-def test_our_rule_counts_a_seal_by_what_it_stands_for_and_whole_thinking_by_its_text() -> None:
-    seal = Seal("anthropic", "claude-sonnet-4-5", "x" * 4_000)
-    assert palimpsest_size(Thinking("let me see", seal=seal)) == palimpsest_size(Text("let me see"))
-    assert palimpsest_size(Thinking("short", seal=seal, form="digest")) == 588
+def test_our_rule_counts_a_signature_by_its_plaintext_and_whole_thinking_by_its_text() -> None:
+    signature = Signature("anthropic", "claude-sonnet-4-5", "x" * 4_000)
+    assert palimpsest_size(Thinking("let me see", signature=signature)) == palimpsest_size(Text("let me see"))
+    assert palimpsest_size(Thinking("short", signature=signature, form="digest")) == 588
 
 
-def test_our_rule_counts_an_opaque_item_without_a_seal_by_its_json() -> None:
+def test_our_rule_counts_an_opaque_item_without_encrypted_content_by_its_json() -> None:
     assert palimpsest_size(Opaque("openai", "m", '{"type":"web_search_call"}')) > 0
     assert palimpsest_size(Opaque("openai", "m", '{"encrypted_content":"' + "x" * 4_000 + '"}')) == 588
 

@@ -1,4 +1,4 @@
-"""The memo that weighs views."""
+"""The token counter counts each item of a view once."""
 
 from collections.abc import Callable
 
@@ -25,12 +25,12 @@ def _counting() -> tuple[Callable[[Content], int], list[Content]]:
     return rule, asked
 
 
-def test_a_view_weighs_its_head_and_its_items() -> None:
+def test_the_size_of_a_view_is_that_of_its_head_and_items() -> None:
     view = View(head=(_item(0, "x" * 40),), items=(_item(1), _item(2)))
     assert TokenCounter(claude_size).total(view) == 14
 
 
-def test_an_item_is_weighed_once_however_often_the_view_grows() -> None:
+def test_an_item_is_counted_once_however_often_the_view_grows() -> None:
     rule, asked = _counting()
     counter = TokenCounter(rule)
     items: tuple[Item, ...] = ()
@@ -40,7 +40,7 @@ def test_an_item_is_weighed_once_however_often_the_view_grows() -> None:
     assert len(asked) == 50
 
 
-def test_after_an_edit_only_what_changed_is_weighed_again() -> None:
+def test_after_an_edit_only_changed_items_are_counted_again() -> None:
     rule, asked = _counting()
     counter = TokenCounter(rule)
     items = tuple(_item(number) for number in range(10))
@@ -50,7 +50,7 @@ def test_after_an_edit_only_what_changed_is_weighed_again() -> None:
     assert len(asked) == 11
 
 
-def test_what_left_the_view_is_forgotten() -> None:
+def test_items_that_left_the_view_are_forgotten() -> None:
     counter = TokenCounter(claude_size)
     items = tuple(_item(number) for number in range(100))
     counter.total(View(items=items))
@@ -58,14 +58,14 @@ def test_what_left_the_view_is_forgotten() -> None:
     assert counter.remembered == 10
 
 
-def test_a_masked_item_weighs_its_cover_and_a_hidden_one_nothing() -> None:
+def test_a_masked_item_has_the_size_of_its_cover_and_a_hidden_one_none() -> None:
     counter = TokenCounter(claude_size)
     assert counter.item(_item(1, "x" * 400, Cover("[cleared]"))) == 3
     assert counter.item(_item(1, "x" * 400, Cover())) == 0
     assert counter.item(_item(1, "x" * 400)) == 100
 
 
-def test_what_stays_in_the_request_is_weighed_though_a_cover_asks_the_provider_to_drop_it() -> None:
+def test_an_item_under_a_cached_cover_is_counted_while_it_stays_in_the_request() -> None:
     text = _item(1, "x" * 400, Cover("[cleared]", "cached"))
     result = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("", "cached"))
     named = Item("3.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("[cleared]", "cached"))
@@ -83,7 +83,7 @@ def test_a_masked_result_keeps_its_frame() -> None:
     assert TokenCounter(codex_size).item(item) == codex_size(ToolResult("c1", (Text("[cleared]"),)))
 
 
-def test_the_factor_can_change_without_weighing_again() -> None:
+def test_the_factor_can_change_without_counting_again() -> None:
     rule, asked = _counting()
     counter = TokenCounter(rule)
     view = View(items=(_item(1, "x" * 400),))
@@ -93,7 +93,7 @@ def test_the_factor_can_change_without_weighing_again() -> None:
     assert len(asked) == 1
 
 
-def test_the_same_id_with_another_content_is_weighed_anew() -> None:
+def test_the_same_id_with_another_content_is_counted_again() -> None:
     counter = TokenCounter(claude_size)
     assert (counter.item(_item(1, "x" * 8)), counter.item(_item(1, "x" * 80))) == (2, 20)
 
@@ -109,7 +109,7 @@ _texts = st.lists(st.tuples(st.integers(0, 30), st.text(max_size=20), st.sampled
 
 
 @given(st.lists(_texts, max_size=6))
-def test_a_scale_that_saw_other_views_agrees_with_a_fresh_one(views: list[list[tuple[int, str, Cover | None]]]) -> None:
+def test_a_counter_that_counted_other_views_agrees_with_a_new_one(views: list[list[tuple[int, str, Cover | None]]]) -> None:
     used = TokenCounter(claude_size)
     for contents in views:
         unique = {number: (text, mask) for number, text, mask in contents}

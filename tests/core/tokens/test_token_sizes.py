@@ -48,7 +48,7 @@ def test_items_and_contents_that_are_not_in_the_view_are_counted_by_the_rule() -
     assert (sizes.item(_item(7, "x" * 80)), sizes.item(_item(1, "x" * 80)), sizes.content(Text("x" * 40))) == (40, 40, 20)
 
 
-def test_a_masked_item_weighs_its_cover_and_a_cached_cover_counts_where_the_provider_drops_results() -> None:
+def test_a_masked_item_has_the_size_of_its_cover_and_a_cached_cover_counts_if_the_provider_drops_results() -> None:
     hidden, covered = _item(1, "x" * 400, Cover()), _item(1, "x" * 400, Cover("[cleared]"))
     dropped = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("", "cached"))
     plain, dropping = TokenSizes(claude_size), TokenSizes(claude_size, drops_cached=True)
@@ -56,7 +56,7 @@ def test_a_masked_item_weighs_its_cover_and_a_cached_cover_counts_where_the_prov
     assert [dropping.item(item) for item in (hidden, covered, dropped)] == [0, 3, 0]
 
 
-def test_what_is_counted_later_does_not_reach_a_value_made_before() -> None:
+def test_later_counts_do_not_change_an_earlier_value() -> None:
     counter, view = TokenCounter(claude_size), View(items=(_item(1),))
     sizes = counter.sizes_of(view)
     counter.factor = 3.0
@@ -70,7 +70,7 @@ def test_what_is_counted_later_does_not_reach_a_value_made_before() -> None:
     )
 
 
-def test_the_value_is_made_once_while_view_and_factor_stay() -> None:
+def test_the_value_is_created_once_while_view_and_factor_stay() -> None:
     counter, view = TokenCounter(claude_size), View(items=(_item(1),))
     first = counter.sizes_of(view)
     assert counter.sizes_of(View(items=view.items, seq=9)) is first
@@ -89,9 +89,9 @@ def test_places_are_right_however_fast_a_view_grows_and_after_masks(grows_by: in
 
 @settings(max_examples=60)
 @given(steps)
-def test_the_sizes_of_any_view_answer_for_every_other_view_as_a_counter_does(told: list[Step]) -> None:
+def test_the_sizes_of_any_view_answer_for_every_other_view_as_a_counter_does(history: list[Step]) -> None:
     log = new_log()
-    views = [log.view, *[tell(log, [step]).view for step in told]]
+    views = [log.view, *[tell(log, [step]).view for step in history]]
     kept = TokenCounter(claude_size, 1.33)
     middle = kept.sizes_of(views[len(views) // 2])
     for view in views:

@@ -1,4 +1,4 @@
-"""The estimator against the exact tokenizer, and what a calibration learns."""
+"""The estimator against the exact tokenizer, and the calibration with reported usage."""
 
 import base64
 import json
@@ -160,19 +160,19 @@ def test_scripts_signs_and_rows_of_no_words_are_within_fifteen_percent_on_averag
 
 
 @given(st.text(max_size=2_000), st.text(max_size=2_000))
-def test_two_texts_weigh_what_their_sum_weighs_but_for_their_seam(one: str, other: str) -> None:
+def test_the_size_of_a_concatenation_is_the_sum_of_the_sizes_except_at_the_seam(one: str, other: str) -> None:
     first, second = one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
     # At the seam digits may come together or a row become long, and a row that is long counts as a whole.
     assert estimate_bytes(first + second) == pytest.approx(estimate_bytes(first) + estimate_bytes(second), rel=0.6, abs=30)
 
 
 @given(st.text("abc XYZ.,;()\n", max_size=2_000), st.text("abc XYZ.,;()\n", max_size=2_000))
-def test_words_weigh_the_same_together_and_apart(one: str, other: str) -> None:
+def test_words_have_the_same_size_together_and_apart(one: str, other: str) -> None:
     assert estimate_bytes((one + other).encode()) == pytest.approx(estimate_bytes(one.encode()) + estimate_bytes(other.encode()))
 
 
 @given(st.text())
-def test_no_text_weighs_less_than_nothing(text: str) -> None:
+def test_no_text_has_a_negative_size(text: str) -> None:
     assert estimate(text) >= (1 if text else 0)
 
 
@@ -200,15 +200,15 @@ def test_an_unknown_model_starts_with_the_factor_of_its_family() -> None:
     assert [empty.factor(name) for name in ("claude-sonnet-4-5", "gpt-5.5", "local/x")] == [1.33, 1.0, 1.1]
 
 
-def test_one_call_of_a_thousand_tokens_teaches_the_factor() -> None:
+def test_one_call_of_a_thousand_tokens_calibrates_the_factor() -> None:
     assert learn(Calibration(), "m", 1_000, 1_500).factor("m") == 1.5
 
 
-def test_a_small_call_and_a_call_without_usage_teach_nothing() -> None:
+def test_a_small_call_and_a_call_without_usage_do_not_calibrate() -> None:
     assert learn(learn(Calibration(), "m", 999, 5_000), "m", 5_000, 0) == Calibration()
 
 
-def test_recent_calls_weigh_more() -> None:
+def test_recent_calls_have_more_weight() -> None:
     calibration = Calibration()
     for reported in (1_000, 1_000, 2_000):
         calibration = learn(calibration, "m", 1_000, reported)

@@ -25,7 +25,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Document, Image, Opaque, Seal, Text, Thinking, ToolCall, text_of
+from palimpsest.core.items import Document, Image, Opaque, Signature, Text, Thinking, ToolCall, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.stores.ephemeral import FixedClock
@@ -63,7 +63,7 @@ def test_one_message_on_several_lines_is_one_reply_and_its_usage_counts_once(tmp
         ("m2", 1, Usage(100, 300, 20, output=7)),
     ]
     assert replies[0].parts == (
-        Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "c2ln")),
+        Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "c2ln")),
         ToolCall("c1", "Bash", '{"command":"ls"}'),
         ToolCall("c2", "Bash", '{"command":"pwd"}'),
     )

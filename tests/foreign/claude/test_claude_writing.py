@@ -23,7 +23,7 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import rewind, undo
 from palimpsest.foreign.claude.format import ClaudeFormat
@@ -88,8 +88,8 @@ def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() ->
         UserSaid((Text("what is in a.py?"),)),
         ModelReplied(
             (
-                Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "c2ln")),
-                Thinking("sealed elsewhere", Seal("openai", "gpt-5.5", "x")),
+                Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "c2ln")),
+                Thinking("sealed elsewhere", Signature("openai", "gpt-5.5", "x")),
                 Text("I look.", "assistant"),
                 ToolCall("call:1", "shell.run", "cat a.py", "free"),
             ),

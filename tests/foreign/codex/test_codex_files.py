@@ -72,7 +72,7 @@ def test_searches_pictures_and_compactions_of_the_provider_stay_closed_with_word
     sealed = {"type": "compaction", "encrypted_content": "x"}
     path = write(tmp_path, meta(), context(), *(item(**each) for each in (search, drawn, sealed)), item(type="never_seen", text="?"))
     (reply,) = [body for body in bodies(path) if isinstance(body, ModelReplied)]
-    assert [(json.loads(part.data), part.twin) for part in reply.parts if isinstance(part, Opaque)] == [
+    assert [(json.loads(part.data), part.text_fallback) for part in reply.parts if isinstance(part, Opaque)] == [
         (search, "[web search: cats]"),
         (drawn, "[image: a cat]"),
         (sealed, ""),

@@ -12,7 +12,7 @@ from rollouts import said as typed
 
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.codex.format import write_codex
 from palimpsest.stores.ephemeral import FixedClock
@@ -141,7 +141,7 @@ def test_a_reply_beside_the_conversation_counts_and_is_not_written_and_what_had_
 
 
 def test_messages_of_one_reply_stay_apart_and_parts_around_a_thought_of_another_provider_together(tmp_path: Path) -> None:
-    sealed = Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "seal"))
+    sealed = Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "seal"))
     log, blobs = native(
         UserSaid((Text("go"),)),
         ModelReplied((Text("one", "assistant"),)),

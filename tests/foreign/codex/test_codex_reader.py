@@ -25,12 +25,12 @@ from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
     ContextStated,
+    EventRef,
     FilesSnapshotted,
     ForeignNoted,
     ModeChanged,
     ModelReplied,
     ModelSwitched,
-    Place,
     SessionOpened,
     Statement,
     TaskChanged,
@@ -40,7 +40,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Image, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.foreign.reading.transcript import TranscriptSource
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
@@ -92,7 +92,7 @@ def test_a_session_of_codex_becomes_events(tmp_path: Path) -> None:
     ]
     assert events[4] == UserSaid((Text("list files"),))
     call = ToolCall("a", "exec_command", '{"cmd":"ls"}')
-    thought = Thinking("hm", Seal("openai", "gpt-5.5", "c2VhbA=="), "digest", "rs_1")
+    thought = Thinking("hm", Signature("openai", "gpt-5.5", "c2VhbA=="), "digest", "rs_1")
     assert events[6] == ModelReplied(
         (thought, Text("Looking.", "assistant"), call), usage=Usage(60, 40, output=10), stop="tool_use", model="gpt-5.5"
     )
@@ -243,7 +243,7 @@ def test_threads_and_the_threads_they_opened_name_each_other(tmp_path: Path) -> 
     other = write(tmp_path, meta(child, source=spawned), said("list"), thread=child)
     opened = bodies(other)[0]
     assert isinstance(opened, SessionOpened)
-    assert opened.opener == Place(SESSION, 0)
+    assert opened.opener == EventRef(SESSION, 0)
     assert [source.parent for source in CODEX.sources(other) if isinstance(source, TranscriptSource)] == [THREAD]
 
 

@@ -20,7 +20,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.codex.format import rollout_name, write_codex
@@ -211,7 +211,7 @@ def test_what_was_left_here_is_left_there_too(tmp_path: Path) -> None:
 
 
 def test_what_only_another_provider_can_decrypt_is_left_out_or_written_as_text() -> None:
-    sealed = Thinking("secret", Seal("anthropic", "claude", "x"))
+    sealed = Thinking("secret", Signature("anthropic", "claude", "x"))
     log, blobs = native(
         UserSaid((Text("a"),)), ModelReplied((sealed, Opaque("anthropic", "claude", '{"type":"server_tool_use"}', "[web search: cats]")))
     )

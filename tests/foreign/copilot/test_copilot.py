@@ -12,8 +12,8 @@ from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
     ContextStated,
+    EventRef,
     ModelReplied,
-    Place,
     SessionOpened,
     Statement,
     ToolReturned,
@@ -21,7 +21,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.foreign.copilot.format import CopilotFormat
 from palimpsest.foreign.reading.importing import session_id
 
@@ -134,7 +134,7 @@ def test_a_reply_a_call_and_its_result_become_events(tmp_path: Path) -> None:
     )
     home = Home()
     (done,) = home.take(FORM, path)
-    thought = Thinking("hm", Seal("copilot", "claude-sonnet-4.6", "abc"), ref="m1")
+    thought = Thinking("hm", Signature("copilot", "claude-sonnet-4.6", "abc"), ref="m1")
     facts = [body for body in bare(home, done.session) if type(body).__name__ != "ForeignNoted"]
     assert facts == [
         SessionOpened("copilot-s1", "/repo", "copilot", meta={"version": "1.0.64", "branch": "main"}),
@@ -193,7 +193,7 @@ def test_a_sub_agent_has_a_session_of_its_own(tmp_path: Path) -> None:
     assert ChildEnded(child, "done") in facts
     assert shown(home, "copilot-s1") == ["explore"]
     assert shown(home, child) == ["inside"]
-    assert bare(home, child)[0] == SessionOpened(child, origin="copilot", opener=Place("copilot-s1", 0))
+    assert bare(home, child)[0] == SessionOpened(child, origin="copilot", opener=EventRef("copilot-s1", 0))
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from corpus import GOLDEN
 from every_view import strange_seals, views
 
 from palimpsest.core.events import Event, ModelReplied, Rewound, SessionOpened, Usage, UserSaid
-from palimpsest.core.items import Seal, Text, Thinking
+from palimpsest.core.items import Signature, Text, Thinking
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
@@ -26,7 +26,7 @@ def test_the_views_are_those_of_the_branch_that_each_event_is_on() -> None:
 
 
 def test_a_seal_of_another_provider_is_a_fault_and_a_word_that_looks_like_one_is_none() -> None:
-    thought = Thinking("hm", Seal("openai", "gpt-5.5", "SEALED"))
+    thought = Thinking("hm", Signature("openai", "gpt-5.5", "SEALED"))
     event = Event(3, 2, 1, "", ModelReplied((thought,), 2, Usage(), "end_turn", "gpt-5.5"))
     assert list(strange_seals(event, "anthropic", b'{"signature":"SEALED"}')) == ["a seal of openai is sent to anthropic"]
     assert list(strange_seals(event, "anthropic", b'[{"text":"it was SEALED"},{"text":"SEALED"}]')) == []

@@ -22,7 +22,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Item, Role, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Item, Role, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.pairs import safe_cuts, unanswered_calls
@@ -65,7 +65,7 @@ class Days:
 
     def reply(self) -> Iterator[Content]:
         if self.draw.random() < 0.3:
-            yield Thinking("hm", Seal("anthropic", MODEL, f"seal {self.number}"))
+            yield Thinking("hm", Signature("anthropic", MODEL, f"seal {self.number}"))
         yield self.text("assistant")
         if self.draw.random() < 0.3:
             args = json.dumps({"number": self.number})

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.foreign.exporting.request import whole_view, write_request
@@ -73,7 +73,7 @@ def test_thinking_that_lost_a_secret_goes_without_its_seal() -> None:
     log = Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("go"),)))
     log.append(CallStarted("claude-sonnet-4-5", "anthropic"))
-    seal = Seal("anthropic", "claude-sonnet-4-5", "c2VhbGVk")
+    seal = Signature("anthropic", "claude-sonnet-4-5", "c2VhbGVk")
     parts = (Thinking(f"the key is {KEY}", seal), Thinking("plain", seal), Text("done", "assistant"))
     log.append(ModelReplied(parts, model="claude-sonnet-4-5"))
     request = write_request(log, MemoryBlobs(), "anthropic", clean=redact)

@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 from corpus import GOLDEN
 
-from palimpsest.core.events import Place as Origin
+from palimpsest.core.events import EventRef as Origin
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat

@@ -7,7 +7,7 @@ from corpus import GOLDEN, golden
 from readings import Home, called, check_repeat, faults, returned, said, shown, sources
 
 from palimpsest.core.edits import Fold, Mask, Put
-from palimpsest.core.events import Failed, ModelReplied, Place, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import EventRef, Failed, ModelReplied, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.foreign.gemini.format import GeminiFormat
 
@@ -145,7 +145,7 @@ def test_a_sub_agent_names_the_session_that_opened_it() -> None:
     home.take(FORM, LINES.parent)
     opened = home.bodies("gemini-sub1")[0]
     assert isinstance(opened, SessionOpened)
-    assert opened.opener == Place("gemini-22222222-aaaa-4000-8000-000000000002", 0)
+    assert opened.opener == EventRef("gemini-22222222-aaaa-4000-8000-000000000002", 0)
 
 
 def test_a_checkpoint_pairs_calls_without_ids_by_their_tools() -> None:

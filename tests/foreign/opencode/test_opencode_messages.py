@@ -13,18 +13,18 @@ from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
     ContextStated,
+    EventRef,
     Failed,
     FilesSnapshotted,
     ForeignNoted,
     ModelReplied,
-    Place,
     SessionOpened,
     Statement,
     ToolReturned,
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.reading.importing import provenance_of
 from palimpsest.stores.ephemeral import FixedClock
@@ -131,7 +131,7 @@ def test_a_child_and_its_parent_name_each_other() -> None:
     assert [(body.session, body.status) for body in log if isinstance(body, ChildEnded)] == [(child, "completed")]
     first = told(GOLDEN_DATABASE, "ses_e220b7622ffeXrI6gio5F2wKBe")[0]
     assert isinstance(first, SessionOpened)
-    assert first.opener == Place(parent, 0)
+    assert first.opener == EventRef(parent, 0)
     parents = [source.parent for source in sources(GOLDEN_DATABASE)]
     assert parents == ["", "", "", "", "", "ses_e220b9774ffeIgGcPeMee8PNSS", ""]
 
@@ -213,10 +213,10 @@ def test_parts_that_no_model_sees_are_kept_with_the_message(part: Row, tmp_path:
     ("metadata", "content"),
     [
         ({}, Thinking("hm")),
-        ({"anthropic": {"signature": "SIG"}}, Thinking("hm", Seal("anthropic", "fm", "SIG"))),
+        ({"anthropic": {"signature": "SIG"}}, Thinking("hm", Signature("anthropic", "fm", "SIG"))),
         (
             {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "ENC"}},
-            Thinking("hm", Seal("openai", "fm", "ENC"), "digest", "rs_1"),
+            Thinking("hm", Signature("openai", "fm", "ENC"), "digest", "rs_1"),
         ),
         ({"anthropic": {"redactedData": "RED"}}, Opaque("anthropic", "fm", '{"type":"redacted_thinking","data":"RED"}')),
     ],

@@ -7,7 +7,7 @@ from readings import Home, called, check_repeat, faults, returned, said, shown, 
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import Failed, ModelReplied, SessionOpened, ToolRefused, ToolReturned, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall
 from palimpsest.foreign.openhands.format import OpenhandsFormat
 
 FORM = OpenhandsFormat()
@@ -74,7 +74,7 @@ def test_sdk_1_8_0_has_one_session_in_a_folder_of_events() -> None:
     assert called(bodies) == returned(bodies) == ["toolu_1", "toolu_2", "toolu_3"]
     first = next(body for body in bodies if isinstance(body, ModelReplied))
     assert first.parts == (
-        Thinking("easy", Seal("anthropic", "claude-sonnet-4-5", "c2ln")),
+        Thinking("easy", Signature("anthropic", "claude-sonnet-4-5", "c2ln")),
         Text("I ask the clock.", "assistant"),
         ToolCall("toolu_1", "terminal", '{"command": "date"}'),
         ToolCall("toolu_2", "terminal", '{"command": "false"}'),

@@ -8,7 +8,7 @@ from msgspec import Raw
 from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.redaction import redact
 from palimpsest.foreign.reading.cleaning import AnyValue, clean_value
 from palimpsest.foreign.reading.importing import import_session, provenance_of
@@ -78,7 +78,7 @@ def test_redacting_is_still_the_same_format(tmp_path: Path) -> None:
 
 
 def test_every_text_of_a_body_is_redacted_but_names_and_seals_stay() -> None:
-    seal = Seal("anthropic", "m", TOKEN)
+    seal = Signature("anthropic", "m", TOKEN)
     assert redacted(ContextStated((Statement("git", TOKEN),), head=(Statement("base", KEY, "system"),))) == ContextStated(
         (Statement("git", "[REDACTED:github]"),), head=(Statement("base", "[REDACTED:aws]", "system"),)
     )
@@ -116,9 +116,9 @@ def test_lines_of_a_log_come_whole_and_none_is_missing(lines: list[bytes], first
 
 
 def test_thinking_that_was_redacted_loses_the_seal_that_no_longer_fits() -> None:
-    seal = Seal("anthropic", "m", "sealed")
+    seal = Signature("anthropic", "m", "sealed")
     assert redacted(Thinking("nothing to hide", seal)) == Thinking("nothing to hide", seal)
-    assert redacted(Thinking("AKIAIOSFODNN7EXAMPLE", seal)).seal is None
+    assert redacted(Thinking("AKIAIOSFODNN7EXAMPLE", seal)).signature is None
 
 
 def test_arguments_of_a_call_stay_json_whatever_is_taken_out_of_them() -> None:

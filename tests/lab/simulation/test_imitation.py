@@ -74,7 +74,7 @@ def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_siz
     for view, params in ((View(items=(trigger,)), Params()), (View(), Params(endpoint="compact"))):
         (part,) = reply_to(view, params, "twin", gpt, Usage(output=2_000), size=2_000).parts
         assert isinstance(part, Opaque)
-        assert part.twin == "twin"
+        assert part.text_fallback == "twin"
         assert palimpsest_size(part) == pytest.approx(2_000, rel=0.01)
 
     assert reply_to(View(), Params(), "words", gpt, Usage(), size=2_000).parts == (Text("words", "assistant"),)

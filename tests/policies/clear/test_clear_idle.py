@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from workplace import START, offline, reply, say, use
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import Place, SessionOpened, Usage
+from palimpsest.core.events import EventRef, SessionOpened, Usage
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
@@ -34,7 +34,7 @@ def away(
 ) -> Session:
     """Some results, a last reply, and then nobody for a while."""
     clock = FixedClock(START)
-    opened = SessionOpened("s", opener=Place("parent", 3) if child else None)
+    opened = SessionOpened("s", opener=EventRef("parent", 3) if child else None)
     session = claude(name, model=model, clock=clock, opened=opened)
     say(session, "go")
     for number in range(results):

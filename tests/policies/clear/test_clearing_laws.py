@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from working_days import PROFILE, Step, steps, take_back, tell
-from workplace import START, offline, reply, work
+from workplace import START, offline, reply, run_plan, work
 
-from palimpsest.core.edits import named
+from palimpsest.core.edits import named_ids
 from palimpsest.core.events import EditRefused, ViewEdited
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.pairs import unpaired
-from palimpsest.core.policy import Policy, proposal_of, run_plan
+from palimpsest.core.policy import Policy, proposal_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.policies.clear.dead import ClearDead, clear_all
 from palimpsest.policies.clear.supersede import Supersede
@@ -54,4 +54,4 @@ def test_all_that_is_dead_goes_under_pressure_and_nothing_else(told: list[Step],
     dead = {name for name, use in situation.uses.items() if use.died is not None}
     shown = [item for item in situation.view.items if item.mask is None and isinstance(item.content, ToolResult)]
     masks = proposal_of(clear_all(situation)).edits
-    assert [named(mask) for mask in masks] == [(item.id,) for item in shown if item.id in dead]
+    assert [named_ids(mask) for mask in masks] == [(item.id,) for item in shown if item.id in dead]

@@ -18,7 +18,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Said, Situation
+from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Situation, UserMessage
 from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
@@ -78,7 +78,7 @@ def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Si
     items = (Item("1.0", "user", Text("u" * 2_000)), Item("2.0", "assistant", Text("a" * (used - 22_000), "assistant")))
     prefixes = (CachedPrefix("0.0", 20_000, 0, 300_000), CachedPrefix("2.0", 108_000, 0, 300_000)) if warm else ()
     at = budget_of(CLAUDE)
-    evidence = Evidence(said=(Said("1.0", 0, "u" * 80, 2_000),))
+    evidence = Evidence(user_messages=(UserMessage("1.0", 0, "u" * 80, 2_000),))
     return Situation(
         View(head, items),
         at.budget,

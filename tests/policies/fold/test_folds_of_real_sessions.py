@@ -13,7 +13,7 @@ from palimpsest.audit.visibility.survival import TURNS, Survival, survival_of
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import UserSaid, ViewEdited
 from palimpsest.core.items import seq_of, text_of
-from palimpsest.core.situation import Ran
+from palimpsest.core.situation import CommandRun
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
@@ -57,11 +57,11 @@ def without_exit(session: Session) -> list[str]:
     Of commands that begin with the same 60 characters the newest counts.
     """
     evidence, view = session.derived.evidence.value(), session.log.view
-    begun = seq_of(evidence.said[-1].id) if evidence.said else 0
+    begun = seq_of(evidence.user_messages[-1].id) if evidence.user_messages else 0
     told = " ".join("\n".join(text_of(item.content) for item in view.items if item.source in TOLD).split())
     results = {seq_of(item.id) for item in view.items if item.kind == "result" and item.mask is None}
 
-    def shows(ran: Ran) -> bool:
+    def shows(ran: CommandRun) -> bool:
         code, opening = "?" if ran.exit is None else str(ran.exit), " ".join(ran.command.split())[:40]
         return ran.seq in results or f"- [{code}] {opening}" in told or f" {code} {opening}" in told
 

@@ -12,7 +12,7 @@ from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
-from palimpsest.providers.scripted import Reply, Scripted
+from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.wire.encode import encode
 from palimpsest.wire.rules.check import check_request
 
@@ -31,7 +31,7 @@ def busy(narrative: str = "asked", *words: str, model: str = "claude-sonnet-4-5"
     return session
 
 
-def fold_with(session: Session, *replies: Reply) -> PolicyRun:
+def fold_with(session: Session, *replies: ScriptedReply) -> PolicyRun:
     return online(session, run_policies(session, "asked"), Scripted(*replies))
 
 
@@ -54,7 +54,7 @@ def test_a_narrative_stands_between_names_and_the_rest_and_survives_the_next_fol
     assert told(session) == [item]
 
 
-WRONG: list[tuple[Reply, str]] = [
+WRONG: list[tuple[ScriptedReply, str]] = [
     ("", "empty"),
     ("   \n", "empty"),
     ("I cannot help with that.", "refused"),
@@ -73,7 +73,7 @@ WRONG: list[tuple[Reply, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "error"), WRONG)
-def test_pa_16_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: Reply, error: str) -> None:
+def test_pa_16_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: ScriptedReply, error: str) -> None:
     session = busy()
     ran = fold_with(session, wrong)
     failed = [event.body for event in ran.events if isinstance(event.body, Failed)]

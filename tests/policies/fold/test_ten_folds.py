@@ -15,7 +15,7 @@ from palimpsest.audit.visibility.visible import Visible, texts_of
 from palimpsest.core.events import CallStarted, EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
 from palimpsest.core.projections.view import project
-from palimpsest.core.situation import Ran
+from palimpsest.core.situation import CommandRun
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
@@ -42,7 +42,7 @@ def fold_ten_times(place: Place, recorded_as: str) -> Iterator[tuple[Session, li
             yield session, folds
 
 
-def tells(ran: Ran, lines: list[str], whole: set[str]) -> bool:
+def tells(ran: CommandRun, lines: list[str], whole: set[str]) -> bool:
     """Whether the exit code of a command shows: before the command in the evidence, or with its result."""
     code = "?" if ran.exit is None else str(ran.exit)
     opening = ran.command.split("\n")[0][:SHORT]
@@ -70,7 +70,7 @@ def check(session: Session) -> None:
         assert f"{tests.seq}.0" in whole or tests.note[:40] in visible.text, tests
     # The call that opened a task has no number for it yet.
     assert [task for task in evidence.tasks if NUMBER.sub("", task)[:40] not in visible.text] == []
-    begun = seq_of(evidence.said[-1].id) if evidence.said else 0
+    begun = seq_of(evidence.user_messages[-1].id) if evidence.user_messages else 0
     ran = [each for each in evidence.commands if each.seq >= begun]
     assert [each.command for each in ran if not visible.command(each.command)] == []
     assert [each for each in ran if not tells(each, lines, whole)] == []

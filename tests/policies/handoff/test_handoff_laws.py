@@ -25,7 +25,7 @@ from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.handoff.kept_messages import messages_of
-from palimpsest.providers.scripted import Answer, Scripted
+from palimpsest.providers.scripted import Scripted, ScriptedAnswer
 from palimpsest.wire.encode import encode
 from palimpsest.wire.json_reading import parse
 from palimpsest.wire.models.cards import ModelCard
@@ -33,7 +33,7 @@ from palimpsest.wire.rules.responses import responses_violations
 
 SEALED = Opaque("openai", "gpt-5.5", '{"type":"compaction","encrypted_content":"abc"}')
 MOMENTS: tuple[Moment, ...] = ("turn_starts", "before_call", "after_call", "overflow", "asked", "switched")
-ANSWERS: tuple[Answer, ...] = (
+ANSWERS: tuple[ScriptedAnswer, ...] = (
     "the summary",
     ModelReplied((SEALED,)),
     ModelReplied((SEALED, SEALED)),
@@ -114,7 +114,7 @@ def touched(session: Session) -> bool:
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS, moment=st.sampled_from(MOMENTS), answers=st.lists(st.sampled_from(ANSWERS), min_size=6, max_size=6))
 def test_no_edit_is_unfit_no_pair_is_parted_and_the_last_request_stays(
-    name: str, model: ModelCard, steps: list[tuple[str, int, int]], moment: Moment, answers: list[Answer]
+    name: str, model: ModelCard, steps: list[tuple[str, int, int]], moment: Moment, answers: list[ScriptedAnswer]
 ) -> None:
     history = History(name, model)
     for step, which, size in steps:

@@ -47,9 +47,9 @@ DAMAGES: list[tuple[str, Callable[[LogFile], LogFile], str, str]] = [
         r"event 3 has format 9, this version reads up to 1",
         "version",
     ),
-    ("duplicate event", lambda x: [*x[:3], x[2], *x[3:]], r"event 2 stands a second time", "order"),
+    ("duplicate event", lambda x: [*x[:3], x[2], *x[3:]], r"event 2 occurs twice", "order"),
     ("missing event", lambda x: [*x[:2], *x[3:]], r"event 3 stands where event 2 should be", "order"),
-    ("missing parent", lambda x: [*x[:3], relinked(x[3], parent=-7)], r"event 3 follows event -7, which is not there", "parent"),
+    ("missing parent", lambda x: [*x[:3], relinked(x[3], parent=-7)], r"event 3 follows event -7, which does not exist", "parent"),
     ("parent in the future", lambda x: [*x[:3], relinked(x[3], parent=9)], r"event 3 follows event 9, which comes later", "parent"),
     ("no opening", lambda x: x[1:], r"byte 0: the first line does not open a session", "order"),
 ]
@@ -170,7 +170,7 @@ def test_a_missing_blob_is_a_finding_that_names_event_and_address(tmp_path: Path
     session(tmp_path, UserSaid((Image("image/png", blob=address),)), CallStarted("m", "chat", tools=digest_of(b"[]")))
     blobs = BlobFolder(tmp_path / "blobs")
     messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", blobs).findings]
-    assert messages == [f"event 4 needs blob {address}, which is not there", f"event 5 needs blob {digest_of(b'[]')}, which is not there"]
+    assert messages == [f"event 4 needs blob {address}, which is missing", f"event 5 needs blob {digest_of(b'[]')}, which is missing"]
     blobs.put(b"a picture")
     blobs.put(b"[]")
     assert verify(JsonlSessions(tmp_path), "s", blobs).ok
@@ -179,7 +179,7 @@ def test_a_missing_blob_is_a_finding_that_names_event_and_address(tmp_path: Path
 def test_a_result_that_nobody_asked_for_is_a_finding(tmp_path: Path) -> None:
     session(tmp_path, ToolReturned(ToolResult("c9", (Text("hello"),))))
     messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings]
-    assert messages == ["event 4 answers call c9, which nobody made"]
+    assert messages == ["event 4 answers call c9, which was never made"]
 
 
 def test_an_empty_file_is_named_as_such(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from index_logs import found, log_of, said, write
 
-from palimpsest.core.events import ModelReplied, NotesTaken, Place, SessionOpened, Titled, ToolReturned, Usage, UserSaid
+from palimpsest.core.events import EventRef, ModelReplied, NotesTaken, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Hit, RefreshReport, SessionRow
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
@@ -158,7 +158,7 @@ def test_bad_lines_are_counted_and_stop_nothing(store: MemorySessions, index: Sq
 
 def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "old", "hello", at=DAY)
-    opened = SessionOpened("new", "/home/me", "codex", "palimpsest", "model-a", Place("old", 1, "ab"), Place("old", 1))
+    opened = SessionOpened("new", "/home/me", "codex", "palimpsest", "model-a", EventRef("old", 1, "ab"), EventRef("old", 1))
     bodies = (opened, *said("fix it"), ModelReplied((), usage=Usage(10, output=5)))
     store.replace("new", log_of(bodies, at=2 * DAY))
     store.create("empty").close()
@@ -177,8 +177,8 @@ def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, i
             1,
             15,
             {"model-a": Usage(10, output=5)},
-            Place("old", 1, "ab"),
-            Place("old", 1),
+            EventRef("old", 1, "ab"),
+            EventRef("old", 1),
         ),
         SessionRow("old", "memory:old", "hello", "palimpsest", created=DAY, updated=DAY + 1, events=2, turns=1),
     ]

@@ -6,12 +6,12 @@ from palimpsest.core.events import (
     Body,
     ContextStated,
     Event,
+    EventRef,
     ModelReplied,
     ModelSwitched,
     NoteForgotten,
     NoteSaved,
     NotesTaken,
-    Place,
     Recalled,
     SessionOpened,
     Statement,
@@ -56,7 +56,7 @@ def test_an_event_gives_its_readable_pieces(body: Body, units: list[Unit]) -> No
 
 
 BODIES: tuple[Body, ...] = (
-    SessionOpened("one", "/home/me", "claude-code", "palimpsest", "model-a", Place("zero", 3, "ab"), Place("up", 9)),
+    SessionOpened("one", "/home/me", "claude-code", "palimpsest", "model-a", EventRef("zero", 3, "ab"), EventRef("up", 9)),
     UserSaid((Text("\nfix the parser\nplease"),)),
     ModelReplied((), usage=Usage(10, 100, 20, 0, 5)),
     UserSaid((Text("no"),), steering=True),
@@ -84,8 +84,8 @@ def test_a_session_is_counted_in_one_go_or_in_two() -> None:
         turns=2,
         tokens=148,
         usage={"model-a": Usage(17, 100, 20, 0, 5), "model-b": Usage(3, output=3)},
-        base=Place("zero", 3, "ab"),
-        opener=Place("up", 9),
+        base=EventRef("zero", 3, "ab"),
+        opener=EventRef("up", 9),
     )
     for cut in range(len(events) + 1):
         first = Tally(SessionRow("one", "one.jsonl"))

@@ -10,7 +10,7 @@ from palimpsest.core.events import Event, SessionOpened, Usage, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.environment import Environment, inline, nothing_there
+from palimpsest.engine.environment import Environment, inline, nothing_to_look_at
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
@@ -51,7 +51,7 @@ def claude(
         MemoryBlobs(),
         clock or FixedClock(START, 1_000),
         keep=MemoryResultFiles(),
-        look=world or nothing_there,
+        look=world or nothing_to_look_at,
         offload=inline,
         retries=NO_RETRIES,
     )

@@ -8,7 +8,7 @@ from readings import Home
 from rollouts import Line
 
 from palimpsest.core.events import Body, ContextStated, ModelReplied, SessionOpened, Statement, ToolReturned, TurnEnded, Usage, UserSaid
-from palimpsest.core.items import Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -17,7 +17,7 @@ CONVERSATION: tuple[Body, ...] = (
     ContextStated((Statement("environment", "It is Sunday."),)),
     UserSaid((Text("list files"), Text("please"))),
     ModelReplied(
-        (Thinking("hm", Seal("openai", "gpt-5.5", "seal"), "digest"), Text("Looking.", "assistant"), ToolCall("a", "ls", "{}")),
+        (Thinking("hm", Signature("openai", "gpt-5.5", "seal"), "digest"), Text("Looking.", "assistant"), ToolCall("a", "ls", "{}")),
         usage=Usage(60, 40, output=10),
     ),
     ToolReturned(ToolResult("a", (Text("a.py"),)), "ls", 0),

@@ -88,7 +88,7 @@ def look(folder: Path, session: str) -> SourceCursor:
 def strange_seals(event: Event, provider: str, body: bytes) -> Iterator[str]:
     """What another provider sealed in this very event and yet is sent."""
     for part in event.body.parts if isinstance(event.body, ModelReplied) else ():
-        seal = part.seal if isinstance(part, Thinking) else None
+        seal = part.signature if isinstance(part, Thinking) else None
         if seal is None or seal.provider == provider:
             continue
         # Only where seals stand: one that somebody blotted out may be what a text, a part of one or an id says elsewhere.

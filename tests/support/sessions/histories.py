@@ -1,5 +1,7 @@
 """Random but lawful sessions: a list of small numbers is told as a history of a log."""
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask
@@ -22,10 +24,10 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import restore, rewind, undo
-from palimpsest.core.pairs import pending_calls, widen
+from palimpsest.core.pairs import pending_calls, safe_cuts
 from palimpsest.core.ports import SessionStore
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
@@ -85,6 +87,14 @@ def _unmask(log: Log, a: int, b: int) -> None:
     masked = tuple(item.id for item in log.view.items if item.mask is not None)
     if masked:
         _edit(log, Unmask(masked[a % len(masked) :][: 1 + b % 3]))
+
+
+def widen(items: Sequence[Item], first: int, last: int) -> tuple[int, int]:
+    """The smallest range around `first` to `last`, both included, that separates no call from its result."""
+    cuts = safe_cuts(items)
+    start = max(cut for cut in cuts if cut <= first)
+    stop = min(cut for cut in cuts if cut > last)
+    return start, stop - 1
 
 
 def _fold(log: Log, a: int, b: int) -> None:

@@ -1,13 +1,14 @@
 """A session at work in memory: any profile, any model, a scripted provider."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Answer, Ask, Policy, Save, Want, steps_of
+from palimpsest.core.policy import Answer, Ask, Outcome, Plan, Policy, Proposal, Save, Want, run_steps, steps_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Situation
 from palimpsest.engine.environment import Environment, inline
@@ -55,6 +56,11 @@ def first_ask(policy: Policy, situation: Situation) -> Ask:
     while not isinstance(want, Ask):
         want = steps.send("kept" if isinstance(want, Save) else None)
     return want
+
+
+def run_plan(plan: Plan, answer: Callable[[Want], Answer | PalimpsestError]) -> Outcome:
+    """Runs a plan to its end without an event loop."""
+    return plan if isinstance(plan, tuple | Proposal) else run_steps(plan, answer)
 
 
 def offline(session: Session, steps: Generator[Want, Answer, Result]) -> Result:

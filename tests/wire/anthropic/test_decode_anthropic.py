@@ -5,7 +5,7 @@ import pytest
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta, UsageDelta
-from palimpsest.core.items import Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response, decoder
 
@@ -16,7 +16,7 @@ SONNET = card("claude-sonnet-4-5")
 def reply(args: str) -> ModelReplied:
     return ModelReplied(
         parts=(
-            Thinking("The file is small, so I read it whole.", Seal("anthropic", "claude-sonnet-4-5", "EqQBCkYIBxgCKkDs")),
+            Thinking("The file is small, so I read it whole.", Signature("anthropic", "claude-sonnet-4-5", "EqQBCkYIBxgCKkDs")),
             Opaque(
                 "anthropic",
                 "claude-sonnet-4-5",
@@ -99,7 +99,9 @@ def test_a_block_of_a_newer_kind_is_put_together_from_its_pieces() -> None:
 
 def test_thinking_that_is_only_a_seal_stays_and_an_empty_text_does_not() -> None:
     body = b'{"type":"message","content":[{"type":"thinking","thinking":"","signature":"S"},{"type":"text","text":""}]}'
-    assert decode_response("anthropic", body, SONNET).parts == (Thinking("", Seal("anthropic", "claude-sonnet-4-5", "S"), form="sealed"),)
+    assert decode_response("anthropic", body, SONNET).parts == (
+        Thinking("", Signature("anthropic", "claude-sonnet-4-5", "S"), form="sealed"),
+    )
 
 
 def test_a_message_that_fills_the_window_or_pauses_says_so_in_our_words() -> None:

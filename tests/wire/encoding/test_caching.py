@@ -5,7 +5,7 @@ import json
 import pytest
 
 from palimpsest.core.events import CallStarted
-from palimpsest.core.items import Content, Cover, Item, Seal, Text, Thinking, ToolCall, ToolResult, kind_of
+from palimpsest.core.items import Content, Cover, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -122,7 +122,7 @@ def test_a_frontier_that_is_the_tail_is_marked_once() -> None:
 
 
 def test_a_thought_never_carries_a_mark() -> None:
-    thought = Item("2.0", "thinking", Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "s")))
+    thought = Item("2.0", "thinking", Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "s")))
     view = View(HEAD, (TALK[0], thought, *TALK[3:]))
     assert breakpoints("palimpsest", view, frontier="2.0") == ("head:2", "1.0", "7.0")
     last = CallStarted("m", "anthropic", breakpoints=("head:2", "1.0", "2.0"))

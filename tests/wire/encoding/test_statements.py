@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from palimpsest.core.items import Content, Item, Seal, Text, Thinking, ToolCall, ToolResult, kind_of
+from palimpsest.core.items import Content, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
@@ -193,7 +193,7 @@ def test_the_tail_mark_stands_on_a_system_message_that_is_the_last() -> None:
 
 
 def test_a_turn_that_began_with_a_thought_keeps_its_budget_when_a_statement_follows_the_result() -> None:
-    thought = Thinking("hm", Seal("anthropic", OPUS.name, "s"))
+    thought = Thinking("hm", Signature("anthropic", OPUS.name, "s"))
     params = Params(breakpoint_rule="none", thinking_budget=2_000)
     for opening, thinks in (((thought, CALL), True), ((CALL,), False)):
         body = json.loads(encode(view_of(Text("go"), *opening, RESULT, MIND), OPUS, (), params).body)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Seal, Text, Thinking, ToolCall, ToolResult, kind_of
+from palimpsest.core.items import Content, Document, Image, Item, Opaque, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.fit import own
@@ -32,8 +32,8 @@ def conversation(model: ModelCard, *contents: Content, params: Params | None = N
     return found[1:]
 
 
-CLAUDE_THOUGHT = Thinking("let me see", Seal("anthropic", "claude-sonnet-4-5", "c2ln"))
-GPT_THOUGHT = Thinking("a look", Seal("openai", "gpt-5.5", "ZW5j"), "digest", "rs_1")
+CLAUDE_THOUGHT = Thinking("let me see", Signature("anthropic", "claude-sonnet-4-5", "c2ln"))
+GPT_THOUGHT = Thinking("a look", Signature("openai", "gpt-5.5", "ZW5j"), "digest", "rs_1")
 REPLY = Text("done", "assistant")
 
 
@@ -73,12 +73,12 @@ def test_a_thought_without_a_seal_is_echoed_on_chat_when_asked_for() -> None:
 
 
 def test_digests_whose_seal_is_foreign_go_with_it() -> None:
-    parts = (Thinking("one", None, "digest", "rs_1"), Thinking("two", Seal("elsewhere", "m", "x"), "digest", "rs_1"))
+    parts = (Thinking("one", None, "digest", "rs_1"), Thinking("two", Signature("elsewhere", "m", "x"), "digest", "rs_1"))
     assert conversation(GPT, *parts, REPLY) == conversation(GPT, REPLY)
 
 
 def test_parts_of_one_reasoning_item_are_sent_as_one() -> None:
-    seal = Seal("openai", "gpt-5.5", "ZW5j")
+    seal = Signature("openai", "gpt-5.5", "ZW5j")
     parts = (Thinking("one", None, "digest", "rs_1"), Thinking("two", None, "digest", "rs_1"), Thinking("all", seal, "whole", "rs_1"))
     assert conversation(GPT, *parts) == [
         {
@@ -92,7 +92,8 @@ def test_parts_of_one_reasoning_item_are_sent_as_one() -> None:
 
 def test_neighbouring_reasoning_items_stay_apart() -> None:
     sealed = [
-        Thinking("", Seal("openai", "gpt-5.5", data), "sealed", ref) for data, ref in (("A", "rs_1"), ("B", "rs_2"), ("C", ""), ("D", ""))
+        Thinking("", Signature("openai", "gpt-5.5", data), "sealed", ref)
+        for data, ref in (("A", "rs_1"), ("B", "rs_2"), ("C", ""), ("D", ""))
     ]
     assert [item["encrypted_content"] for item in conversation(GPT, *sealed)] == ["A", "B", "C", "D"]
 
@@ -198,5 +199,5 @@ def test_a_turn_that_another_model_began_is_finished_without_a_budget_for_thinki
 
 
 def test_a_thought_of_which_only_the_seal_is_left_goes_back() -> None:
-    sealed = Thinking("", Seal("anthropic", "claude-sonnet-4-5", "c2ln"), "sealed")
+    sealed = Thinking("", Signature("anthropic", "claude-sonnet-4-5", "c2ln"), "sealed")
     assert conversation(SONNET, sealed, REPLY)[0]["content"][0] == {"type": "thinking", "thinking": "", "signature": "c2ln"}

@@ -12,7 +12,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import CallDelta, Delta
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.providers.recorded import Recorded
+from palimpsest.providers.recorded import RecordedProvider
 from palimpsest.wire.encode import Encoder, encode
 from palimpsest.wire.encoding.tools import wire_names
 from palimpsest.wire.models.cards import ModelCard, WireName, card
@@ -87,7 +87,7 @@ def test_a_reply_that_calls_a_scrubbed_name_has_the_name_we_offered(
 ) -> None:
     (tmp_path / "stream").write_bytes(STREAMS[model.wire])
     (tmp_path / "whole").write_bytes(WHOLE[model.wire])
-    provider = Recorded(model, tmp_path / "stream", tmp_path / "whole")
+    provider = RecordedProvider(model, tmp_path / "stream", tmp_path / "whole")
     request = encode(USER, model, tools)
 
     async def reply() -> list[Delta | ModelReplied]:

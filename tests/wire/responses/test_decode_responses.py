@@ -6,7 +6,7 @@ import pytest
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
-from palimpsest.core.items import Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response, decoder
 
@@ -16,7 +16,7 @@ GPT = card("gpt-5.5")
 REPLY = ModelReplied(
     parts=(
         Thinking("**Looking** at the file", form="digest", ref="rs_1"),
-        Thinking("Then patching it", Seal("openai", "gpt-5.5", "gAAAAABo"), "digest", "rs_1"),
+        Thinking("Then patching it", Signature("openai", "gpt-5.5", "gAAAAABo"), "digest", "rs_1"),
         Text("I patch it – 修补。", role="assistant", phase="commentary", ref="msg_1"),
         ToolCall("call_1", "read", '{"path": "a.py"}', ref="fc_1"),
         ToolCall("call_2", "apply_patch", "*** Begin Patch\n*** End Patch", form="free", ref="ctc_1"),
@@ -27,7 +27,7 @@ REPLY = ModelReplied(
             form="shell",
             ref="lsh_1",
         ),
-        Thinking("", Seal("openai", "gpt-5.5", "gAAAAABp"), "sealed", "rs_2"),
+        Thinking("", Signature("openai", "gpt-5.5", "gAAAAABp"), "sealed", "rs_2"),
         Opaque(
             "openai",
             "gpt-5.5",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.items import Cover, Document, Image, Item, Kind, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Cover, Document, Image, Item, Kind, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, card
@@ -118,7 +118,7 @@ def test_a_hidden_part_does_not_part_its_message() -> None:
 
 def test_only_the_newer_dialect_sends_the_ids_of_items() -> None:
     items = (
-        Item("1.0", "thinking", Thinking("", Seal("openai", "gpt-5.5", "x"), "sealed", "rs_1")),
+        Item("1.0", "thinking", Thinking("", Signature("openai", "gpt-5.5", "x"), "sealed", "rs_1")),
         said("1.1", "hi", "msg_1"),
         Item("1.2", "call", ToolCall("a", "bash", "{}", ref="fc_1")),
         Item("2.0", "result", ToolResult("a", (Text("ok"),), ref="fco_1")),

@@ -16,7 +16,7 @@ from palimpsest.core.items import (
     Item,
     Kind,
     Opaque,
-    Seal,
+    Signature,
     Text,
     Thinking,
     ToolCall,
@@ -48,7 +48,7 @@ texts = st.sampled_from(("", " ", "\n", "say it ", "two\nlines", '"quoted" \\ é
 refs = st.sampled_from(("", "", "msg_1", "rs_1"))
 makers = st.sampled_from(MAKERS)
 call_ids = st.sampled_from(("a", "b", "a.b", "a_b", "a b", "toolu_01", "call_0123456789", "call_01234567xx", ""))
-seals = st.one_of(st.none(), makers.map(lambda maker: Seal(*maker, "c2VhbA==")))
+seals = st.one_of(st.none(), makers.map(lambda maker: Signature(*maker, "c2VhbA==")))
 images = st.builds(
     Image,
     st.sampled_from(("image/png", "image/PNG", "image/svg+xml")),

@@ -5,7 +5,7 @@ from typing import Literal, Self, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Value, same_start
+from palimpsest.core.items import Value, shared_prefix_length
 from palimpsest.core.situation import Card, CardPrices
 from palimpsest.wire.models.cards import Prices
 from palimpsest.wire.request import MAX_BREAKPOINTS
@@ -55,7 +55,7 @@ class Prompt(Value, frozen=True):
         sums: list[int] = []
         if known is not None:
             goes_on = blocks[: len(known.blocks)] == known.blocks
-            same = len(known.blocks) if goes_on else same_start(known.blocks, blocks)
+            same = len(known.blocks) if goes_on else shared_prefix_length(known.blocks, blocks)
             links, sums = list(known.links[:same]), list(known.sums[:same])
         link, total = (links[-1], sums[-1]) if links else (0, 0)
         for block in blocks[len(links) :]:

@@ -26,7 +26,7 @@ from palimpsest.core.edits import Fold, Insert, Mask
 from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Item, Value
 from palimpsest.core.projections.projection import Scope, Views
-from palimpsest.core.situation import Cache, CachedPrefix, Card, Watch
+from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View
 
@@ -36,25 +36,25 @@ TOKENS = 2_000
 TELLING = frozenset({"clear_idle", "clear_dead", "supersede"})
 
 
-def watch_edit(watch: Watch, edited: ViewEdited) -> Watch:
+def watch_edit(watch: CacheReads, edited: ViewEdited) -> CacheReads:
     """After an edit: a fold, a mask for idleness or a cached mask makes the next drop an expected one."""
     told = edited.moment == "idle" or edited.by in TELLING
     masks = (edit for edit in edited.edits if isinstance(edit, Mask))
     folds = any(isinstance(edit, Fold) for edit in edited.edits)
     if folds or any(told or mask.form == "cached" for mask in masks):
-        return Watch(watch.read, expected=True, dropped=watch.dropped)
+        return CacheReads(watch.read, expected=True, dropped=watch.dropped)
     return watch
 
 
-def watch_reply(watch: Watch, usage: Usage) -> Watch:
+def watch_reply(watch: CacheReads, usage: Usage) -> CacheReads:
     """After a reply: a drop of more than 5 % and 2,000 tokens is told, unless it was expected; then the base line starts anew."""
     if not usage.prompt:
-        return Watch(watch.read, watch.expected)
+        return CacheReads(watch.read, watch.expected)
     before = watch.read
     drop = 0 if before is None else before - usage.cache_read
     if before is None or drop <= max(TOKENS, SHARE * before):
-        return Watch(usage.cache_read, watch.expected)
-    return Watch(usage.cache_read, dropped=0 if watch.expected else drop)
+        return CacheReads(usage.cache_read, watch.expected)
+    return CacheReads(usage.cache_read, dropped=0 if watch.expected else drop)
 
 
 # A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
@@ -118,7 +118,7 @@ class CacheProjection:
                 self._reply(usage, event.at, counter, card)
             case ViewEdited() as edited:
                 self._change(view, counter, by=edited)
-                self._value = replace(self._value, watch=watch_edit(self._value.watch, edited))
+                self._value = replace(self._value, reads=watch_edit(self._value.reads, edited))
             case EditUndone():
                 self._change(view, counter)
             case ContextStated(head=head) if head is not None:
@@ -141,7 +141,7 @@ class CacheProjection:
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
 
     def _reply(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
-        cache = replace(self._value, watch=watch_reply(self._value.watch, usage), edited=False, missed=self._missed(usage))
+        cache = replace(self._value, reads=watch_reply(self._value.reads, usage), edited=False, missed=self._missed(usage))
         called = at if cache.called is None else cache.called
         live = [prefix for prefix in cache.prefixes if prefix.live(called)]
         match card.cache:

@@ -89,7 +89,7 @@ def in_head(prefix: CachedPrefix, blocks: int) -> bool:
 def sums_of(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
     names = (*(f"{_HEAD}{number}" for number in range(len(head))), *map(_id, items))
-    return dict(zip(names, accumulate([*counter.each(head), *counter.each(items)]), strict=True))
+    return dict(zip(names, accumulate([*counter.item_sizes(head), *counter.item_sizes(items)]), strict=True))
 
 
 def reaching(read: int, sums: dict[str, int], total: int) -> str:

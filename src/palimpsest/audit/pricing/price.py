@@ -56,7 +56,7 @@ def bound(tokens: int, window: int) -> int:
 def after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
     """How many tokens a folded view would have, as far as can be told before it is folded: head, messages, and all other `parts`."""
     head = sum(counter.item(item) for item in view.head)
-    users = min(bound(USERS, card.window), sum(said.tokens for said in evidence.said))
+    users = min(bound(USERS, card.window), sum(said.tokens for said in evidence.user_messages))
     return head + users + bound(parts, card.window)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
-from palimpsest.core.tokens.sizes import SizeRule, encrypted_in, palimpsest_size, quarter_up, sealed_bytes
+from palimpsest.core.tokens.sizes import SizeRule, decrypted_bytes, encrypted_in, palimpsest_size, quarter_rounded_up
 from palimpsest.wire.responses.shape import IMAGE_PAYLOAD, shape_of
 
 CLAUDE_IMAGE_TOKENS = 2_000
@@ -17,16 +17,16 @@ _encode = msgspec.json.Encoder().encode
 
 def codex_size(content: Content) -> int:
     """A quarter of the bytes of the compact JSON on the Responses wire; pictures and encrypted payloads count as codex has them."""
-    if isinstance(content, Thinking) and content.seal is not None:
-        return quarter_up(sealed_bytes(len(content.seal.data)))
+    if isinstance(content, Thinking) and content.signature is not None:
+        return quarter_rounded_up(decrypted_bytes(len(content.signature.data)))
     if isinstance(content, Opaque):
         inside = encrypted_in(content.data)
         if inside.type == "ghost_snapshot":
             return 0
         if inside.encrypted_content is not None:
-            return quarter_up(sealed_bytes(len(inside.encrypted_content)))
+            return quarter_rounded_up(decrypted_bytes(len(inside.encrypted_content)))
     shape = shape_of(content)
-    return quarter_up(len(_encode(shape.json)) + shape.payloads * IMAGE_PAYLOAD)
+    return quarter_rounded_up(len(_encode(shape.json)) + shape.payloads * IMAGE_PAYLOAD)
 
 
 def claude_size(content: Content) -> int:
@@ -37,7 +37,7 @@ def claude_size(content: Content) -> int:
         case ToolResult():
             return sum(claude_size(part) for part in content.parts)
         case Text() | Thinking() | ToolCall() | Opaque():
-            return quarter_up(len(text_of(content)))
+            return quarter_rounded_up(len(text_of(content)))
 
 
 def claude_list_size(sizes: Iterable[int]) -> int:

@@ -8,7 +8,7 @@ from palimpsest.audit.entities import COUNTED, counted_parts_of, number_in, plai
 from palimpsest.audit.tools.calls import ToolClass, action_of
 from palimpsest.audit.visibility.quotable import Quotable, quotes_in
 from palimpsest.audit.visibility.visible import Visible, last_two, readable, texts_of
-from palimpsest.core.edits import Loss, Lost
+from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
 
@@ -160,5 +160,5 @@ def _messages(gone: Sequence[_Gone], visible: Visible) -> int:
     return sum(not visible.message(each.text, each.item.id) for each in first.values())
 
 
-def _newest(found: Places) -> tuple[Lost, ...]:
-    return tuple([Lost(text[:LONGEST], item) for text, item in list(found.items())[-MOST:]])
+def _newest(found: Places) -> tuple[LostEntity, ...]:
+    return tuple([LostEntity(text[:LONGEST], item) for text, item in list(found.items())[-MOST:]])

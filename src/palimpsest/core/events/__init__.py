@@ -1,4 +1,4 @@
-"""Stamped facts: everything that can happen in a session, as one closed union of bodies."""
+"""Events: everything that can happen in a session, as one closed union of event bodies."""
 
 from typing import Literal, TypeAlias
 
@@ -9,10 +9,10 @@ from palimpsest.core.events.calls import (
     TURN,
     CallStarted,
     EventBody,
+    EventRef,
     Failed,
     Interrupted,
     ModelReplied,
-    Place,
     SessionOpened,
     TurnEnded,
     TurnStarted,
@@ -70,6 +70,7 @@ __all__ = [
     "EditUndone",
     "Event",
     "EventBody",
+    "EventRef",
     "Failed",
     "FilesSnapshotted",
     "ForeignNoted",
@@ -85,7 +86,6 @@ __all__ = [
     "PermissionAsked",
     "Permitted",
     "Pinned",
-    "Place",
     "ProcessEnded",
     "ProcessStarted",
     "ProfileChanged",
@@ -152,9 +152,9 @@ Body: TypeAlias = (
 
 
 class Event(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A body with its place in the log: its number, what it follows, when, and the chain before it.
+    """An event body with its sequence number, its parent, its time in milliseconds since 1970, and the link of the hash chain before it.
 
-    `digest` is there only when the body was redacted: it is the digest of what stood there before.
+    `digest` is set only if the body was redacted; it is the digest of the original body.
     """
 
     seq: int

@@ -1,16 +1,16 @@
-"""Bodies of the conversation: input, turns, model calls and their outcomes."""
+"""Event bodies of the conversation: user input, turns, model calls and their outcomes."""
 
 from msgspec import Raw, field
 
 from palimpsest.core.items import Content, Part, Value
 
 NULL = Raw(b"null")
-# The purpose of the calls that are the conversation itself.
+# The purpose of the calls whose replies enter the view.
 TURN = "turn"
 
 
-class Place(Value, frozen=True):
-    """An event of some session; `link` is the hash chain up to and including it."""
+class EventRef(Value, frozen=True):
+    """Reference to an event of a session; `link` is the hash chain up to and including the event."""
 
     session: str
     seq: int
@@ -18,7 +18,7 @@ class Place(Value, frozen=True):
 
 
 class Usage(Value, frozen=True):
-    """Tokens of one call as the provider counted them; the three input parts never overlap."""
+    """Token usage of one call as reported by the provider; the four input fields never overlap, and `output` includes `reasoning`."""
 
     input: int = 0
     cache_read: int = 0
@@ -29,42 +29,42 @@ class Usage(Value, frozen=True):
 
     @property
     def prompt(self) -> int:
-        """Everything the model read."""
+        """All input tokens."""
         return self.input + self.cache_read + self.cache_write + self.cache_write_long
 
     @property
     def total(self) -> int:
-        """What the model read and wrote."""
+        """All input and output tokens."""
         return self.prompt + self.output
 
 
 class EventBody(Value, frozen=True, kw_only=True):
-    """A body. `foreign` is what another program's file says beside it, as raw JSON: kept for the way back there, and not read here."""
+    """Parent of all event bodies. `foreign` is raw JSON of the program that the event was imported from; it is used only for export."""
 
     foreign: Raw = NULL
 
 
 class SessionOpened(EventBody, frozen=True, tag="session_opened"):
-    """The first line of a file. `base` makes it a fork that reads through another session; `opener` is the call that made a child."""
+    """The first event of a log. `base` is set in a fork, which continues from that event; `opener` is the call that started a sub-agent."""
 
     session: str
     cwd: str = ""
     origin: str = "palimpsest"
     profile: str = ""
     model: str = ""
-    base: Place | None = None
-    opener: Place | None = None
+    base: EventRef | None = None
+    opener: EventRef | None = None
     meta: dict[str, str] = {}
 
 
 class UserTyped(EventBody, frozen=True, tag="user_typed"):
-    """Input as it arrived, durable at once; it enters the view when `UserSaid` names it."""
+    """The user typed input. It is queued, and enters the view with the `UserSaid` that refers to it."""
 
     parts: tuple[Part, ...]
 
 
 class UserSaid(EventBody, frozen=True, tag="user_said"):
-    """Input takes its place in the conversation, at the start of a turn or as steering within one."""
+    """User input enters the view, at the start of a turn or as steering during one; `typed` is the event that queued it."""
 
     parts: tuple[Part, ...]
     typed: int | None = None
@@ -72,22 +72,22 @@ class UserSaid(EventBody, frozen=True, tag="user_said"):
 
 
 class TurnStarted(EventBody, frozen=True, tag="turn_started"):
-    """The agent begins to work on queued input; `typed` are the events of that input."""
+    """A turn starts; `typed` are the events of the queued input that it works on."""
 
     typed: tuple[int, ...] = ()
 
 
 class TurnEnded(EventBody, frozen=True, tag="turn_ended"):
-    """The agent hands back to the user."""
+    """A turn ends; `stop` is the reason."""
 
     stop: str = "done"
 
 
 class CallStarted(EventBody, frozen=True, tag="call_started"):
-    """A request leaves: what it was made of, and the digest of its exact bytes.
+    """A request is sent: its model, parameters and tools, and the digest of its exact bytes. `size` is in bytes, `estimate` in tokens.
 
-    Purpose `turn` is the conversation itself. A request for another purpose (summary, title, extraction) does not show the view;
-    `request` is then the address of the blob that says which items it shows.
+    Calls of purpose `turn` show the view. Other calls (summary, title, extraction) do not; `request` is then the address of the blob
+    that lists the items which the request shows.
     """
 
     model: str
@@ -103,10 +103,10 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
 
 
 class ModelReplied(EventBody, frozen=True, tag="model_replied"):
-    """The reply to a call, whole; `stop` is why it ended and `message` the provider's id of it.
+    """The complete reply to a call; `stop` is the reason for its end and `message` the provider's id of it.
 
-    `purpose` is that of its call: only a reply of purpose `turn` enters the view. Replies of our own have a stop of `core.stops`, with
-    the provider's word beside it where that differs; old and imported ones any word.
+    `purpose` is that of its call: only replies of purpose `turn` enter the view. Replies that this library received have a `stop` of
+    `core.events.stops`, and the provider's own word in `provider_stop` if it differs; old and imported replies may have any word.
     """
 
     parts: tuple[Content, ...]
@@ -121,9 +121,9 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
 
 
 class Interrupted(EventBody, frozen=True, tag="interrupted"):
-    """A call that ended before its reply was whole: the parts that had arrived, and why it ended.
+    """A call ended before its reply was complete: the parts that had arrived, and the reason.
 
-    Of a call of purpose `turn` text and thinking enter the view; a tool call in `parts` was never run and stays out of it.
+    If the purpose is `turn`, text and thinking enter the view. Tool calls in `parts` were never run and do not enter it.
     """
 
     call: int | None
@@ -135,9 +135,9 @@ class Interrupted(EventBody, frozen=True, tag="interrupted"):
 
 
 class Failed(EventBody, frozen=True, tag="failed"):
-    """An attempt that did not work: `what` was tried, the `error` kind and a line about it.
+    """An operation failed: `what` was attempted; `error` is the kind of the error.
 
-    With `what` equal to `call` it is the outcome of the model call that `call` names, which had `purpose`.
+    If `what` is `call`, this is the outcome of the model call that event `call` started for `purpose`.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""Bodies that change what the model sees or how the session works."""
+"""Event bodies that change the view or the settings of a session."""
 
 from palimpsest.core.edits import Edit, Loss
 from palimpsest.core.events.calls import EventBody
@@ -6,7 +6,7 @@ from palimpsest.core.items import Role, Value
 
 
 class Statement(Value, frozen=True):
-    """What a source says about the world; `value` is what it observed, for comparing later."""
+    """A text that a source states; `value` is the observed value, which is compared later to detect changes."""
 
     source: str
     text: str
@@ -16,14 +16,14 @@ class Statement(Value, frozen=True):
 
 
 class ContextStated(EventBody, frozen=True, tag="context_stated"):
-    """Sources speak. With a `head` a new epoch begins; `items` are appended to the view."""
+    """Sources state context: `items` are appended to the view, and a `head` replaces the head and starts a new epoch."""
 
     items: tuple[Statement, ...] = ()
     head: tuple[Statement, ...] | None = None
 
 
 class ViewEdited(EventBody, frozen=True, tag="view_edited"):
-    """What the model sees was changed: by which policy or person, why, and what that saves, costs and hides."""
+    """The view was edited: by which policy or person, why, its tokens before and after, its price, and its loss."""
 
     edits: tuple[Edit, ...]
     by: str
@@ -37,7 +37,7 @@ class ViewEdited(EventBody, frozen=True, tag="view_edited"):
 
 
 class EditRefused(EventBody, frozen=True, tag="edit_refused"):
-    """A proposed edit was not installed: the policy that proposed it, who refused it, and why."""
+    """A proposed edit was rejected: the policy that proposed it, who rejected it, and why."""
 
     edits: tuple[Edit, ...]
     policy: str
@@ -46,7 +46,7 @@ class EditRefused(EventBody, frozen=True, tag="edit_refused"):
 
 
 class EditUndone(EventBody, frozen=True, tag="edit_undone"):
-    """A `ViewEdited` is taken back, whole or the edits named by index; `brings` are the items that show again."""
+    """A `ViewEdited` is undone: all its edits, or those with the given indexes. `brings` are the items that become visible again."""
 
     event: int
     edits: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class EditUndone(EventBody, frozen=True, tag="edit_undone"):
 
 
 class Rewound(EventBody, frozen=True, tag="rewound"):
-    """The conversation goes on from an earlier event, which is this event's parent."""
+    """The conversation continues from an earlier event, which is the parent of this event."""
 
     to: int
     files: bool = False
@@ -63,7 +63,7 @@ class Rewound(EventBody, frozen=True, tag="rewound"):
 
 
 class Pinned(EventBody, frozen=True, tag="pinned"):
-    """Items or files that no policy may hide, or may hide again."""
+    """Items or files are pinned, so that no policy may hide them, or unpinned if `on` is false."""
 
     ids: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -71,21 +71,21 @@ class Pinned(EventBody, frozen=True, tag="pinned"):
 
 
 class ModelSwitched(EventBody, frozen=True, tag="model_switched"):
-    """Another model takes over."""
+    """The session continues with another model."""
 
     model: str
     previous: str = ""
 
 
 class ProfileChanged(EventBody, frozen=True, tag="profile_changed"):
-    """Another profile applies from here on."""
+    """The session continues under another profile."""
 
     profile: str
     previous: str = ""
 
 
 class ModeChanged(EventBody, frozen=True, tag="mode_changed"):
-    """The way of working changed: plan, build, review."""
+    """The mode changed, such as plan, build or review."""
 
     mode: str
     previous: str = ""

@@ -1,4 +1,4 @@
-"""The items that an event brings: the only place where a body is decoded into items."""
+"""The items that an event adds to a view; no other module derives items from event bodies."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,16 +13,16 @@ from palimpsest.core.items import Item, Kind, Text, Thinking, kind_of
 
 
 def items_of(seq: int, body: Body) -> list[Item]:
-    """The items that event `seq` itself brings to the end of a view, in the order of their ids; a stated head comes first.
+    """Return the items that event `seq` adds to the end of a view, in the order of their ids; the items of a new head come first.
 
-    Replies of a purpose other than `turn` bring none.
+    The contents of edits are not included. Replies of a purpose other than `turn` add no items.
     """
-    bring = _BRINGS.get(type(body))
-    return [] if bring is None else bring(seq, body)
+    derive = _ITEMS_BY_BODY.get(type(body))
+    return [] if derive is None else derive(seq, body)
 
 
 def edit_items(seq: int, index: int, edit: Edit) -> dict[int, Item]:
-    """The new items that edit `index` of event `seq` brings, by their place among all that it brings or keeps."""
+    """Return the new items of edit `index` of event `seq`, by their position among all new and kept contents of the edit."""
     return {
         number: Item(f"{seq}.{index}.{number}", put.kind, put.content, put.source)
         for number, put in enumerate(into_of(edit))
@@ -31,7 +31,7 @@ def edit_items(seq: int, index: int, edit: Edit) -> dict[int, Item]:
 
 
 def all_items_of(event: Event) -> list[Item]:
-    """Every item that was first brought by an event, by itself or by the edits in it."""
+    """Return every item that an event creates, directly or by its edits."""
     body = event.body
     if isinstance(body, ViewEdited):
         return [item for index, edit in enumerate(body.edits) for item in edit_items(event.seq, index, edit).values()]
@@ -39,7 +39,7 @@ def all_items_of(event: Event) -> list[Item]:
 
 
 def numbers_of(item_id: str) -> tuple[int, ...] | None:
-    """The two or three numbers of an item id; none if the id is not in its canonical form."""
+    """Return the two or three numbers of an item id, or `None` if the id is not in canonical form."""
     words = item_id.split(".")
     if len(words) not in {2, 3} or not all(word.isascii() and word.isdecimal() for word in words):
         return None
@@ -48,49 +48,49 @@ def numbers_of(item_id: str) -> tuple[int, ...] | None:
 
 
 def item_of(event: Event, item_id: str) -> Item | None:
-    """The item of that id as its event first brought it, whatever masks or folds did since; none if the event has no such item."""
+    """Return the item as its event created it, without later masks or folds, or `None` if the event has no such item."""
     return next((item for item in all_items_of(event) if item.id == item_id), None)
 
 
-def _replied(seq: int, body: ModelReplied) -> list[Item]:
+def _reply_items(seq: int, body: ModelReplied) -> list[Item]:
     if body.purpose != TURN:
         return []
     return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(body.parts)]
 
 
-def _interrupted(seq: int, body: Interrupted) -> list[Item]:
+def _partial_reply_items(seq: int, body: Interrupted) -> list[Item]:
     if body.purpose != TURN:
         return []
-    # A tool call that was cut off has no result and must not be sent back: providers refuse a call without one.
+    # Tool calls are left out: an interrupted call has no result, and providers reject a call without one.
     arrived = [part for part in body.parts if isinstance(part, Text | Thinking)]
     return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(arrived)]
 
 
-def _returned(seq: int, body: ToolReturned) -> list[Item]:
+def _result_items(seq: int, body: ToolReturned) -> list[Item]:
     return [Item(f"{seq}.0", "result", body.result)]
 
 
-def _said(seq: int, body: UserSaid) -> list[Item]:
+def _user_items(seq: int, body: UserSaid) -> list[Item]:
     kind: Kind = "steering" if body.steering else "user"
     return [Item(f"{seq}.{number}", kind, part) for number, part in enumerate(body.parts)]
 
 
-def _stated(seq: int, body: ContextStated) -> list[Item]:
+def _context_items(seq: int, body: ContextStated) -> list[Item]:
     return [
         Item(f"{seq}.{number}", "context", Text(statement.text, statement.role, ref=statement.ref), statement.source)
         for number, statement in enumerate((*(body.head or ()), *body.items))
     ]
 
 
-def _recalled(seq: int, body: Recalled) -> list[Item]:
+def _recalled_items(seq: int, body: Recalled) -> list[Item]:
     return [Item(f"{seq}.{number}", "recalled", part) for number, part in enumerate(body.parts)]
 
 
-_BRINGS: Mapping[type, Callable[[int, Any], list[Item]]] = {
-    ModelReplied: _replied,
-    Interrupted: _interrupted,
-    ToolReturned: _returned,
-    UserSaid: _said,
-    ContextStated: _stated,
-    Recalled: _recalled,
+_ITEMS_BY_BODY: Mapping[type, Callable[[int, Any], list[Item]]] = {
+    ModelReplied: _reply_items,
+    Interrupted: _partial_reply_items,
+    ToolReturned: _result_items,
+    UserSaid: _user_items,
+    ContextStated: _context_items,
+    Recalled: _recalled_items,
 }

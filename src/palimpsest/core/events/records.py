@@ -1,4 +1,4 @@
-"""Bodies of what is kept beside the conversation: notes, tasks, titles, jobs, sub-agents, and lines of other programs."""
+"""Event bodies beside the conversation: notes, tasks, titles, jobs, sub-agents, and records of other programs."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from palimpsest.core.items import Part
 
 
 class NotesTaken(EventBody, frozen=True, tag="notes_taken"):
-    """Running notes of this session, and the last event they cover."""
+    """Running notes of the session were written; `covers` is the last event that they cover."""
 
     text: str
     covers: int
@@ -17,7 +17,7 @@ class NotesTaken(EventBody, frozen=True, tag="notes_taken"):
 
 
 class NoteSaved(EventBody, frozen=True, tag="note_saved"):
-    """A long-term note was written; its text lives in the note store."""
+    """A long-term note was saved; its text is in the note store."""
 
     scope: str
     name: str
@@ -41,7 +41,7 @@ class NoteForgotten(EventBody, frozen=True, tag="note_forgotten"):
 
 
 class Recalled(EventBody, frozen=True, tag="recalled"):
-    """Notes were brought into the view for a query."""
+    """Notes that match a query were added to the view."""
 
     query: str
     notes: tuple[str, ...]
@@ -51,7 +51,7 @@ class Recalled(EventBody, frozen=True, tag="recalled"):
 
 
 class TaskChanged(EventBody, frozen=True, tag="task_changed"):
-    """A task or todo list changed; `state` is the new whole, as JSON of the tool that owns it."""
+    """A task or todo list changed; `state` is its complete new state, as JSON of the tool that owns it."""
 
     task: str
     what: str
@@ -59,7 +59,7 @@ class TaskChanged(EventBody, frozen=True, tag="task_changed"):
 
 
 class Titled(EventBody, frozen=True, tag="titled"):
-    """The session got a title or tags."""
+    """The session got a title or tags; `by` names their author."""
 
     title: str
     tags: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Titled(EventBody, frozen=True, tag="titled"):
 
 
 class JobRan(EventBody, frozen=True, tag="job_ran"):
-    """A background job ran up to event `cursor`; a job that failed keeps its cursor."""
+    """A background job processed the events up to `cursor`; a failed job keeps its previous cursor."""
 
     job: str
     cursor: int
@@ -77,7 +77,7 @@ class JobRan(EventBody, frozen=True, tag="job_ran"):
 
 
 class ChildOpened(EventBody, frozen=True, tag="child_opened"):
-    """A sub-agent began in a session of its own."""
+    """A sub-agent started in a separate session."""
 
     session: str
     call_id: str = ""
@@ -85,7 +85,7 @@ class ChildOpened(EventBody, frozen=True, tag="child_opened"):
 
 
 class ChildEnded(EventBody, frozen=True, tag="child_ended"):
-    """A sub-agent ended, by itself or not."""
+    """A sub-agent ended."""
 
     session: str
     status: str
@@ -93,14 +93,14 @@ class ChildEnded(EventBody, frozen=True, tag="child_ended"):
 
 
 class ForeignNoted(EventBody, frozen=True, tag="foreign_noted"):
-    """Lines of another program that mean nothing to a model, in `foreign`; `keys` are their own ids."""
+    """Records of another program that no model sees, in `foreign`; `keys` are their ids in that program."""
 
     format: str
     keys: tuple[str, ...] = ()
 
 
 class Unknown(EventBody, frozen=True, tag="unknown"):
-    """An event of a newer version: kept, shown as such, and never interpreted."""
+    """An event type of a newer version: kept as raw JSON and never interpreted."""
 
     raw: Raw
     name: str = ""

@@ -1,4 +1,4 @@
-"""Stop reasons: one vocabulary for why a reply ended, and the words of providers and other agents mapped to it."""
+"""Stop reasons: one vocabulary, and the mapping of the words of providers and other agents to it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias, get_args
 from palimpsest.core.items import Content, ToolCall
 
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause", "context_window", "error", ""]
-"""Why a reply ended; the empty word means that it is not known, or that the reply did not end by itself."""
+"""Why a reply ended; empty if that is unknown, or if the reply was interrupted."""
 
-# In lower case and with underscores for hyphens, for the same word is written in several ways.
+# Keys are in lower case with underscores, because the same word occurs in several spellings.
 _WORDS: Mapping[str, StopReason] = {
     **{word: word for word in get_args(StopReason)},
     # Messages.
@@ -21,7 +21,7 @@ _WORDS: Mapping[str, StopReason] = {
     "max_output_tokens": "max_tokens",
     "failed": "error",
     "cancelled": "error",
-    # Chat Completions, as OpenAI and other servers speak it.
+    # Chat Completions, of OpenAI and compatible servers.
     "stop": "end_turn",
     "eos": "end_turn",
     "eos_token": "end_turn",
@@ -45,14 +45,14 @@ _WORDS: Mapping[str, StopReason] = {
 
 
 def stop_reason(word: str) -> StopReason:
-    """The stop reason that a word means: of this vocabulary, of a provider, of another agent's file or of a log of 0.1.0."""
+    """Return the stop reason for a word of this vocabulary, a provider, another agent or a log of 0.1.0; empty if it is unknown."""
     return _WORDS.get(word.lower().replace("-", "_"), "")
 
 
 def decoded_stop(word: str, parts: Iterable[Content], *, refused: bool = False) -> tuple[StopReason, str]:
-    """The stop reason of a reply that was just decoded, and the provider's own word where that differs.
+    """Return the stop reason of a decoded reply, and the provider's own word if it differs.
 
-    Some servers say that a turn ended although the reply calls a tool or is a refusal: then its parts decide.
+    Some servers report the end of a turn although the reply calls a tool or is a refusal: then the parts of the reply decide.
     """
     reason = stop_reason(word)
     if reason == "end_turn":

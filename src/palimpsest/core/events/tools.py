@@ -1,25 +1,25 @@
-"""Bodies about tools: what was offered, permitted, started and returned, and the processes and hooks around them."""
+"""Event bodies of tools: declarations, permissions, starts and results, hooks, background processes and file snapshots."""
 
 from palimpsest.core.events.calls import EventBody
 from palimpsest.core.items import ToolResult
 
 
 class ToolsOffered(EventBody, frozen=True, tag="tools_offered"):
-    """The tools of the requests from here on: the blob that holds their declarations, and their names."""
+    """The tools of the following requests: the blob with their declarations, and their names."""
 
     tools: str
     names: tuple[str, ...] = ()
 
 
 class ToolStarted(EventBody, frozen=True, tag="tool_started"):
-    """A tool begins to run, so that a crash can be told from a tool that never ran."""
+    """A tool started; after a crash this distinguishes a tool that may have had effects from one that never ran."""
 
     call_id: str
     tool: str
 
 
 class ToolReturned(EventBody, frozen=True, tag="tool_returned"):
-    """A tool's result, bounded; `exit` is the exit code of a command and `paths` the files it read or wrote."""
+    """The result of a tool, limited in size; `exit` is the exit code of a command and `paths` the files that the tool read or wrote."""
 
     result: ToolResult
     tool: str = ""
@@ -29,7 +29,7 @@ class ToolReturned(EventBody, frozen=True, tag="tool_returned"):
 
 
 class PermissionAsked(EventBody, frozen=True, tag="permission_asked"):
-    """A tool call waits for permission; `rule` is what answering "always" would write."""
+    """A tool call waits for permission; `rule` is the rule that the answer "always" would create."""
 
     call_id: str
     tool: str
@@ -56,7 +56,7 @@ class ToolRefused(EventBody, frozen=True, tag="tool_refused"):
 
 
 class HookRan(EventBody, frozen=True, tag="hook_ran"):
-    """A hook ran: its command, when in the session, how it ended, and what it said."""
+    """A hook ran: its command, the moment, its exit code and its output; `blocked` is true if it prevented an action."""
 
     hook: str
     moment: str
@@ -68,7 +68,7 @@ class HookRan(EventBody, frozen=True, tag="hook_ran"):
 
 
 class ProcessStarted(EventBody, frozen=True, tag="process_started"):
-    """A background process began; `process` is the handle by which later tool calls name it."""
+    """A background process started; `process` is the handle that later tool calls use for it."""
 
     process: str
     command: str
@@ -77,7 +77,7 @@ class ProcessStarted(EventBody, frozen=True, tag="process_started"):
 
 
 class ProcessEnded(EventBody, frozen=True, tag="process_ended"):
-    """A background process ended: its exit code, or none where it is unknown, and why it was stopped."""
+    """A background process ended; `exit` is its exit code, or `None` if unknown, and `why` the reason if it was stopped."""
 
     process: str
     exit: int | None = None
@@ -85,7 +85,7 @@ class ProcessEnded(EventBody, frozen=True, tag="process_ended"):
 
 
 class FilesSnapshotted(EventBody, frozen=True, tag="files_snapshotted"):
-    """The state of the work tree was kept, so that files can be restored."""
+    """A snapshot of the work tree was saved, so that files can be restored."""
 
     snapshot: str
     paths: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The sidecar of a log: snapshots of its projections, so that resuming costs the tail and not the history."""
+"""Checkpoints: snapshots of all projections beside a log, so that a resume reads only the newest lines."""
 
 from hashlib import sha256
 
@@ -14,16 +14,17 @@ VERSION = 2
 
 
 class Snapshot(Struct, frozen=True, array_like=True):
-    """The state of one projection as JSON, and the version of its form."""
+    """The state of one projection as JSON, and the version of its schema."""
 
     version: int
     data: Raw
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
-    """The state of a log after event `seq`, whose line begins at `last_line` and ends at `offset`.
+    """The state of a log after event `seq`, whose line begins at byte `last_line` and ends at byte `offset`.
 
-    `snapshots` go by the names of the projections. `jumps` are the events whose parent is not the one before them, with that parent.
+    `snapshots` are keyed by the names of the projections. `jumps` are pairs of an event and its parent, for each event whose parent is
+    not the event before it.
     """
 
     seq: int
@@ -41,15 +42,15 @@ _decoder = msgspec.json.Decoder(Checkpoint)
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as bytes, its own digest first."""
+    """Return a checkpoint as bytes: its digest, a newline, and its JSON."""
     data = _encoder.encode(checkpoint)
     return sha256(data).hexdigest().encode() + b"\n" + data
 
 
 def load_checkpoint(lines: LogFile) -> Checkpoint | None:
-    """The checkpoint beside a log, if it is whole, of this version, and of this very log; a log is always enough without.
+    """Return the checkpoint of a log, or `None` if it is missing, damaged, of another version or of another log.
 
-    Raises `BadLog` if the line that it was made after is still there and was changed: nothing else vouches for the last line of a log.
+    Raises `BadLog` if the line that it was made after was changed: nothing else protects the last line of a log.
     """
     stored = lines.load_checkpoint()
     if stored is None:
@@ -65,9 +66,9 @@ def load_checkpoint(lines: LogFile) -> Checkpoint | None:
 
 
 def _matches(checkpoint: Checkpoint, lines: LogFile) -> bool:
-    """Whether the log has, at the place the checkpoint names, the event and the chain that it names."""
+    """Whether the log has the event and the link of the checkpoint at its offset. Raises `BadLog` if that line was changed."""
     start, stop = checkpoint.last_line, checkpoint.offset
-    # A log that ends before, or has its lines elsewhere, is an older copy or another log.
+    # A log that is shorter, or has its lines at other offsets, is an older copy or another log.
     if stop > lines.size + lines.torn or (start and lines.read(start - 1, 1) != b"\n"):
         return False
     if stop <= lines.size:

@@ -1,4 +1,4 @@
-"""Lines of a log: how an event is written, read back, chained, and brought up from older formats."""
+"""Codec for the lines of a log: encodes and decodes events, links them, and upgrades older formats."""
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
@@ -13,7 +13,7 @@ from palimpsest.core.events import Body, Event, Unknown
 from palimpsest.core.events.calls import NULL, ModelReplied, Usage
 from palimpsest.core.events.context import EditRefused
 from palimpsest.core.events.tools import ToolRefused
-from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.format.declared_types import has_declared_types
 from palimpsest.core.items import Text
 
 FORMAT = 1
@@ -23,7 +23,7 @@ _SHORT = 512
 GENESIS = ""
 
 Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-# One entry per format that is no longer written: it turns a body of that format into one of the next.
+# By format version: a function that turns a body of that version into one of the next.
 UPCASTERS: Mapping[int, Upcaster] = {}
 
 END = b"}\n"
@@ -56,18 +56,18 @@ _tags = msgspec.json.Decoder(_Tag)
 
 
 def encode_body(body: Body) -> bytes:
-    """A body as the bytes that are digested and written: one line, whatever raw JSON it carries."""
+    """Return a body as the bytes that are hashed and written, always on one line."""
     data = bytes(body.raw) if isinstance(body, Unknown) else _encoder.encode(body)
     return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
 def encode_checked(body: Body) -> bytes:
-    """The same, for what is about to be recorded: refused unless it can be read back."""
+    """Return the encoded body. Raises `BadInput` if it could not be decoded again, or is too long for a line."""
     try:
         data = encode_body(body)
-        # Reading back costs as much as writing, so that a long body is first looked at as it is.
+        # Decoding costs as much as encoding, so the field types of a long body are checked first.
         short = len(data) < _SHORT
-        if (short or not is_sound(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
+        if (short or not has_declared_types(body)) and (not isinstance(body, Unknown) or _tags.decode(data).type in TAGS):
             _bodies.decode(data)
     except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
         raise BadInput(f"{type(body).__name__} cannot be recorded: {error}") from error
@@ -77,43 +77,43 @@ def encode_checked(body: Body) -> bytes:
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 in hex."""
     return sha256(data).hexdigest()
 
 
 def link_of(prev: str, seq: int, parent: int, at: int, digest: str) -> str:
-    """The chain up to and including an event; it covers the body only through its digest, so that a body can be redacted."""
+    """Return the link of an event: a hash over its envelope, the previous link, and the digest of its body, so a body can be redacted."""
     return sha256(f"{prev}\n{seq}\n{parent}\n{at}\n{digest}".encode()).hexdigest()
 
 
 def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, *, digest: str = "") -> bytes:
-    """One line of a log; the body stands last, so that its bytes can be found without parsing.
+    """Return one line of a log; the body is the last field, so that its bytes can be found without parsing.
 
-    A `digest` marks the body as redacted: it is the digest of the body that stood there before.
+    A `digest` marks the body as redacted; it is the digest of the original body.
     """
     redacted = b'"digest":"%s",' % digest.encode() if digest else b""
     return b"".join((b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":' % (seq, parent, at, prev.encode(), redacted), body, END))
 
 
 def envelope(seq: int, parent: int, at: int, prev: str) -> bytes:
-    """What stands before the body on a line; after the body comes `END`."""
+    """Return the part of a line before the body; `END` follows the body."""
     return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s","body":' % (seq, parent, at, prev.encode())
 
 
 def body_bytes(line: bytes) -> bytes:
-    """The exact bytes of the body within a line that this codec wrote."""
+    """Return the exact bytes of the body in a line that this codec wrote."""
     start = line.find(_BODY) + len(_BODY)
     return line[start : line.rindex(b"}")]
 
 
 def link_of_line(line: bytes, event: Event) -> str:
-    """The chain up to and including the event on this line."""
+    """Return the link of the event on this line."""
     digest = event.digest or digest_of(body_bytes(line))
     return link_of(event.prev, event.seq, event.parent, event.at, digest)
 
 
 def decode_chunk(chunk: bytes, where: str, offset: int = 0) -> list[Event]:
-    """All events of a run of whole lines; `where` and `offset` say in errors where the run begins."""
+    """Return all events of a chunk of complete lines; `where` and `offset` locate the chunk in errors. Raises `BadLog`."""
     try:
         return _events.decode_lines(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -128,7 +128,7 @@ def _decode_each(chunk: bytes, where: str, offset: int) -> Iterable[Event]:
 
 
 def decode_line(line: bytes, where: str, offset: int = 0, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
-    """The event on a line: of this format, of an older one, or unknown; anything else is a `BadLog` that names the byte."""
+    """Return the event on a line of this or an older format; new event types become `Unknown`. Raises `BadLog` or `NewerFormat`."""
     try:
         return _events.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -170,7 +170,7 @@ def _decode_body(envelope: _Envelope, tag: str, upcasters: Mapping[int, Upcaster
 
 
 class _SideCalled(Struct, frozen=True):
-    """A call beside the conversation: one body for the request and its reply."""
+    """Body of 0.1.0: a side call, with request and reply in one event."""
 
     purpose: str
     model: str
@@ -181,7 +181,7 @@ class _SideCalled(Struct, frozen=True):
 
 
 class _Refused(Struct, frozen=True):
-    """An edit or a tool call that was not allowed."""
+    """Body of 0.1.0: a rejected edit or tool call."""
 
     what: str
     by: str
@@ -197,19 +197,19 @@ _refusals = msgspec.json.Decoder(_Refused)
 _encode = msgspec.json.Encoder().encode
 
 
-def _replied(data: bytes) -> Body:
-    """A reply without a recorded start; its prompt is kept where only readers of the raw event look."""
+def _upgrade_side_call(data: bytes) -> Body:
+    """Return a reply without a recorded start; the prompt is kept in `foreign`."""
     old = _side_calls.decode(data)
     foreign = Raw(_encode({"ask": old.ask})) if old.ask and bytes(old.foreign) == b"null" else old.foreign
     parts = (Text(old.text, "assistant"),) if old.text else ()
     return ModelReplied(parts, usage=old.usage, model=old.model, purpose=old.purpose, foreign=foreign)
 
 
-def _refused(data: bytes) -> Body:
+def _upgrade_refusal(data: bytes) -> Body:
     old = _refusals.decode(data)
     if old.edits or old.of or old.what == "edit":
         return EditRefused(old.edits, old.of, old.by, old.why, foreign=old.foreign)
     return ToolRefused(old.call_id, old.what, old.by, old.why, foreign=old.foreign)
 
 
-LEGACY: Mapping[str, Callable[[bytes], Body]] = {"side_called": _replied, "refused": _refused}
+LEGACY: Mapping[str, Callable[[bytes], Body]] = {"side_called": _upgrade_side_call, "refused": _upgrade_refusal}

@@ -1,4 +1,4 @@
-"""The way from the root of a log to its tip: runs of event numbers, one per branch taken."""
+"""Paths through a log: the ranges of events from the first event to the tip of a branch."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -6,57 +6,56 @@ from typing import Final, Self, TypeAlias
 
 from palimpsest.core.items import Value
 
-# Edits that were undone: by event, the indexes of its edits; no index means all of them.
-Skip: TypeAlias = Mapping[int, frozenset[int]]
-NOTHING_UNDONE: Final[Skip] = {}
+# The undone edits: by event, the indexes of its edits; an empty set means all of them.
+UndoneEdits: TypeAlias = Mapping[int, frozenset[int]]
+NOTHING_UNDONE: Final[UndoneEdits] = {}
 
 
-class Run(Value, frozen=True):
-    """Events `first` to `last`, both included, that follow one another."""
+class EventRange(Value, frozen=True):
+    """Consecutive events `first` to `last`, both included."""
 
     first: int
     last: int
 
 
 class Path(Value, frozen=True):
-    """The runs from root to tip, in order."""
+    """The events from the first to the tip of a branch, as ranges in order."""
 
-    runs: tuple[Run, ...] = ()
+    ranges: tuple[EventRange, ...] = ()
 
     @property
     def tip(self) -> int:
-        """The last event, or -1 of an empty log."""
-        return self.runs[-1].last if self.runs else -1
+        """The last event, or -1 if the path is empty."""
+        return self.ranges[-1].last if self.ranges else -1
 
     def __contains__(self, seq: int) -> bool:
-        return any(run.first <= seq <= run.last for run in self.runs)
+        return any(part.first <= seq <= part.last for part in self.ranges)
 
     def upto(self, seq: int) -> Self:
-        """The part of the path that ends with an event of it."""
-        kept = tuple(Run(run.first, min(run.last, seq)) for run in self.runs if run.first <= seq)
-        return type(self)(kept)
+        """Return the part of the path up to event `seq`."""
+        return type(self)(tuple(EventRange(part.first, min(part.last, seq)) for part in self.ranges if part.first <= seq))
 
     def then(self, seq: int, parent: int) -> Self:
-        """The path after one more event."""
-        runs = self.runs
-        if runs and parent == runs[-1].last:
+        """Return the path to event `seq`, which follows `parent`."""
+        ranges = self.ranges
+        if ranges and parent == ranges[-1].last:
             if seq == parent + 1:
-                return type(self)((*runs[:-1], Run(runs[-1].first, seq)))
-            return type(self)((*runs, Run(seq, seq)))
-        return type(self)((*self.upto(parent).runs, Run(seq, seq)))
+                return type(self)((*ranges[:-1], EventRange(ranges[-1].first, seq)))
+            return type(self)((*ranges, EventRange(seq, seq)))
+        return type(self)((*self.upto(parent).ranges, EventRange(seq, seq)))
 
 
 def path_to(seq: int, first: int, jumps: Iterable[tuple[int, int]]) -> Path:
-    """The path that ends with `seq` in a file that begins at `first`; a jump is an event whose parent is not the one before it."""
+    """Return the path to `seq` in a file that begins with event `first`; a jump is an event and its parent."""
     parents = dict(jumps)
     starts = sorted(parents)
-    runs: list[Run] = []
+    ranges: list[EventRange] = []
     last = seq
     while True:
         place = bisect_right(starts, last)
         start = starts[place - 1] if place else first
-        runs.append(Run(start, last))
+        ranges.append(EventRange(start, last))
         parent = parents.get(start)
         if parent is None or parent < first:
-            return Path(tuple(reversed(runs)))
+            return Path(tuple(reversed(ranges)))
         last = parent

@@ -1,32 +1,33 @@
-"""Reading the events of a log: one by number, some along a path, through the sessions that it was forked from."""
+"""Reads the events of a log by number, range or path, including those of the sessions that it was forked from."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
-from palimpsest.core.events import EditUndone, Event, Place, SessionOpened
+from palimpsest.core.events import EditUndone, Event, EventRef, SessionOpened
 from palimpsest.core.events.event_items import item_of, numbers_of
 from palimpsest.core.format.chain import broken, check_chain, prev_of
 from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, decode_chunk, decode_line, link_of_line
-from palimpsest.core.format.path import Path, Run, Skip, path_to
+from palimpsest.core.format.path import EventRange, Path, UndoneEdits, path_to
 from palimpsest.core.items import Item
 from palimpsest.core.ports import LogFile, SessionStore
 
 _BLOCK = 16 * 1024
-_opening_of_line = re.compile(rb'\{"seq":([0-9]{1,18}),').match
+_match_seq = re.compile(rb'\{"seq":([0-9]{1,18}),').match
+# Events that are at most this far apart are read together.
 _CLOSE = 16
-# Bytes that hold the seq, parent, time and link at the beginning of a line.
-_OPENING = 256
+# Bytes at the start of a line that contain its seq, parent, time and link.
+_ENVELOPE = 256
 
 
-class Reader:
-    """One log file and, for a fork, the log it reads through.
+class LogReader:
+    """Reader of one log file and, in a fork, of the logs of its base.
 
-    It keeps no events: only where branches begin (`jumps`) and which edits were undone (`undone`), both few.
+    It holds no events in memory, only the starts of branches (`jumps`: event and parent) and the undone edits (`undone`), both few.
     """
 
-    def __init__(self, session: str, lines: LogFile, opened: Event, base: "Reader | None" = None) -> None:
+    def __init__(self, session: str, lines: LogFile, opened: Event, base: "LogReader | None" = None) -> None:
         self.session = session
         self.lines = lines
         self.opened = opened
@@ -37,58 +38,54 @@ class Reader:
         self._spans: dict[int, tuple[int, int]] = {}
 
     def close(self) -> None:
-        """Let go of this file and of those below it."""
+        """Close this file and those of its bases."""
         self.lines.close()
         if self.base is not None:
             self.base.close()
 
-    def upto(self, seq: int, store: SessionStore) -> "Reader":
-        """A reader of the same log through handles of its own, for a fork that outlives this one and knows nothing after `seq`."""
+    def upto(self, seq: int, store: SessionStore) -> "LogReader":
+        """Return a reader of the same log up to event `seq` with its own file handles, for a fork that may outlive this reader."""
         below = None if self.base is None else self.base.upto(self.first - 1, store)
-        twin = Reader(self.session, store.open(self.session), self.opened, below)
-        twin.jumps = [jump for jump in self.jumps if jump[0] <= seq]
-        twin.undone = [undone for undone in self.undone if undone[0] <= seq]
-        return twin
+        reader = LogReader(self.session, store.open(self.session), self.opened, below)
+        reader.jumps = [jump for jump in self.jumps if jump[0] <= seq]
+        reader.undone = [undone for undone in self.undone if undone[0] <= seq]
+        return reader
 
-    def note(self, event: Event) -> bool:
-        """Remember what an event says about the shape of the log; true when the view does not just grow by it."""
-        shaped = False
+    def note_branching(self, event: Event) -> None:
+        """Remember the event if it starts a branch or undoes an edit."""
         if event.parent != event.seq - 1:
             self.jumps.append((event.seq, event.parent))
-            shaped = True
         if isinstance(event.body, EditUndone):
             self.undone.append((event.seq, event.body))
-            shaped = True
-        return shaped
 
     def path(self, seq: int) -> Path:
-        """The way from the root to an event."""
+        """Return the path from the first event to event `seq`. Raises `BadInput` if there is no such event."""
         if seq < self.first:
             if self.base is None:
                 raise BadInput(f"there is no event {seq}", where=self.lines.name)
             return self.base.path(seq)
         own = path_to(seq, self.first, self.jumps)
-        start = own.runs[0].first
+        start = own.ranges[0].first
         parent = dict(self.jumps).get(start, start - 1)
         if parent < 0 or self.base is None:
             return own
-        below = self.base.path(parent).runs
-        if own.runs[0].first == below[-1].last + 1:
-            return Path((*below[:-1], Run(below[-1].first, own.runs[0].last), *own.runs[1:]))
-        return Path((*below, *own.runs))
+        below = self.base.path(parent).ranges
+        if own.ranges[0].first == below[-1].last + 1:
+            return Path((*below[:-1], EventRange(below[-1].first, own.ranges[0].last), *own.ranges[1:]))
+        return Path((*below, *own.ranges))
 
-    def skip(self, path: Path) -> Skip:
-        """The edits that were undone on a path."""
-        found = dict(self.base.skip(path)) if self.base is not None else {}
+    def undone_edits(self, path: Path) -> UndoneEdits:
+        """Return the edits that were undone on a path."""
+        skip = dict(self.base.undone_edits(path)) if self.base is not None else {}
         for seq, body in self.undone:
             if seq in path:
-                before = found.get(body.event)
+                before = skip.get(body.event)
                 whole = not body.edits or (before is not None and not before)
-                found[body.event] = frozenset() if whole else frozenset(body.edits) | (before or frozenset())
-        return found
+                skip[body.event] = frozenset() if whole else frozenset(body.edits) | (before or frozenset())
+        return skip
 
     def run(self, first: int, last: int) -> Iterator[Event]:
-        """The events `first` to `last` of the log, in order. Raises `BadLog` where a line does not continue the one before."""
+        """Yield the events `first` to `last`, both included. Raises `BadLog` where a line does not continue the previous one."""
         if first < self.first and self.base is not None:
             yield from self.base.run(first, min(last, self.first - 1))
             first = self.first
@@ -103,7 +100,7 @@ class Reader:
         self._check_next(stop, link)
 
     def check(self, last: int) -> None:
-        """Read every line up to event `last` and those of the logs below, and check the chain. Raises `BadLog` where it breaks."""
+        """Verify the chain of all lines up to event `last`, bases included. Raises `BadLog` where it is broken."""
         if self.base is not None:
             self.base.check(self.first - 1)
         stop = self.locate(last + 1) if last >= self.first else 0
@@ -113,21 +110,21 @@ class Reader:
         self._check_next(stop, link)
 
     def _check_next(self, start: int, link: str | None) -> None:
-        """Check the newest line that was read by what the line after it says came before."""
+        """Verify the link of the last line that was read with the line at byte `start`, which follows it. Raises `BadLog`."""
         if link is None or start >= self.lines.size:
             return
-        line = self.lines.read(start, _OPENING)
+        line = self.lines.read(start, _ENVELOPE)
         prev = prev_of(line)
         if prev is not None and prev != link:
             raise broken(_number(line, 0) or 0, f"{self.lines.name}, byte {start}")
 
     def along(self, path: Path) -> Iterator[Event]:
-        """The events of a path, in order."""
-        for run in path.runs:
-            yield from self.run(run.first, run.last)
+        """Yield the events of a path, in order."""
+        for part in path.ranges:
+            yield from self.run(part.first, part.last)
 
     def event(self, seq: int) -> Event:
-        """One event, wherever it is kept."""
+        """Return one event of this log or of its bases. Raises `BadInput` if there is none."""
         if seq < self.first and self.base is not None:
             return self.base.event(seq)
         start = self.locate(seq)
@@ -139,7 +136,7 @@ class Reader:
         return event
 
     def item(self, item_id: str) -> Item | None:
-        """An item as its event first brought it, whether it shows now or not."""
+        """Return an item as its event created it, visible or not, or `None`."""
         numbers = numbers_of(item_id)
         if numbers is None:
             return None
@@ -149,7 +146,7 @@ class Reader:
             return None
 
     def link(self, seq: int) -> str:
-        """The hash chain up to and including an event."""
+        """Return the link of an event; empty if there is no such event."""
         if seq < self.first and self.base is not None:
             return self.base.link(seq)
         start = self.locate(seq)
@@ -157,16 +154,16 @@ class Reader:
         event = decode_line(line, self.lines.name, start) if line else None
         return link_of_line(line, event) if event is not None and event.seq == seq else ""
 
-    def owner(self, seq: int) -> "Reader":
-        """The reader of the file that holds an event."""
+    def owner(self, seq: int) -> "LogReader":
+        """Return the reader of the file that contains an event."""
         return self if seq >= self.first or self.base is None else self.base.owner(seq)
 
-    def saw(self, seq: int, start: int, stop: int) -> None:
-        """Remember where a line stands, until the spans are asked for."""
+    def remember_line(self, seq: int, start: int, stop: int) -> None:
+        """Remember the byte range of a line until the next call of `spans`."""
         self._spans[seq] = (start, stop)
 
     def spans(self, seqs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Where the lines of events of this file begin and end; only these are remembered from now on."""
+        """Return the byte ranges of the lines of events of this file, and forget those of all other events."""
         missing = [seq for seq in seqs if seq not in self._spans]
         for first, last in _runs(missing):
             for offset, chunk in self.lines.chunks(self.locate(first), self.locate(last + 1)):
@@ -175,7 +172,7 @@ class Reader:
         return self._spans
 
     def scan(self, chunk: bytes, offset: int) -> None:
-        """Remember where each line of a run of whole lines stands."""
+        """Remember the byte range of each line in a chunk of complete lines."""
         start = 0
         while (stop := chunk.find(b"\n", start) + 1) > 0:
             if (number := _number(chunk, start)) is not None:
@@ -183,7 +180,7 @@ class Reader:
             start = stop
 
     def locate(self, seq: int) -> int:
-        """The byte where the line of an event begins, found by halving: lines stand in the order of their numbers."""
+        """Return the byte offset of the line of an event, by binary search: lines are ordered by sequence number."""
         low, high = 0, self.lines.size
         while low < high:
             middle = (low + high) // 2
@@ -195,7 +192,7 @@ class Reader:
         return low
 
     def _line_start(self, at: int, stop: int) -> int:
-        """The first byte at or after `at` where a line begins."""
+        """Return the offset of the first line that begins at or after `at`."""
         if at == 0:
             return 0
         place = at - 1
@@ -210,7 +207,7 @@ class Reader:
         return stop
 
     def _past_blanks(self, at: int, stop: int) -> int:
-        """The next line that has something on it; a file that was edited by hand may have empty ones."""
+        """Return the offset of the next line that is not empty; a file that was edited by hand may have empty lines."""
         while at < stop and self.lines.read(at, 1) == b"\n":
             at += 1
         return at
@@ -220,18 +217,18 @@ class Reader:
         return decode_line(self.line_at(start), self.lines.name, start).seq if number is None else number
 
     def line_at(self, start: int) -> bytes:
-        """The whole line that begins at a byte; empty at the end."""
+        """Return the complete line at a byte offset; empty at the end of the file."""
         return self.lines.read(start, self._line_start(start + 1, self.lines.size) - start) if start < self.lines.size else b""
 
 
 def _number(data: bytes, start: int) -> int | None:
-    """The number of the event whose line begins at a byte, if the line begins as we write it."""
-    found = _opening_of_line(data, start)
+    """Return the sequence number of the line at an offset, or `None` if the line is not formatted as this library writes it."""
+    found = _match_seq(data, start)
     return None if found is None else int(found[1])
 
 
 def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of numbers that lie close together: reading along is cheaper than looking for each."""
+    """Yield first and last of each group of close numbers: reading the events between them is cheaper than separate searches."""
     first = last = -1
     for seq in seqs:
         if first >= 0 and seq - last > _CLOSE:
@@ -242,14 +239,14 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> Reader:
-    """A reader of a log and of every log below it; the shape of this file itself is still to be noted.
+def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> LogReader:
+    """Return a reader of a log and of its bases. The caller still has to note the branches of this file.
 
-    Without `check` a base that changed since the fork is read all the same.
+    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork.
     """
     opened = _first_event(lines)
     place = _opening(opened, lines).base
-    return Reader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
+    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
 
 
 def _opening(event: Event, lines: LogFile) -> SessionOpened:
@@ -275,18 +272,18 @@ def _first_line(lines: LogFile) -> Iterator[tuple[int, bytes]]:
         place += len(block)
 
 
-def _open_base(store: SessionStore, lines: LogFile, place: Place, *, check: bool) -> Reader:
+def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:
     try:
         below = store.open(place.session)
     except BadInput as error:
-        raise MissingBase(f"the fork reads through session {place.session}, which is not there", where=lines.name) from error
+        raise MissingBase(f"the base of the fork, session {place.session}, does not exist", where=lines.name) from error
     try:
         base = open_reader(store, place.session, below)
     except BaseException:
         below.close()
         raise
     try:
-        _note_shape(base, place.seq)
+        _note_branches(base, place.seq)
         if check:
             _check_link(base, place, lines.name)
     except BaseException:
@@ -295,13 +292,13 @@ def _open_base(store: SessionStore, lines: LogFile, place: Place, *, check: bool
     return base
 
 
-def _check_link(base: Reader, place: Place, where: str) -> None:
+def _check_link(base: LogReader, place: EventRef, where: str) -> None:
     if base.link(place.seq) != place.link:
-        raise MissingBase(f"session {place.session} is not the one this was forked from: event {place.seq} differs", where=where)
+        raise MissingBase(f"session {place.session} is not the base of this fork: event {place.seq} differs", where=where)
 
 
-def _note_shape(base: Reader, seq: int) -> None:
-    """Note the branches and undone edits of a base up to the event that a fork goes on from."""
+def _note_branches(base: LogReader, seq: int) -> None:
+    """Note the branches and undone edits of a base up to event `seq`, from which the fork continues."""
     checkpoint = load_checkpoint(base.lines)
     start = base.first
     if checkpoint is not None and checkpoint.seq <= seq:
@@ -309,4 +306,4 @@ def _note_shape(base: Reader, seq: int) -> None:
         base.undone.extend(checkpoint.undone)
         start = checkpoint.seq + 1
     for event in base.run(start, seq):
-        base.note(event)
+        base.note_branching(event)

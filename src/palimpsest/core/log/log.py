@@ -1,4 +1,4 @@
-"""The one mutable object: it stamps events, writes them, and feeds every projection of them."""
+"""The log of a session: stamps events, writes them, and updates every projection."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -8,11 +8,11 @@ from msgspec import structs
 
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
-from palimpsest.core.events import Body, EditUndone, Event, Place, Rewound, SessionOpened, ViewEdited
+from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.format.codec import END, GENESIS, digest_of, encode_body, encode_checked, encode_line, envelope, link_of
 from palimpsest.core.format.path import Path
-from palimpsest.core.format.reading import Reader, open_reader
+from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
 from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
@@ -25,26 +25,26 @@ from palimpsest.core.projections.registry import Projections, follow_path
 from palimpsest.core.projections.view import ViewProjection, project
 from palimpsest.core.view import View
 
-# Events between two checkpoints: resuming reads at most so many.
+# Events between two checkpoints, and so the most that a resume has to read.
 CHECKPOINT_EVERY = 64
 
 
-class State(NamedTuple):
-    """View and health after an event."""
+class LogState(NamedTuple):
+    """View and health right after an event."""
 
     view: View
     health: Health
 
 
 class Log:
-    """A session's events and what follows from them.
+    """The events of one session and their projections; the only mutable object of the library.
 
-    `append` is the only way in: it writes the event, then feeds every projection, so what the view shows is always in the file; `sync`
-    makes it survive a power cut. One thread uses it, unless it is shared.
+    `append` is the only way to add events: it writes the event, then updates every projection, so the view never shows what is not in
+    the file. `sync` makes the file durable. A log may be used by one thread, or by several after `share`.
     """
 
     def __init__(
-        self, reader: Reader, clock: Clock, projections: Projections, *, write: bool, unsynced_base: LogFile | None = None
+        self, reader: LogReader, clock: Clock, projections: Projections, *, write: bool, unsynced_base: LogFile | None = None
     ) -> None:
         self.reader = reader
         self.session = reader.session
@@ -60,17 +60,17 @@ class Log:
 
     @classmethod
     def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
-        """A new session, held for writing; `derived` are the projections of the layers above."""
+        """Create a session and open it for writing; `derived` are the projections of higher layers."""
         event = _first_event(opened, clock)
         lines = store.create(opened.session, _first_line(event))
-        reader = Reader(opened.session, lines, event)
+        reader = LogReader(opened.session, lines, event)
         projections = Projections(reader, derived)
         _take_first(projections, event)
         return cls(reader, clock, projections, write=True)
 
     def fork(self, store: SessionStore, session: str, seq: int | None = None, derived: Derived | None = None) -> Self:
-        """A new session that begins after an event of this one; it reads through this one, and nothing is copied."""
-        at = self.tip if seq is None else self._known(seq)
+        """Create a session that continues after event `seq` of this one (default: the newest). It reads this log; nothing is copied."""
+        at = self.tip if seq is None else self._checked_seq(seq)
         view = self.view if at == self.tip else self.state_at(at).view
         origin = {"origin": "palimpsest", "model": view.model, "profile": view.profile}
         opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=None, **origin)
@@ -81,7 +81,7 @@ class Log:
         except BaseException:
             below.close()
             raise
-        reader = Reader(session, lines, event, below)
+        reader = LogReader(session, lines, event, below)
         projections = Projections(reader, derived)
         projections.start_from(self._projections, at)
         _take_first(projections, event)
@@ -98,9 +98,9 @@ class Log:
         derived: Derived | None = None,
         whole: bool = False,
     ) -> Self:
-        """A session as it was left; only the tail after its checkpoint is read and checked.
+        """Open an existing session; only the lines after its checkpoint are read and verified.
 
-        With `whole` every line is read and the chain checked, for commands that show what the log says. Raises `BadLog` where it breaks.
+        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken.
         """
         lines = store.open(session, write=write)
         try:
@@ -120,19 +120,19 @@ class Log:
 
     @property
     def view(self) -> View:
-        """What the model sees now."""
+        """The current view."""
         with self._projections.lock:
             return self._projections.view.view
 
     @property
     def health(self) -> Health:
-        """How the session is doing, along its path."""
+        """Health of the session along the current path."""
         with self._projections.lock:
             return self._projections.health.value()
 
     @property
     def ledger(self) -> Ledger:
-        """What was spent, on every branch."""
+        """Token usage of all branches."""
         with self._projections.lock:
             return self._projections.ledger.value()
 
@@ -144,32 +144,32 @@ class Log:
 
     @property
     def open_call(self) -> int | None:
-        """The event that started the turn call which is under way, if there is one."""
+        """The event that started the open turn call, or `None`."""
         return self._projections.open_calls.turn
 
     def register(self, derived: Derived) -> None:
-        """Add the projections of a layer above, in place of those that were there, and bring them up to the newest event."""
+        """Replace the projections of higher layers and update them to the newest event."""
         self._projections.register(derived)
 
     def catch_up(self) -> None:
-        """Bring every projection up to the newest event; those of core do so by themselves when they are read."""
+        """Update every projection to the newest event. The properties of this class do so themselves."""
         self._projections.catch_up()
 
     def share(self, lock: AbstractContextManager[object]) -> None:
-        """Let several threads use the log: `lock`, which one thread may enter twice, keeps each event whole.
+        """Allow several threads to use the log, guarded by `lock`, which must be reentrant.
 
-        A checkpoint that is due is then left by the next `sync`, which an event loop runs in a thread, and not by `append`.
+        From then on `sync`, which runs outside the event loop, writes the checkpoints that are due, and `append` does not.
         """
         self._projections.lock = lock
         self._shared = True
 
-    def held(self) -> AbstractContextManager[object]:
-        """While it is entered, no other thread appends or brings projections up to date: for reading several that belong together."""
+    def locked(self) -> AbstractContextManager[object]:
+        """Return the lock. While it is held no other thread appends, so that several projections can be read consistently."""
         return self._projections.lock
 
     @property
     def opened(self) -> SessionOpened:
-        """How this session began."""
+        """The first event body of the session. Raises `BadLog` if it is of another type."""
         body = self.reader.opened.body
         if not isinstance(body, SessionOpened):
             raise BadLog("the first line does not open a session", where=self._lines.name)
@@ -177,26 +177,26 @@ class Log:
 
     @property
     def tip(self) -> int:
-        """The number of the newest event."""
+        """Sequence number of the newest event."""
         return self._projections.seq
 
     @property
     def path(self) -> Path:
-        """The way from the root to the tip."""
+        """The path from the first event to the newest."""
         return self.reader.path(self.tip)
 
-    def place_of(self, seq: int) -> Place:
-        """An earlier event, as a fork or a child names it."""
-        owner = self.reader.owner(self._known(seq))
-        return Place(owner.session, seq, self._projections.link if seq == self.tip else owner.link(seq))
+    def place_of(self, seq: int) -> EventRef:
+        """Return a reference to an event, for a fork or a sub-agent. Raises `BadInput` if there is no such event."""
+        owner = self.reader.owner(self._checked_seq(seq))
+        return EventRef(owner.session, seq, self._projections.link if seq == self.tip else owner.link(seq))
 
     def append(self, body: Body, *, at: int | None = None, foreign: bool = False) -> Event:
-        """Append one event: write it, feed every projection, and leave a checkpoint if one is due. Returns the stamped event.
+        """Append one event: write it, update every projection, and save a checkpoint if one is due. Returns the stamped event.
 
         Raises `BadEdit` if an edit does not fit the view, `BadInput` if the target of an undo or rewind does not exist or a call has its
-        outcome already, `CallOpen` if the event would change the view during a turn call. The ids of tool calls are made unique. What a
-        `foreign` program did to its own context is recorded as it was, fitting or not; such events come by the thousand, and leave no
-        checkpoint.
+        outcome already, `CallOpen` if the event would change the view during a turn call. The ids of tool calls are made unique. `at` is
+        the time in milliseconds since 1970 (default: now). With `foreign`, for imports, the event is recorded without these checks and
+        without a checkpoint, because imports append thousands of events.
         """
         with self._projections.lock:
             event = self._append(body, at, foreign=foreign)
@@ -215,24 +215,24 @@ class Log:
             if not foreign:
                 check_fit(self.view, body.edits, self.find, self._never_paired)
         elif isinstance(body, EditUndone):
-            if not isinstance(self.event(self._known(body.event)).body, ViewEdited):
+            if not isinstance(self.event(self._checked_seq(body.event)).body, ViewEdited):
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
-            parent = self._known(body.to)
+            parent = self._checked_seq(body.to)
         return self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
 
     def _check_calls(self, body: Body) -> None:
-        """Refuse what would change the view during a turn call, and a second outcome of any call."""
+        """Raise `CallOpen` for a change of the view during a turn call, and `BadInput` for a second outcome of a call."""
         calls = self._projections.open_calls
         if calls.forbids(body):
-            raise CallOpen(f"{type(body).__name__} would change the view while call {calls.turn} is under way", where=self._lines.name)
+            raise CallOpen(f"{type(body).__name__} would change the view during call {calls.turn}", where=self._lines.name)
         ended = calls.ended(body)
         if ended is not None:
-            raise BadInput(f"{type(body).__name__} is no outcome of call {ended}, which is not under way", where=self._lines.name)
+            raise BadInput(f"{type(body).__name__} is no outcome of call {ended}, which is not open", where=self._lines.name)
 
     def _write_event(self, body: Body, parent: int, at: int | None) -> Event:
-        """Write an event and let the projections take it; an interrupt in between leaves file and view apart, so nothing more is taken."""
-        self._demand_whole()
+        """Write an event and update the projections. After an interrupt between the two, further appends raise `ReadOnly`."""
+        self._check_not_interrupted()
         projections = self._projections
         data = encode_checked(body)
         stamp = self._clock.now() if at is None else at
@@ -244,15 +244,15 @@ class Log:
         except PalimpsestError:
             self._writing = False
             raise
-        self.reader.saw(event.seq, start, start + len(line))
+        self.reader.remember_line(event.seq, start, start + len(line))
         projections.last_line = start
         projections.link = link_of(event.prev, event.seq, parent, stamp, digest_of(data))
         projections.take(event)
         self._writing = False
         return event
 
-    def _demand_whole(self) -> None:
-        """An interrupted append may have written a line that no projection has taken. Raises `ReadOnly`."""
+    def _check_not_interrupted(self) -> None:
+        """Raise `ReadOnly` after an interrupted append, which may have written a line that no projection has seen."""
         if self._writing:
             raise ReadOnly("the last event was interrupted while it was written; reopen the session", where=self._lines.name)
 
@@ -263,12 +263,12 @@ class Log:
         return events
 
     def trial(self, edits: tuple[Edit, ...]) -> View:
-        """The view that edits would leave; an edit that does not fit is refused as `append` would."""
+        """Return the view after the edits, without recording them. Raises `BadEdit` as `append` does."""
         trial = check_fit(self.view, edits, self.find, self._never_paired)
         return structs.replace(trial.view, reported=None)
 
     def follow(self) -> tuple[Event, ...]:
-        """The events that another process has appended since the last look, taken in; empty if there are none. For readers."""
+        """Read the events that another process has appended since the last call, and return them. For readers."""
         with self._projections.lock:
             self._lines.refresh()
             before = self.tip
@@ -278,10 +278,7 @@ class Log:
         return tuple(self.reader.run(before + 1, self.tip)) if self.tip > before else ()
 
     def sync(self) -> None:
-        """Return when everything recorded so far would survive a power cut, and what a fork reads through with it.
-
-        A checkpoint that is due is left on the way.
-        """
+        """Make all recorded events durable, in a fork also those of its base, and save a checkpoint if one is due."""
         due = self._write and self._since_checkpoint >= CHECKPOINT_EVERY
         data = self._snapshot() if due else b""
         self._sync()
@@ -296,35 +293,35 @@ class Log:
         self._lines.sync()
 
     def event(self, seq: int) -> Event:
-        """One event of this session or of those it was forked from."""
+        """Return one event of this session or of its bases. Raises `BadInput` if there is none."""
         return self.reader.event(seq)
 
     def events(self, path: Path | None = None) -> Iterator[Event]:
-        """The events from the root to the tip, or of another path."""
+        """Yield the events of the current path, or of another one, in order."""
         return self.reader.along(self.path if path is None else path)
 
     def item(self, item_id: str) -> Item:
-        """An item as it was first brought, whether it shows now or not."""
+        """Return an item as its event created it, visible or not. Raises `BadInput` if there is none."""
         item = self.reader.item(item_id)
         if item is None:
             raise BadInput(f"there is no item {item_id}", where=self._lines.name)
         return item
 
     def find(self, item_id: str) -> Item | None:
-        """The same, but only for items of this branch."""
+        """Return an item of the current path as its event created it, or `None`."""
         numbers = numbers_of(item_id)
         return self.reader.item(item_id) if numbers is not None and numbers[0] in self.path else None
 
-    def state_at(self, seq: int) -> State:
-        """View and health right after an earlier event, as they were then."""
+    def state_at(self, seq: int) -> LogState:
+        """Return view and health as they were right after event `seq`. Raises `BadInput` if there is no such event."""
         view, health = ViewProjection(reader=self.reader), HealthProjection()
-        follow_path((view, health), self.reader, self.reader.path(self._known(seq)))
-        return State(view.view, health.value())
+        follow_path((view, health), self.reader, self.reader.path(self._checked_seq(seq)))
+        return LogState(view.view, health.value())
 
     def checkpoint(self) -> None:
-        """Leave a checkpoint beside the log, so that the next resume starts here.
+        """Save a checkpoint, so that the next resume starts at the newest event.
 
-        The log is made durable first: a line that the checkpoint names and the log has not was then changed, and not lost.
+        The log is made durable first, so a line that the checkpoint refers to and the log lacks was tampered with, not lost.
         """
         data = self._snapshot()
         self._sync()
@@ -332,12 +329,12 @@ class Log:
 
     def _snapshot(self) -> bytes:
         with self._projections.lock:
-            self._demand_whole()
+            self._check_not_interrupted()
             self._since_checkpoint = 0
             return self._projections.checkpoint()
 
     def close(self) -> None:
-        """Make everything durable, leave a checkpoint if something was recorded, and let the session go."""
+        """Make all events durable, save a checkpoint if there are new ones, and close the files."""
         try:
             self.sync()
             if self._since_checkpoint and self._write:
@@ -346,7 +343,7 @@ class Log:
             self.reader.close()
 
     def _checkpoint_if_possible(self) -> None:
-        """A checkpoint saves time and nothing else, so that one which cannot be made is no reason to stop."""
+        """Save a checkpoint and ignore errors, because a missing checkpoint costs only time."""
         try:
             self.checkpoint()
         except PalimpsestError:
@@ -358,19 +355,19 @@ class Log:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _known(self, seq: int) -> int:
+    def _checked_seq(self, seq: int) -> int:
         if not 0 <= seq <= self.tip:
             raise BadInput(f"there is no event {seq}; the newest is {self.tip}", where=self._lines.name)
         return seq
 
     def _never_paired(self) -> frozenset[str]:
-        """The calls and results that never had another half, whatever edits did."""
-        plain = (event for event in self.events() if not isinstance(event.body, ViewEdited))
-        return unpaired(project(plain).items)
+        """Return the calls and results that are unpaired even without any edit."""
+        unedited = (event for event in self.events() if not isinstance(event.body, ViewEdited))
+        return unpaired(project(unedited).items)
 
 
 def _take_first(projections: Projections, opened: Event) -> None:
-    """What follows from a log of which only the first line exists."""
+    """Apply the first event of a new log."""
     projections.take(opened)
     projections.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
 

@@ -1,4 +1,4 @@
-"""Closes what a crash left open: calls without an outcome, tools without a result, a turn without an end; nothing is run again."""
+"""Recovery after a crash: records an outcome for open calls, a result for pending tool calls and the end of an open turn."""
 
 from palimpsest.core.events import Body, CallStarted, Event, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -14,25 +14,25 @@ STOPPED = "the session ended before the reply came"
 
 
 def recover(log: Log) -> tuple[Event, ...]:
-    """Close what was open when the session ended; a second time there is nothing to do."""
-    bodies = (*_unanswered(log), *_unreturned(log), *_unended(log))
+    """Record outcomes for everything that was open when the session ended, and return these events; nothing is run again."""
+    bodies = (*_call_outcomes(log), *_tool_results(log), *_turn_end(log))
     return log.extend(bodies) if bodies else ()
 
 
-def _unanswered(log: Log) -> tuple[Body, ...]:
-    """The calls of this path that left and have no outcome; those in files of other programs have no digest and are no calls of ours."""
+def _call_outcomes(log: Log) -> tuple[Body, ...]:
+    """Return `Interrupted` for each open call of the path; imported calls, which have no digest, are skipped."""
     path = log.path
-    found: list[Body] = []
+    outcomes: list[Body] = []
     for call in log.ledger.open:
         if call.seq not in path:
             continue
         body = log.event(call.seq).body
         if call.seq == log.open_call or (isinstance(body, CallStarted) and body.digest):
-            found.append(Interrupted(call.seq, why=STOPPED, model=call.model, purpose=call.purpose))
-    return tuple(found)
+            outcomes.append(Interrupted(call.seq, why=STOPPED, model=call.model, purpose=call.purpose))
+    return tuple(outcomes)
 
 
-def _unreturned(log: Log) -> tuple[Body, ...]:
+def _tool_results(log: Log) -> tuple[Body, ...]:
     started = set(log.health.started)
     results: list[Body] = []
     for item in pending_calls(log.view.items):
@@ -43,5 +43,5 @@ def _unreturned(log: Log) -> tuple[Body, ...]:
     return tuple(results)
 
 
-def _unended(log: Log) -> tuple[Body, ...]:
+def _turn_end(log: Log) -> tuple[Body, ...]:
     return () if log.health.turn is None else (TurnEnded("interrupted"),)

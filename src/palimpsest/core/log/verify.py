@@ -1,8 +1,8 @@
-"""Whether a log is what was written: its chain, its order, its pairs and its blobs; each event vouches for those before it."""
+"""Verifies a log: hash chain, order of events, pairs of calls and results, targets of edits, blobs and checkpoint."""
 
 from collections.abc import Iterator
 
-from palimpsest.core.edits import named
+from palimpsest.core.edits import named_ids
 from palimpsest.core.errors import BadLog, PalimpsestError
 from palimpsest.core.events import CallStarted, Event, SessionOpened, UserTyped, ViewEdited
 from palimpsest.core.events.event_items import all_items_of
@@ -14,15 +14,15 @@ from palimpsest.core.ports import Blobs, LogFile, SessionStore
 
 
 class Finding(Value, frozen=True):
-    """Something that is not as it should be, and where."""
+    """One fault of a log, and its position."""
 
     where: str
     kind: str
     message: str
 
 
-class Verdict(Value, frozen=True):
-    """What a verification found; redacted lines are named, and are no fault."""
+class VerifyReport(Value, frozen=True):
+    """Result of a verification; `redacted` are the events with a redacted body, which is not a fault."""
 
     ok: bool
     events: int
@@ -30,21 +30,21 @@ class Verdict(Value, frozen=True):
     redacted: tuple[int, ...] = ()
 
 
-def verify(store: SessionStore, session: str, blobs: Blobs) -> Verdict:
-    """Read a whole log and check everything that can be checked; the first fault does not end it."""
+def verify(store: SessionStore, session: str, blobs: Blobs) -> VerifyReport:
+    """Verify a whole log and return all findings. Raises `BadInput` if there is no such session."""
     lines = store.open(session)
     try:
         inspection = _Inspection(lines, blobs)
         inspection.read()
         if inspection.fork:
             inspection.check_base(store, session)
-        return inspection.verdict()
+        return inspection.report()
     finally:
         lines.close()
 
 
 class _Inspection:
-    """The state of one verification: what is expected next, and what was found."""
+    """State of one verification: what the next line must continue, and the findings so far."""
 
     def __init__(self, lines: LogFile, blobs: Blobs) -> None:
         self._lines = lines
@@ -58,23 +58,25 @@ class _Inspection:
         self.fork = False
         self._missing: set[str] = set()
 
-    def verdict(self) -> Verdict:
-        return Verdict(not self._findings, self._events, tuple(self._findings), tuple(self._redacted))
+    def report(self) -> VerifyReport:
+        return VerifyReport(not self._findings, self._events, tuple(self._findings), tuple(self._redacted))
 
     def read(self) -> None:
         try:
             for offset, line in self._each_line():
-                self._look(offset, line)
+                self._check_line(offset, line)
         except BadLog as error:
             self._findings.append(Finding(error.where, "line", error.message))
         if not self._events and not self._findings:
-            self._say(0, "empty", "the log is empty")
+            self._add_finding(0, "empty", "the log is empty")
         self._check_checkpoint()
         if self._lines.torn:
-            self._say(self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off")
+            self._add_finding(
+                self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off"
+            )
 
     def _check_checkpoint(self) -> None:
-        """Nothing follows the last line; only the checkpoint that was made after it can tell that it was changed."""
+        """Check the last line against the checkpoint, because no later line confirms its hash."""
         try:
             load_checkpoint(self._lines)
         except BadLog as error:
@@ -97,10 +99,10 @@ class _Inspection:
                 if line:
                     yield offset, line
                 elif offset < start + len(chunk):
-                    self._say(offset, "line", "an empty line")
+                    self._add_finding(offset, "line", "an empty line")
                 offset += len(line) + 1
 
-    def _look(self, offset: int, line: bytes) -> None:
+    def _check_line(self, offset: int, line: bytes) -> None:
         try:
             event = decode_line(line, self._lines.name, offset)
         except BadLog as error:
@@ -120,20 +122,20 @@ class _Inspection:
                 self.fork = base is not None
                 self._link = GENESIS if base is None else base.link
             else:
-                self._say(offset, "order", "the first line does not open a session")
+                self._add_finding(offset, "order", "the first line does not open a session")
         elif event.seq != self._last + 1:
-            word = "stands a second time" if event.seq <= self._last else f"follows event {self._last}"
-            self._say(offset, "order", f"event {event.seq} {word}")
+            word = "occurs twice" if event.seq <= self._last else f"follows event {self._last}"
+            self._add_finding(offset, "order", f"event {event.seq} {word}")
         lowest = -1 if self.fork or event.seq == self._first else self._first
         if not lowest <= event.parent < event.seq:
-            self._say(offset, "parent", f"event {event.seq} names parent {event.parent}, which is not there")
+            self._add_finding(offset, "parent", f"event {event.seq} names parent {event.parent}, which does not exist")
         self._last = max(self._last, event.seq)
 
     def _check_chain(self, offset: int, line: bytes, event: Event) -> None:
         if event.digest:
             self._redacted.append(event.seq)
         if self._link is not None and event.prev != self._link:
-            self._say(offset, "hash", f"event {event.seq} does not continue the chain: it or the event before was changed")
+            self._add_finding(offset, "hash", f"event {event.seq} does not continue the chain: it or the event before was changed")
         self._link = link_of_line(line, event)
 
     def _check_body(self, offset: int, event: Event) -> None:
@@ -143,24 +145,24 @@ class _Inspection:
                 case ToolCall():
                     self._calls.add(content.call_id)
                 case ToolResult() if content.call_id and content.call_id not in self._calls and not self.fork:
-                    self._say(offset, "pair", f"event {event.seq} answers call {content.call_id}, which nobody made")
+                    self._add_finding(offset, "pair", f"event {event.seq} answers call {content.call_id}, which was never made")
                 case _:
                     pass
         for address in _addresses(event):
             if address not in self._missing and address not in self._blobs:
                 self._missing.add(address)
-                self._say(offset, "blob", f"event {event.seq} needs blob {address}, which is not there")
+                self._add_finding(offset, "blob", f"event {event.seq} needs blob {address}, which is missing")
         if isinstance(body, ViewEdited):
-            strange = next((name for edit in body.edits for name in named(edit) if not _earlier(name, event.seq)), None)
-            if strange is not None:
-                self._say(offset, "edit", f"event {event.seq} edits item {strange}, which did not exist")
+            missing = next((name for edit in body.edits for name in named_ids(edit) if not _earlier(name, event.seq)), None)
+            if missing is not None:
+                self._add_finding(offset, "edit", f"event {event.seq} edits item {missing}, which did not exist")
 
-    def _say(self, offset: int, kind: str, message: str) -> None:
+    def _add_finding(self, offset: int, kind: str, message: str) -> None:
         self._findings.append(Finding(f"{self._lines.name}, byte {offset}", kind, message))
 
 
 def _contents(event: Event) -> Iterator[Content]:
-    """What an event brings or queues."""
+    """Yield the contents of an event, queued input included."""
     if isinstance(event.body, UserTyped):
         yield from event.body.parts
     else:
@@ -168,7 +170,7 @@ def _contents(event: Event) -> Iterator[Content]:
 
 
 def _addresses(event: Event) -> Iterator[str]:
-    """The blobs an event cannot be shown without."""
+    """Yield the addresses of the blobs that an event refers to."""
     if isinstance(event.body, CallStarted):
         yield from (address for address in (event.body.tools, event.body.request) if address)
     for content in _contents(event):

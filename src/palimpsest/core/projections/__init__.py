@@ -1,1 +1,1 @@
-"""Projections: state that follows from the events of a log, kept up to date as they are appended."""
+"""Projections: state that is computed from the events of a log and updated with each new event."""

@@ -1,4 +1,4 @@
-"""Health of a session along its current path: counts of failures, folds, turns and calls, and the tools that began and did not return."""
+"""Health of a session along its current path: counts of failures, folds, turns and calls, and the pending tool calls."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -11,21 +11,23 @@ from palimpsest.core.events import Event
 from palimpsest.core.events.calls import TURN, Failed, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.events.context import EditRefused, ViewEdited
 from palimpsest.core.events.tools import ToolReturned, ToolStarted
-from palimpsest.core.items import EMPTY, ToolCall, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, ToolCall, Value, frozen
 from palimpsest.core.projections.projection import Scope
 
+# Consecutive failures after which a policy is no longer tried.
 CIRCUIT = 3
 
 
 class Health(Value, frozen=True):
-    """What policies and a resuming engine must know.
+    """Counters of a session for policies and for recovery.
 
-    `failures` counts in a row per policy; `called` is the round in which each tool was last called; times are in milliseconds.
-    `started` are tools that began and did not return. `folds` are those of this turn, without those that the user asked for; `folded` is
-    how many calls there were at the last. `turn` is the event that started a turn which has not ended.
+    `failures` are consecutive, by policy. `folds` counts the folds of this turn without those that the user requested; `folded` is the
+    value of `calls` at the last of them. `calls` counts model replies, and `called` is its value when each tool was last called.
+    `replied_at` is in milliseconds. `overflow` is true after a request that was too long, until the next fold. `pending_calls` have no
+    result; `started` are those of them whose tool was started. `turn` is the event that started the open turn.
     """
 
-    failures: Mapping[str, int] = EMPTY
+    failures: Mapping[str, int] = EMPTY_MAPPING
     folds: int = 0
     folded: int = 0
     turns: int = 0
@@ -33,7 +35,7 @@ class Health(Value, frozen=True):
     replied_at: int | None = None
     overflow: bool = False
     pending_calls: tuple[str, ...] = ()
-    called: Mapping[str, int] = EMPTY
+    called: Mapping[str, int] = EMPTY_MAPPING
     started: tuple[str, ...] = ()
     turn: int | None = None
 
@@ -41,24 +43,24 @@ class Health(Value, frozen=True):
         force_setattr(self, "failures", frozen(self.failures))
         force_setattr(self, "called", frozen(self.called))
 
-    def is_open(self, policy: str, limit: int = CIRCUIT) -> bool:
-        """Whether a policy failed so often in a row that it is not tried again by itself."""
+    def is_circuit_open(self, policy: str, limit: int = CIRCUIT) -> bool:
+        """Whether a policy failed at least `limit` times in a row, so that only the user may run it again."""
         return self.failures.get(policy, 0) >= limit
 
     def may_fold(self, limit: int, *, forced: bool = False) -> bool:
-        """Whether a turn that may have so many folds (0: any number) may have one more now.
+        """Whether this turn may fold once more; `limit` is the number of folds for each turn, 0 for any number.
 
-        Where nothing could be sent without it (`forced`) it may, but never twice without a reply between: a turn may work for hours.
+        If no request can be sent without a fold (`forced`), one more is allowed after each reply, because a turn may take hours.
         """
         return not limit or self.folds < limit or (forced and self.calls > self.folded)
 
     def rounds_since(self, tool: str) -> int:
-        """Model replies since one that called the tool; all of them when none did."""
+        """Return the number of model replies since the last call of a tool; all replies if it was never called."""
         return self.calls - self.called.get(tool, 0)
 
     @property
     def rounds(self) -> dict[str, int]:
-        """The same for every tool that was ever called."""
+        """Model replies since the last call of each tool."""
         return {tool: self.calls - at for tool, at in self.called.items()}
 
 
@@ -67,7 +69,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HealthProjection:
-    """A health that is counted event by event."""
+    """Projection of the health of a session."""
 
     name: ClassVar = "health"
     version: ClassVar = 1
@@ -85,7 +87,7 @@ class HealthProjection:
         self.start_from(Health() if health is None else health)
 
     def start_from(self, health: Health) -> None:
-        """Go on from a health that was counted before."""
+        """Replace the state by a health."""
         self._failures = dict(health.failures)
         self._folds = health.folds
         self._folded = health.folded
@@ -93,7 +95,7 @@ class HealthProjection:
         self._calls = health.calls
         self._replied_at = health.replied_at
         self._overflow = health.overflow
-        # A dictionary, because calls are answered in any order and shown in the order they were made.
+        # A dictionary, because results come in any order and the calls are listed in the order in which they were made.
         self._pending = dict.fromkeys(health.pending_calls)
         self._called = dict(health.called)
         self._started = dict.fromkeys(health.started)
@@ -101,19 +103,19 @@ class HealthProjection:
         self._value: Health | None = health
 
     def reset(self) -> None:
-        """Go back to a session in which nothing happened."""
+        """Go back to the state before the first event."""
         self.start_from(Health())
 
     def snapshot(self) -> bytes:
-        """The health as JSON."""
+        """Return the health as JSON."""
         return _encode(self.value())
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self.start_from(_healths.decode(data))
 
     def take(self, event: Event) -> None:
-        """Count one event; those that say nothing about health are passed over."""
+        """Count one event; events that do not affect health are ignored."""
         body = event.body
         if isinstance(body, ToolReturned):
             self._pending.pop(body.result.call_id, None)
@@ -121,15 +123,15 @@ class HealthProjection:
         elif isinstance(body, ModelReplied):
             if body.purpose != TURN:
                 return
-            self._reply(event.at, body)
+            self._count_reply(event.at, body)
         elif isinstance(body, ToolStarted):
             self._started[body.call_id] = None
         elif isinstance(body, UserSaid):
-            self._say(body)
+            self._count_message(body)
         elif isinstance(body, ViewEdited):
-            self._edit(body)
+            self._count_edit(body)
         elif isinstance(body, Failed):
-            self._fail(body)
+            self._count_failure(body)
         elif isinstance(body, EditRefused):
             self._failures[body.policy] = self._failures.get(body.policy, 0) + 1
         elif isinstance(body, TurnStarted):
@@ -142,7 +144,7 @@ class HealthProjection:
         self._value = None
 
     def value(self) -> Health:
-        """The health up to the last event taken."""
+        """Return the health after the last event."""
         if self._value is None:
             self._value = Health(
                 failures=dict(self._failures),
@@ -159,7 +161,7 @@ class HealthProjection:
             )
         return self._value
 
-    def _reply(self, at: int, reply: ModelReplied) -> None:
+    def _count_reply(self, at: int, reply: ModelReplied) -> None:
         self._calls += 1
         self._replied_at = at
         for part in reply.parts:
@@ -167,23 +169,23 @@ class HealthProjection:
                 self._pending[part.call_id] = None
                 self._called[part.tool] = self._calls
 
-    def _say(self, said: UserSaid) -> None:
-        if not said.steering:
+    def _count_message(self, message: UserSaid) -> None:
+        if not message.steering:
             self._turns += 1
             self._folds = 0
 
-    def _edit(self, edited: ViewEdited) -> None:
+    def _count_edit(self, edited: ViewEdited) -> None:
         self._failures.pop(edited.by, None)
         if any(isinstance(edit, Fold) for edit in edited.edits):
             self._overflow = False
-            # A fold that the user asked for does not use up the folds of a turn.
+            # A fold that the user requested does not count against the limit of the turn.
             if edited.moment != "asked":
                 self._folds += 1
                 self._folded = self._calls
 
-    def _fail(self, failed: Failed) -> None:
+    def _count_failure(self, failed: Failed) -> None:
         if failed.by:
             self._failures[failed.by] = self._failures.get(failed.by, 0) + 1
-        # A summary that is too long says nothing about the conversation itself.
+        # A side call that is too long says nothing about the size of the view.
         if failed.error == "too_long" and failed.purpose in ("", TURN):
             self._overflow = True

@@ -1,4 +1,4 @@
-"""Queued user input: what was typed and has not yet entered the conversation."""
+"""Queued user input: typed, but not yet part of the conversation."""
 
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ class InboxProjection:
         self._queued: dict[int, None] = {}
 
     def take(self, event: Event) -> None:
-        """Queue what was typed, and take off what has been said."""
+        """Queue typed input, and remove input that entered the conversation."""
         body = event.body
         if isinstance(body, UserTyped):
             self._queued[event.seq] = None
@@ -32,17 +32,17 @@ class InboxProjection:
             self._queued.pop(body.typed, None)
 
     def value(self) -> tuple[int, ...]:
-        """The queued events."""
+        """Return the sequence numbers of queued input, oldest first."""
         return tuple(self._queued)
 
     def snapshot(self) -> bytes:
-        """The queued events as JSON."""
+        """Return the queue as JSON."""
         return _encode(self.value())
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Replace the queue by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self._queued = dict.fromkeys(_queues.decode(data))
 
     def reset(self) -> None:
-        """Go back to an empty queue."""
+        """Empty the queue."""
         self._queued = {}

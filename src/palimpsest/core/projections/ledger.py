@@ -1,4 +1,4 @@
-"""What was spent: tokens by model and purpose, on every branch of a log."""
+"""Ledger: token usage by model and purpose, on all branches of a log."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Final
@@ -9,14 +9,14 @@ from palimpsest.core.events import Event
 from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.tokens.estimate import SMALLEST_LESSON, Calibration, Learned, taught
+from palimpsest.core.tokens.estimate import MIN_CALIBRATION_TOKENS, Calibration, CalibrationSums, decayed_sums
 
-# A call that never got its reply is remembered only while it is among the newest.
-OPEN_CALLS: Final = 64
+# The most open calls that are remembered; older calls without an outcome are dropped.
+MAX_OPEN_CALLS: Final = 64
 
 
 class Spending(Value, frozen=True):
-    """Calls of one model for one purpose. `estimated` is what we thought those prompts had, unscaled, and `measured` what they had."""
+    """Usage of one model for one purpose. `estimated` are the unscaled estimates of the prompts and `measured` their reported tokens."""
 
     model: str
     purpose: str
@@ -27,7 +27,7 @@ class Spending(Value, frozen=True):
 
 
 class OpenCall(Value, frozen=True):
-    """A call that has left and was not answered yet."""
+    """A call without an outcome; `estimate` is the unscaled estimate of its prompt, in tokens."""
 
     seq: int
     model: str
@@ -36,7 +36,7 @@ class OpenCall(Value, frozen=True):
 
 
 class Ledger(Value, frozen=True):
-    """All spendings of a log, what they taught about token estimates, and the calls still under way."""
+    """All usage of a log, the calibration of token estimates that follows from it, and the open calls."""
 
     spendings: tuple[Spending, ...] = ()
     calibration: Calibration = Calibration()
@@ -44,17 +44,17 @@ class Ledger(Value, frozen=True):
 
     @property
     def calls(self) -> int:
-        """How many calls were answered, side calls included."""
+        """Number of replies, and of interrupted calls with usage; side calls are included."""
         return sum(spending.calls for spending in self.spendings)
 
     @property
     def usage(self) -> Usage:
-        """Everything together."""
+        """Usage of all calls together."""
         return total_of(spending.usage for spending in self.spendings)
 
 
 def total_of(usages: Iterable[Usage]) -> Usage:
-    """The sum of some usages."""
+    """Return the sum of usages."""
     rows = [_row(usage) for usage in usages]
     return Usage(*(sum(column) for column in zip(*rows, strict=True))) if rows else Usage()
 
@@ -68,14 +68,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LedgerProjection:
-    """A ledger that is counted event by event, over the whole file: money was spent on every branch."""
+    """Projection of the ledger, over all events of the file, because every branch costs money."""
 
     name: ClassVar = "ledger"
     version: ClassVar = 1
     watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed})
     scope: ClassVar[Scope] = "file"
 
-    __slots__ = ("_learned", "_open", "_sums", "_value")
+    __slots__ = ("_calibration", "_open", "_sums", "_value")
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._start_from(Ledger() if ledger is None else ledger)
@@ -86,7 +86,7 @@ class LedgerProjection:
             (spending.model, spending.purpose): [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
             for spending in ledger.spendings
         }
-        self._learned: dict[str, Learned] = dict(ledger.calibration.models)
+        self._calibration: dict[str, CalibrationSums] = dict(ledger.calibration.models)
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
         self._value: Ledger | None = ledger
 
@@ -95,24 +95,24 @@ class LedgerProjection:
         self._start_from(Ledger())
 
     def snapshot(self) -> bytes:
-        """The ledger as JSON."""
+        """Return the ledger as JSON."""
         return _encode(self.value())
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self._start_from(_ledgers.decode(data))
 
     def take(self, event: Event) -> None:
-        """Count one event; those that cost nothing are passed over."""
+        """Count one event; events that are no calls are ignored."""
         body = event.body
         if isinstance(body, ModelReplied):
-            self._answer(body)
+            self._count_reply(body)
         elif isinstance(body, CallStarted):
             self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, body.estimate)
-            if len(self._open) > OPEN_CALLS:
+            if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
         elif isinstance(body, Interrupted):
-            self._interrupt(body)
+            self._count_interrupted(body)
         elif isinstance(body, Failed) and body.what == "call":
             self._close(body.call)
         else:
@@ -120,15 +120,15 @@ class LedgerProjection:
         self._value = None
 
     def value(self) -> Ledger:
-        """The ledger up to the last event taken."""
+        """Return the ledger after the last event."""
         if self._value is None:
             spendings = tuple(
                 Spending(model, purpose, sums[0], Usage(*sums[1:7]), sums[7], sums[8]) for (model, purpose), sums in self._sums.items()
             )
-            self._value = Ledger(spendings, Calibration(dict(self._learned)), tuple(self._open.values()))
+            self._value = Ledger(spendings, Calibration(dict(self._calibration)), tuple(self._open.values()))
         return self._value
 
-    def _answer(self, reply: ModelReplied) -> None:
+    def _count_reply(self, reply: ModelReplied) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
             self._add(reply.model, reply.purpose, reply.usage)
@@ -138,18 +138,18 @@ class LedgerProjection:
         if call.estimate and measured:
             sums[7] += call.estimate
             sums[8] += measured
-            if call.estimate >= SMALLEST_LESSON:
-                self._learned[call.model] = taught(self._learned.get(call.model), call.estimate, measured)
+            if call.estimate >= MIN_CALIBRATION_TOKENS:
+                self._calibration[call.model] = decayed_sums(self._calibration.get(call.model), call.estimate, measured)
 
-    def _interrupt(self, interrupted: Interrupted) -> None:
-        """Count what an interrupted call is known to have cost; it teaches nothing about estimates."""
+    def _count_interrupted(self, interrupted: Interrupted) -> None:
+        """Count the known usage of an interrupted call, without using it for the calibration."""
         call = self._close(interrupted.call, interrupted.purpose)
         if interrupted.usage != Usage():
             model = interrupted.model or (call.model if call is not None else "")
             self._add(model, interrupted.purpose, interrupted.usage)
 
     def _close(self, seq: int | None, purpose: str = "") -> OpenCall | None:
-        """Take a call off the open ones: the one named, or the newest of that purpose where the outcome names none."""
+        """Remove and return an open call: call `seq`, or the newest of that purpose if `seq` is `None`; `None` if there is none."""
         if seq is not None:
             return self._open.pop(seq, None)
         newest = next((call.seq for call in reversed(self._open.values()) if not purpose or call.purpose == purpose), None)

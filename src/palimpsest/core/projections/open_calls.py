@@ -1,4 +1,4 @@
-"""The calls that have no outcome yet: while a turn call is under way, nothing but its outcome may change the view."""
+"""Open model calls: during a turn call, only its outcome may change the view."""
 
 from typing import ClassVar
 
@@ -20,19 +20,19 @@ from palimpsest.core.events.records import Recalled
 from palimpsest.core.events.tools import ToolReturned
 from palimpsest.core.projections.projection import Scope
 
-_ENTERS = frozenset({UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})
-_CHANGES = _ENTERS | {ModelSwitched, ProfileChanged, ModeChanged, Pinned}
-# Side calls that are remembered as open; a crash leaves some without an outcome, and they are of no use then.
+_ENTERS_VIEW = frozenset({UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})
+_CHANGES_VIEW = _ENTERS_VIEW | {ModelSwitched, ProfileChanged, ModeChanged, Pinned}
+# The most open calls that are remembered; crashes leave side calls without an outcome.
 _MOST_OPEN = 64
 _calls = msgspec.json.Decoder(dict[int, str])
 _encode = msgspec.json.Encoder().encode
 
 
 class OpenCalls:
-    """The events that started the calls which have no outcome yet, with their purposes; `turn` is the one of the conversation."""
+    """The calls without an outcome, as the events that started them, with their purposes; `turn` is the open turn call."""
 
     name: ClassVar = "open_calls"
-    watches: ClassVar = _ENTERS | {CallStarted, ModelReplied, Interrupted, Failed, SessionOpened}
+    watches: ClassVar = _ENTERS_VIEW | {CallStarted, ModelReplied, Interrupted, Failed, SessionOpened}
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 
@@ -41,19 +41,19 @@ class OpenCalls:
         self.turn: int | None = None
 
     def forbids(self, body: Body) -> bool:
-        """Whether a body would change the view while a turn call is under way, and is not its outcome."""
+        """Whether a body would change the view during a turn call without being its outcome."""
         if self.turn is None or self._ends_turn(body):
             return False
-        return type(body) in _CHANGES or (isinstance(body, CallStarted | ModelReplied | Interrupted) and body.purpose == TURN)
+        return type(body) in _CHANGES_VIEW or (isinstance(body, CallStarted | ModelReplied | Interrupted) and body.purpose == TURN)
 
     def ended(self, body: Body) -> int | None:
-        """The call that a body claims to be the outcome of, if that call is not under way."""
+        """Return the call that a body claims to be the outcome of if that call is not open, else `None`."""
         if isinstance(body, ModelReplied | Interrupted | Failed) and body.call is not None and body.call not in self._open:
             return body.call
         return None
 
     def take(self, event: Event) -> None:
-        """Follow one event. Files of other programs and forks go on without an outcome, which ends a turn call too."""
+        """Apply one event. Imported files and forks may continue without an outcome; that ends a turn call too."""
         body = event.body
         if isinstance(body, CallStarted):
             self._open[event.seq] = body.purpose
@@ -64,7 +64,7 @@ class OpenCalls:
                 del self._open[next(seq for seq in self._open if seq != self.turn)]
         elif isinstance(body, ModelReplied | Interrupted | Failed) and body.call is not None and body.call != self.turn:
             self._open.pop(body.call, None)
-        elif self.turn is not None and (self._ends_turn(body) or type(body) in _ENTERS or isinstance(body, SessionOpened)):
+        elif self.turn is not None and (self._ends_turn(body) or type(body) in _ENTERS_VIEW or isinstance(body, SessionOpened)):
             self._end(self.turn)
 
     def _end(self, turn: int | None) -> None:
@@ -82,15 +82,15 @@ class OpenCalls:
                 return False
 
     def snapshot(self) -> bytes:
-        """The calls as JSON."""
+        """Return the open calls as JSON."""
         return _encode(self._open)
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self._open = _calls.decode(data)
         self.turn = next((seq for seq, purpose in self._open.items() if purpose == TURN), None)
 
     def reset(self) -> None:
-        """Go back to no call."""
+        """Remove all calls."""
         self._open = {}
         self.turn = None

@@ -1,4 +1,4 @@
-"""The contract of a projection: it takes events in order, and its state can be kept in a checkpoint."""
+"""The protocol of projections: state that is computed from events in order and can be stored in a checkpoint."""
 
 from typing import Literal, Protocol, TypeAlias
 
@@ -10,38 +10,38 @@ Scope: TypeAlias = Literal["path", "file"]
 
 
 class Projection(Protocol):
-    """State that follows from events alone, so that one rebuilt from the log equals the one that was kept.
+    """State that depends only on events, so that rebuilding it from the log gives the same result as a checkpoint.
 
-    One of scope `path` follows the events from the root to the tip and is rebuilt when a rewind changes that path. One of scope `file`
-    takes every event of the file, whatever branch it is on.
+    A projection of scope `path` gets the events of the current path and is rebuilt after a rewind. One of scope `file` gets every event
+    of the file, on all branches.
     """
 
     @property
     def name(self) -> str:
-        """Its name in checkpoints."""
+        """Key of its snapshots in checkpoints."""
         ...
 
     @property
     def version(self) -> int:
-        """The version of its snapshots: one of another version is not restored, and the state is rebuilt from the log."""
+        """Version of its snapshots; if a snapshot has another version, the state is rebuilt from the log."""
         ...
 
     @property
     def scope(self) -> Scope:
-        """Which events it takes."""
+        """Which events it gets."""
         ...
 
     @property
     def watches(self) -> frozenset[type] | None:
-        """The bodies that change its state, so that it is not handed the others; none means every body."""
+        """The types of bodies that it gets; `None` means all."""
         ...
 
     def take(self, event: Event) -> None:
-        """Apply one more event; the view has taken it already."""
+        """Apply the next event; the view projection has applied it already."""
         ...
 
     def snapshot(self) -> bytes:
-        """The whole state as JSON."""
+        """Return the whole state as JSON."""
         ...
 
     def restore(self, data: bytes) -> None:
@@ -54,7 +54,7 @@ class Projection(Protocol):
 
 
 class Views(Protocol):
-    """The views around the event that projections are taking."""
+    """The views before and after the event that is being applied."""
 
     @property
     def view(self) -> View:
@@ -73,8 +73,8 @@ class Views(Protocol):
 
 
 class Derived(Protocol):
-    """Projections of a layer above core, to be registered with a log when it is opened."""
+    """The projections of a layer above core, which are registered with a log."""
 
     def attach(self, views: Views) -> tuple[Projection, ...]:
-        """New projections, in the order in which they take an event."""
+        """Return new projections, in the order in which they apply an event."""
         ...

@@ -1,12 +1,12 @@
-"""The view as a projection of events, and the views along a path."""
+"""The view as a projection of events, and a replay of the views along a path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Unmask, into_of, kept_ids
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
 from palimpsest.core.events.calls import TURN, CallStarted, Interrupted, ModelReplied, SessionOpened, UserSaid
@@ -22,55 +22,54 @@ from palimpsest.core.events.context import (
 from palimpsest.core.events.event_items import edit_items, items_of
 from palimpsest.core.events.records import NotesTaken, Recalled
 from palimpsest.core.events.tools import ToolReturned
-from palimpsest.core.format.path import NOTHING_UNDONE, Path, Skip
-from palimpsest.core.format.reading import Reader
-from palimpsest.core.format.stretches import Stretch, read_items, stretches_of
+from palimpsest.core.format.item_locations import FileRange, locate_items, read_items
+from palimpsest.core.format.path import NOTHING_UNDONE, Path, UndoneEdits
+from palimpsest.core.format.reading import LogReader
 from palimpsest.core.items import Cover, Item
 from palimpsest.core.projections.projection import Scope
-from palimpsest.core.view import EMPTY, Fact, Reported, RunningNotes, View
+from palimpsest.core.view import EMPTY_VIEW, Fact, Reported, RunningNotes, View
 
 Find: TypeAlias = Callable[[str], Item | None]
 
 
-def nowhere(item_id: str) -> Item | None:
-    """Finds no item: for views whose hidden items need not be brought back."""
+def find_nothing(item_id: str) -> Item | None:
+    """Find no item, for views in which no removed item is restored."""
     return None
 
 
-def project(events: Iterable[Event], start: View = EMPTY, *, skip: Skip = NOTHING_UNDONE, find: Find = nowhere) -> View:
-    """The view after events; `skip` names edits that were undone."""
+def project(events: Iterable[Event], start: View = EMPTY_VIEW, *, skip: UndoneEdits = NOTHING_UNDONE, find: Find = find_nothing) -> View:
+    """Return the view after events; `skip` are the undone edits, and `find` returns items that an insert restores."""
     projection = ViewProjection(start, skip, find)
     for event in events:
         projection.take(event)
     return projection.view
 
 
-def apply(view: View, event: Event, find: Find = nowhere) -> View:
-    """The view after one more event."""
+def apply(view: View, event: Event, find: Find = find_nothing) -> View:
+    """Return the view after one more event."""
     return project((event,), view, find=find)
 
 
 class ViewSnapshot(Struct, frozen=True, omit_defaults=True):
-    """A view whose items are named and not copied; `rest` is everything else in it, with the facts that masks hide."""
+    """A view with the ids and file locations of its items instead of the items; `rest` is everything else, masked facts included."""
 
     head: tuple[str, ...]
     items: tuple[str, ...]
-    stretches: dict[str, tuple[Stretch, ...]]
+    locations: dict[str, tuple[FileRange, ...]] = field(name="stretches")
     rest: View
     masks: dict[str, Cover] = {}
 
 
 _snapshots = msgspec.json.Decoder(ViewSnapshot)
 _encode = msgspec.json.Encoder().encode
-# Bodies after which the items of the view are not the items before and some more.
-_CHANGES = frozenset({ViewEdited, EditUndone})
+# Bodies that do more than append items to the view.
+_CHANGES_ITEMS = frozenset({ViewEdited, EditUndone})
 
 
 class ViewProjection:
-    """A view that takes events; everything but its items and facts is kept in `rest`, so that a new field of `View` needs no line here.
+    """Projection of the view. Everything but its items and facts is in `rest`, so that a new field of `View` needs no code here.
 
-    With a `reader` an undo projects the path once more, without the edits that it takes back. Without one the undone edits are known
-    beforehand, in `skip`.
+    With a `reader`, an undo projects the path again without the undone edits. Without one, the undone edits are given in `skip`.
     """
 
     name: ClassVar = "view"
@@ -78,7 +77,9 @@ class ViewProjection:
     watches: ClassVar = None
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, start: View = EMPTY, skip: Skip = NOTHING_UNDONE, find: Find = nowhere, reader: Reader | None = None) -> None:
+    def __init__(
+        self, start: View = EMPTY_VIEW, skip: UndoneEdits = NOTHING_UNDONE, find: Find = find_nothing, reader: LogReader | None = None
+    ) -> None:
         self.skip = skip
         self.find = find if reader is None else reader.item
         self._reader = reader
@@ -97,22 +98,22 @@ class ViewProjection:
 
     def reset(self) -> None:
         """Go back to the empty view."""
-        self._adopt(EMPTY)
+        self._adopt(EMPTY_VIEW)
 
     def start_from(self, view: View) -> None:
-        """Go on from a view that was projected before."""
+        """Replace the state by a view."""
         self._adopt(view)
 
     @property
     def places(self) -> dict[str, int]:
-        """The index of each item by its id, until the next fold or insert."""
+        """The index of each item by its id, valid until the next fold or insert."""
         if self._places is None:
             self._places = {item.id: place for place, item in enumerate(self.items)}
         return self._places
 
     @property
     def view(self) -> View:
-        """The view after the last event taken."""
+        """The view after the last event."""
         if self._frozen is None:
             facts, masked = self.facts, {}
             if self._covered_facts:
@@ -123,19 +124,19 @@ class ViewProjection:
 
     @property
     def items_before(self) -> tuple[Item, ...]:
-        """The items before the last event taken."""
+        """The items before the last event."""
         return self.view.items[: self._count] if self._before is None else self._before.items
 
     @property
     def head_before(self) -> tuple[Item, ...]:
-        """The head before the last event taken."""
+        """The head before the last event."""
         return self.rest.head if self._before is None else self._before.head
 
     def take(self, event: Event) -> None:
         """Apply one event."""
         body = event.body
         kind = type(body)
-        changes = kind in _CHANGES or (kind is ContextStated and isinstance(body, ContextStated) and body.head is not None)
+        changes = kind in _CHANGES_ITEMS or (kind is ContextStated and isinstance(body, ContextStated) and body.head is not None)
         self._before = self.view if changes else None
         self._count = len(self.items)
         self._frozen = self._places = None
@@ -147,49 +148,49 @@ class ViewProjection:
         if taker is not None:
             taker(self, event.seq, body)
 
-    def _project_again(self, seq: int, reader: Reader) -> None:
+    def _project_again(self, seq: int, reader: LogReader) -> None:
         before = self._before
         path = reader.path(seq)
-        again = ViewProjection(skip=reader.skip(path), find=reader.item)
+        projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
         for event in reader.along(path):
-            again.take(event)
-        self.items, self.facts, self.rest = again.items, again.facts, again.rest
-        self._covered_facts, self._before = again._covered_facts, before
+            projection.take(event)
+        self.items, self.facts, self.rest = projection.items, projection.facts, projection.rest
+        self._covered_facts, self._before = projection._covered_facts, before
 
     def snapshot(self) -> bytes:
-        """The view with its items by id, and where their events stand."""
+        """Return the view with the ids of its items and the file locations of their events."""
         view = self.view
-        stretches = {} if self._reader is None else stretches_of(self._reader, (*view.head, *view.items))
+        locations = {} if self._reader is None else locate_items(self._reader, (*view.head, *view.items))
         return _encode(
             ViewSnapshot(
                 head=tuple(item.id for item in view.head),
                 items=view.ids,
-                stretches=stretches,
+                locations=locations,
                 rest=structs.replace(self.rest, head=(), facts=self.facts, seq=self.seq),
                 masks={item.id: item.mask for item in view.items if item.mask is not None},
             )
         )
 
     def restore(self, data: bytes) -> None:
-        """Read the items of a snapshot from where they stand. Raises `BadLog` if they stand there no more."""
-        kept_view = _snapshots.decode(data)
+        """Replace the state by a snapshot; its items are read from the log files. Raises `BadLog` if they are no longer there."""
+        snapshot = _snapshots.decode(data)
         if self._reader is None:
             raise BadLog("a view is restored from its log only")
-        wanted = {*kept_view.head, *kept_view.items}
-        found = read_items(self._reader, kept_view.stretches, wanted)
-        if not wanted.issuperset(kept_view.masks):
+        wanted = {*snapshot.head, *snapshot.items}
+        found = read_items(self._reader, snapshot.locations, wanted)
+        if not wanted.issuperset(snapshot.masks):
             raise BadLog("the checkpoint masks an item that it does not show", where=self._reader.lines.name)
-        for item_id, mask in kept_view.masks.items():
+        for item_id, mask in snapshot.masks.items():
             found[item_id] = structs.replace(found[item_id], mask=mask)
-        head = tuple([found[item_id] for item_id in kept_view.head])
-        self._adopt(structs.replace(kept_view.rest, head=head, items=tuple([found[item_id] for item_id in kept_view.items])))
+        head = tuple([found[item_id] for item_id in snapshot.head])
+        self._adopt(structs.replace(snapshot.rest, head=head, items=tuple([found[item_id] for item_id in snapshot.items])))
         self._covered_facts = {
-            fact.id for fact in self.facts.values() if (cover := kept_view.masks.get(fact.id)) is not None and cover.form == "shown"
+            fact.id for fact in self.facts.values() if (cover := snapshot.masks.get(fact.id)) is not None and cover.form == "shown"
         }
         self._frozen = None
 
     def edit(self, seq: int, index: int, edit: Edit) -> None:
-        """Apply one edit; an id in it that is not in the view is passed over, for the log holds only edits that fitted."""
+        """Apply one edit. Ids that are not in the view are ignored: `Log.append` has checked the edit already."""
         self._frozen = None
         match edit:
             case Mask():
@@ -201,10 +202,10 @@ class ViewProjection:
                 self._fold(seq, index, edit)
             case Insert():
                 self._insert(seq, index, edit)
-                self.hold(kept(edit))
+                self.hold(kept_ids(edit))
 
     def hold(self, ids: Iterable[str]) -> None:
-        """Items that were brought back are hidden again by a policy only under pressure, for this epoch."""
+        """Mark restored items as held: for this epoch, policies hide them only under pressure."""
         added = frozenset(ids)
         if added:
             self.rest = structs.replace(self.rest, held=self.rest.held | added)
@@ -225,31 +226,31 @@ class ViewProjection:
         if first is None or last is None or last < first:
             return
         run = {item.id: item for item in self.items[first : last + 1]}
-        self.items[first : last + 1] = _brought(seq, index, edit, lambda item_id: run.pop(item_id, None))
+        self.items[first : last + 1] = _new_and_kept_items(seq, index, edit, lambda item_id: run.pop(item_id, None))
         self._places = None
         self.forget(run)
 
     def _insert(self, seq: int, index: int, edit: Insert) -> None:
         visible = self.places
-        brought = _brought(seq, index, edit, lambda item_id: None if item_id in visible else self.find(item_id))
+        added = _new_and_kept_items(seq, index, edit, lambda item_id: None if item_id in visible else self.find(item_id))
         place = visible.get(edit.before, len(self.items))
-        self.items[place:place] = brought
+        self.items[place:place] = added
         self._places = None
 
-    def forget(self, gone: Mapping[str, Item]) -> None:
-        """Facts that these items stated are no longer stated."""
-        for source in [source for source, fact in self.facts.items() if fact.id in gone]:
+    def forget(self, removed: Mapping[str, Item]) -> None:
+        """Remove the facts that these items stated."""
+        for source in [source for source, fact in self.facts.items() if fact.id in removed]:
             del self.facts[source]
 
 
-def _brought(seq: int, index: int, edit: Fold | Insert, keep: Find) -> list[Item]:
+def _new_and_kept_items(seq: int, index: int, edit: Fold | Insert, keep: Find) -> list[Item]:
     new = edit_items(seq, index, edit)
-    brought: list[Item] = []
+    items: list[Item] = []
     for number, piece in enumerate(into_of(edit)):
         item = keep(piece.id) if isinstance(piece, Keep) else new[number]
         if item is not None:
-            brought.append(item)
-    return brought
+            items.append(item)
+    return items
 
 
 def _take_opened(view: ViewProjection, seq: int, body: SessionOpened) -> None:
@@ -271,7 +272,7 @@ def _take_outcome(view: ViewProjection, seq: int, body: ModelReplied | Interrupt
         return
     view.items += items_of(seq, body)
     usage = body.usage
-    # A reply that reports only what the model wrote does not say how large the view is; an interrupted one reports only a part.
+    # Usage without a prompt does not give the size of the view, and the usage of an interrupted reply is incomplete.
     if usage.prompt and type(body) is ModelReplied:
         view.rest = structs.replace(view.rest, reported=Reported(usage.total, seq, usage.cache_write + usage.cache_write_long))
 
@@ -349,15 +350,15 @@ _TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
 }
 
 
-class Walk:
-    """Views along a path as if the edits that it undoes had never been made: for exports, which show what is left."""
+class ViewReplay:
+    """The views along a path without the edits that were undone on it, for exports."""
 
-    def __init__(self, reader: Reader, path: Path) -> None:
-        self._projection = ViewProjection(skip=reader.skip(path), find=reader.item)
+    def __init__(self, reader: LogReader, path: Path) -> None:
+        self._projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
         self._events = reader.along(path)
 
     def view_at(self, seq: int) -> View:
-        """The view after an event; the next one asked for must not be earlier."""
+        """Return the view after event `seq`; calls must be in the order of events."""
         while self._projection.seq < seq:
             event = next(self._events, None)
             if event is None:

@@ -1,1 +1,1 @@
-"""Tokens: estimates, counters, sizes, bounds and budgets."""
+"""Tokens: estimates, counters, size rules, truncation and budgets."""

@@ -1,4 +1,4 @@
-"""The token budget of a model, how much of it is used, and by which items."""
+"""The token budget of a model, how much of it is used, and the census of the items that use it."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -13,9 +13,9 @@ CODEX_BASELINE = 12_000
 
 
 class Budget(Value, frozen=True):
-    """Levels of one model under one rule; a level that is `None` is never reached. `buffer` is the room kept free of items.
+    """The thresholds of one model under one budget rule, in tokens (`bytes_at`: bytes). A threshold of `None` is never reached.
 
-    From `error_at` on a warning is no longer a matter of course: whoever shows it does so as an error.
+    `reply` is reserved for the reply and `buffer` is kept free of items. From `error_at` on, the warning is shown as an error.
     """
 
     window: int
@@ -30,7 +30,7 @@ class Budget(Value, frozen=True):
 
 
 def decide(used_tokens: int, budget: Budget, used_bytes: int = 0) -> Decision:
-    """The strongest level reached, each with `>=`; a stronger one calls for all that the weaker ones do."""
+    """Return the action of the highest threshold that is reached (`>=`); `rest` if none is."""
     if _reached(used_tokens, budget.block_at):
         return "block"
     if _reached(used_tokens, budget.compact_at) or _reached(used_bytes, budget.bytes_at):
@@ -49,41 +49,41 @@ def used(
     counter: CountsTokens,
     tools_tokens: int = 0,
     *,
-    old_seals: bool = False,
+    old_signatures: bool = False,
     unreported: Callable[[int], int] = int,
 ) -> int:
-    """The last reported total and the estimate of what was appended since; without a report the estimate of everything.
+    """Return the tokens of the next request: the last reported total plus an estimate of newer items.
 
-    `unreported` is what a rule makes of such a whole estimate (a margin, say).
-    `old_seals` adds sealed thinking before the newest user message, for servers that leave it out of what they report.
+    Without a report everything is estimated, and `unreported` adjusts that estimate, for example by a margin. `old_signatures` adds the
+    signed thinking before the newest user message, for servers that omit it from their reports.
     """
     if view.reported is None:
         return unreported(counter.total(view)) + tools_tokens
     total = view.reported.tokens
     for item in view.since(view.reported.seq):
         total += counter.item(item)
-    return total + old_seals_size(view, counter) if old_seals else total
+    return total + old_signatures_size(view, counter) if old_signatures else total
 
 
-def old_seals_size(view: View, counter: CountsTokens) -> int:
-    """Tokens of the sealed thinking that stands before the newest user message."""
+def old_signatures_size(view: View, counter: CountsTokens) -> int:
+    """Return the tokens of the signed thinking before the newest user message."""
     newest = max((index for index, item in enumerate(view.items) if item.kind in ("user", "steering")), default=0)
     before = view.items[:newest]
-    return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.seal is not None)
+    return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.signature is not None)
 
 
 def percent_left(total: int, effective_window: int) -> int:
-    """What codex shows as left: the first 12,000 tokens count on neither side."""
+    """Return the free share of the window as codex shows it, in percent: the first 12,000 tokens are not counted."""
     room = effective_window - CODEX_BASELINE
     if room <= 0:
         return 0
     left = room - max(0, total - CODEX_BASELINE)
-    # Halves are rounded up, in whole numbers.
+    # Integer arithmetic that rounds halves up.
     return (200 * min(room, max(0, left)) + room) // (2 * room)
 
 
 def percent_until(used_tokens: int, level: int) -> int:
-    """The share of a level that is still free, in whole percent; 0 at or past it."""
+    """Return the share of a threshold that is still free, in whole percent; 0 if it is reached."""
     return max(0, level - used_tokens) * 100 // level if level > 0 else 0
 
 
@@ -91,7 +91,7 @@ TOOLS = "tools"
 
 
 class CensusItem(Value, frozen=True, omit_defaults=False, gc=False):
-    """One item of the view and what it weighs as it is shown."""
+    """One visible item and its size in tokens."""
 
     id: str
     kind: str
@@ -101,7 +101,7 @@ class CensusItem(Value, frozen=True, omit_defaults=False, gc=False):
 
 
 class Census(Value, frozen=True, omit_defaults=False):
-    """The room of a view; `used` follows what the provider reported, the parts are estimates and need not sum to it."""
+    """Tokens of a view by kind, source and item. `used` is based on the provider's report; the others are estimates with another sum."""
 
     window: int
     used: int
@@ -113,8 +113,8 @@ class Census(Value, frozen=True, omit_defaults=False):
 
 
 def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int = 0) -> Census:
-    """Everything that the next request would carry, with its weight."""
-    items = tuple(_counted(item, counter) for part in (view.head, view.items) for item in part)
+    """Return the sizes of everything that the next request would contain."""
+    items = tuple(_census_item(item, counter) for part in (view.head, view.items) for item in part)
     by_kind: dict[str, int] = {}
     by_source: dict[str, int] = {}
     for item in items:
@@ -128,5 +128,5 @@ def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int 
     return Census(budget.window, total, free, budget.buffer, by_kind, by_source, items)
 
 
-def _counted(item: Item, counter: CountsTokens) -> CensusItem:
+def _census_item(item: Item, counter: CountsTokens) -> CensusItem:
     return CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source)

@@ -1,4 +1,4 @@
-"""How many tokens a text is likely to have, per family of models, and how that guess learns from reported usage."""
+"""Token estimates of texts by model family, and their calibration with reported usage."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from zlib import adler32
 
 from msgspec.structs import force_setattr
 
-from palimpsest.core.items import EMPTY, Value, frozen
+from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 
 Family: TypeAlias = Literal["claude", "gpt", "other"]
 
-# Tokens per byte of each class, fitted against o200k; continuation bytes of UTF-8 cost nothing, their lead byte pays.
+# Tokens per byte of each class, fitted against o200k; of a multi-byte character only the lead byte counts.
 _LOWER, _UPPER, _DIGIT, _MARK, _NEWLINE, _SPACE = 0.192, 0.33, 0.7, 0.558, 1.085, 0.059
-# The first lead byte that each weight is for, in order: Latin signs, Latin with accents, Greek, Cyrillic, Hebrew, Arabic, others; Indic
-# and Thai; Georgian and its neighbours; signs; kana; Chinese; Hangul; wide forms; pictures.
+# The first lead byte of each range and its weight: Latin symbols, accented Latin, Greek, Cyrillic, Hebrew, Arabic, others; Indic and
+# Thai; Georgian and others; symbols; kana; Chinese; Hangul; full-width forms; emoji.
 _LEADS: Final = (
     (0xC2, 1.69),
     (0xC3, 0.78),
@@ -34,31 +34,31 @@ _LEADS: Final = (
     (0xF0, 1.69),
     (0xF5, 0.0),
 )
-# A weight is kept as a byte, in units of 1/36 token; 1024 of the heaviest still sum to less than the modulus of Adler-32.
+# A weight is stored as a byte, in units of 1/36 token; 1024 of the heaviest sum to less than the modulus of Adler-32.
 _UNIT, _CHUNK = 36, 1024
 
-# A longer text never weighs less. So whatever is taken off is taken where one more character adds at least as much, and whether it is
-# taken hangs on nothing that the next character can change: on the beginning, on whole chunks, or on a bound that it stops at.
+# Invariant: appending to a text never lowers its estimate. So each discount is at most the weight of the characters that cause it, and
+# whether it applies depends only on what later characters cannot change: the beginning, complete chunks, or a lower bound.
 
-# Of two digits in a row the second is free, but only in a text with more tokens a byte than words and code have, and down to that.
+# The second of two digits is free, but only in texts with more tokens per byte than prose and code, and down to that density.
 _DENSE: Final = round(0.444 * _UNIT)
-# Of signs above U+FFFF pictures are cheap, and rare Chinese costs that much more.
+# Above U+FFFF, emoji have the normal weight, and rare Chinese characters cost `_RARE` more.
 _FOUR_BYTES, _PICTURE, _RARE = 0xF0, b"\xf0\x9f", round(2.268 * _UNIT)
-# A drawn line has few tokens: after the first long one of a text all but the first stroke of each run cost only that.
+# Drawn lines have few tokens: after the first long one in a text, each stroke after the first of a run costs only `_NEXT_STROKE`.
 _STROKE: Final = "─".encode()
 _LINE, _NEXT_STROKE = _STROKE * 16, round(0.06 * _UNIT)
 _strokes: Final = re.compile(_STROKE + b"(?:" + _STROKE + b")+").findall
-# Base64 is no words: a whole chunk of it costs that much more a byte. It weighs so much, has hardly a space, and mixes all kinds.
+# Base64 has more tokens than its weight: `_BASE64` more for a complete chunk. It is recognised by weight, few spaces and mixed classes.
 _BASE64: Final = round(0.42 * _UNIT) * _CHUNK
 _LIGHTEST, _HEAVIEST = round(0.32 * _UNIT * _CHUNK), round(0.37 * _UNIT * _CHUNK)
 _GLANCE, _SAMPLE, _SPACES_BELOW, _LETTERS_ABOVE, _DIGITS_ABOVE = 24, 128, 4, 20, 5
 
-# Claude's vocabulary gives about 3 characters a token where the GPT one gives 4.
+# Claude has about 3 characters per token, GPT about 4.
 FAMILY_FACTORS: Final[dict[Family, float]] = {"claude": 1.33, "gpt": 1.0, "other": 1.1}
 
-LOWEST, HIGHEST = 0.5, 2.5
-SMALLEST_LESSON = 1_000
-_FADE = 0.8
+LOWEST_FACTOR, HIGHEST_FACTOR = 0.5, 2.5
+MIN_CALIBRATION_TOKENS = 1_000
+_DECAY = 0.8
 
 
 def _weight_of(byte: int) -> float:
@@ -83,10 +83,10 @@ _SAVED_STROKE: Final = _WEIGHTS[_STROKE[0]] - _NEXT_STROKE
 
 
 def estimate_bytes(data: bytes) -> float:
-    """Likely tokens of UTF-8 bytes for the GPT family: the sum of the weights of its bytes, and what some rows of them cost beyond it."""
+    """Return the estimated tokens of UTF-8 bytes for the GPT family: the sum of the byte weights, corrected for some patterns."""
     weights = data.translate(_WEIGHTS)
     size, more = len(data), 0
-    # The low half of Adler-32 is one plus the sum of the bytes: the fastest sum over bytes that the standard library has.
+    # The low half of Adler-32 is one plus the sum of the bytes, and the fastest such sum in the standard library.
     if size < _CHUNK:
         total = (adler32(weights) & 0xFFFF) - 1
     else:
@@ -105,7 +105,7 @@ def estimate_bytes(data: bytes) -> float:
 
 
 def _base64(weights: bytes, sums: list[int]) -> int:
-    """What the whole chunks that have base64 in their middle cost beyond their weight."""
+    """Return the extra weight of the complete chunks that have base64 in their middle."""
     whole = len(weights) // _CHUNK
     middles = [number * _CHUNK + _CHUNK // 2 for number, weight in enumerate(sums) if _LIGHTEST < weight < _HEAVIEST and number < whole]
     found = 0
@@ -122,14 +122,14 @@ def _base64(weights: bytes, sums: list[int]) -> int:
 
 
 def estimate(text: str, factor: float = 1.0) -> int:
-    """Likely tokens of a text, rounded up; `factor` is a family's or a calibrated one."""
+    """Return the estimated tokens of a text, rounded up; `factor` is that of a family or of a calibration."""
     if not text:
         return 0
     return int(estimate_bytes(text.encode("utf-8", "surrogatepass")) * factor) + 1
 
 
 def family_of(model: str) -> Family:
-    """The family whose vocabulary a model shares, by its name."""
+    """Return the family of a model, by its name."""
     name = model.lower().rpartition("/")[2]
     if "claude" in name:
         return "claude"
@@ -137,39 +137,39 @@ def family_of(model: str) -> Family:
     return "gpt" if name.startswith(starts) else "other"
 
 
-class Learned(Value, frozen=True):
-    """Fading sums of what was estimated (unscaled) and what the provider counted."""
+class CalibrationSums(Value, frozen=True):
+    """Exponentially decaying sums of unscaled estimates and of the tokens that the provider reported."""
 
     estimated: float = 0.0
     reported: float = 0.0
 
 
 class Calibration(Value, frozen=True):
-    """What reported usage taught about each model."""
+    """The calibration sums of each model."""
 
-    models: Mapping[str, Learned] = EMPTY
+    models: Mapping[str, CalibrationSums] = EMPTY_MAPPING
 
     def __post_init__(self) -> None:
         force_setattr(self, "models", frozen(self.models))
 
     def factor(self, model: str) -> float:
-        """What to multiply an unscaled estimate by: learned, or the family's when nothing was learned yet."""
-        learned = self.models.get(model)
-        if learned is None or learned.estimated <= 0:
+        """Return the factor for unscaled estimates: the calibrated one, or that of the family without a calibration."""
+        sums = self.models.get(model)
+        if sums is None or sums.estimated <= 0:
             return FAMILY_FACTORS[family_of(model)]
-        return min(HIGHEST, max(LOWEST, learned.reported / learned.estimated))
+        return min(HIGHEST_FACTOR, max(LOWEST_FACTOR, sums.reported / sums.estimated))
 
 
 def learn(calibration: Calibration, model: str, estimated: int, reported: int) -> Calibration:
-    """The calibration after one more call; `estimated` is unscaled, and calls too small to teach anything change nothing."""
-    if estimated < SMALLEST_LESSON or reported <= 0:
+    """Return the calibration after one more call; `estimated` is unscaled. Calls below `MIN_CALIBRATION_TOKENS` are ignored."""
+    if estimated < MIN_CALIBRATION_TOKENS or reported <= 0:
         return calibration
-    after = taught(calibration.models.get(model), estimated, reported)
+    after = decayed_sums(calibration.models.get(model), estimated, reported)
     return Calibration({**calibration.models, model: after})
 
 
-def taught(before: Learned | None, estimated: int, reported: int) -> Learned:
-    """Fading sums after one more call."""
+def decayed_sums(before: CalibrationSums | None, estimated: int, reported: int) -> CalibrationSums:
+    """Return the decaying sums after one more call."""
     if before is None:
-        return Learned(estimated, reported)
-    return Learned(before.estimated * _FADE + estimated, before.reported * _FADE + reported)
+        return CalibrationSums(estimated, reported)
+    return CalibrationSums(before.estimated * _DECAY + estimated, before.reported * _DECAY + reported)

@@ -1,4 +1,4 @@
-"""The rule that gives a content its size in tokens, and the size of a list of tools."""
+"""Our rule for the size of a content in tokens, and the size of a list of tool declarations."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,36 +16,39 @@ _FRAME = 4
 
 
 class Encrypted(Value, frozen=True):
-    """What an opaque content says of itself: its type, and its encrypted payload if it has one."""
+    """The type of an opaque content, and its encrypted payload if it has one."""
 
     type: str = ""
     encrypted_content: str | None = None
 
 
-_sealed = msgspec.json.Decoder(Encrypted)
+_decoder = msgspec.json.Decoder(Encrypted)
 
 
-def sealed_bytes(length: int) -> int:
-    """What an encrypted payload of that many characters stands for, in bytes."""
+def decrypted_bytes(length: int) -> int:
+    """Return the approximate plaintext size, in bytes, of an encrypted payload of `length` base64 characters."""
     return max(0, length * 3 // 4 - 650)
 
 
-def quarter_up(size: int) -> int:
-    """A quarter of a size, rounded up."""
+def quarter_rounded_up(size: int) -> int:
+    """Return a quarter of a size, rounded up."""
     return -(-size // 4)
 
 
 def encrypted_in(data: str) -> Encrypted:
-    """The type and the encrypted payload of an opaque content, empty if it cannot be read."""
+    """Return the type and the encrypted payload of an opaque content; empty if it cannot be decoded."""
     try:
-        return _sealed.decode(data)
+        return _decoder.decode(data)
     except msgspec.DecodeError:
         return Encrypted()
 
 
 def palimpsest_size(content: Content) -> int:
-    """Our own estimate, unscaled: texts by their bytes, pictures and seals by what they stand for, and a few tokens of frame."""
-    # Results come first, for they are most of what arrives.
+    """Return our unscaled estimate of a content in tokens, with a few tokens for its JSON frame.
+
+    Texts count by their bytes, images and documents by a constant, encrypted contents by their plaintext size.
+    """
+    # Results are tested first because they are the most frequent.
     match content:
         case ToolResult():
             size = _id_size(content.call_id) + _FRAME
@@ -55,9 +58,9 @@ def palimpsest_size(content: Content) -> int:
         case Text():
             return estimate(content.text) + _FRAME
         case Thinking():
-            if content.form == "whole" or content.seal is None:
+            if content.form == "whole" or content.signature is None:
                 return estimate(content.text) + _FRAME
-            return quarter_up(sealed_bytes(len(content.seal.data)))
+            return quarter_rounded_up(decrypted_bytes(len(content.signature.data)))
         case ToolCall():
             return estimate(content.tool) + estimate(content.args) + _id_size(content.call_id) + _FRAME
         case Image():
@@ -65,15 +68,15 @@ def palimpsest_size(content: Content) -> int:
         case Document():
             return DOCUMENT_TOKENS
         case Opaque():
-            seal = encrypted_in(content.data).encrypted_content
-            return quarter_up(sealed_bytes(len(seal))) if seal is not None else estimate(content.data)
+            payload = encrypted_in(content.data).encrypted_content
+            return quarter_rounded_up(decrypted_bytes(len(payload))) if payload is not None else estimate(content.data)
 
 
 def _id_size(call_id: str) -> int:
-    """Ids are letters and digits without sense: about two of them a token."""
+    """Return the tokens of a call id: random letters and digits have about two characters per token."""
     return (len(call_id) + 1) // 2
 
 
 def tool_list_size(tools: bytes) -> int:
-    """Our estimate, unscaled, of a tool list as it stands in a request."""
+    """Return our unscaled estimate of the tokens of an encoded tool list."""
     return int(estimate_bytes(tools)) + 1 if tools else 0

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Seal, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
 from palimpsest.wire.encoding.alternate import framed, is_statement
@@ -89,12 +89,12 @@ def _take_known_block(block: Json, role: Role, model: str, blobs: Blobs) -> Cont
             return None
 
 
-def _seal(block: Json, model: str) -> Seal | None:
+def _seal(block: Json, model: str) -> Signature | None:
     signature = text(block, "signature")
     if not signature:
         return None
     block["signature"] = PLACEHOLDER
-    return Seal(PROVIDER, model, signature)
+    return Signature(PROVIDER, model, signature)
 
 
 def _result(block: Json, model: str, blobs: Blobs) -> ToolResult:
@@ -148,7 +148,7 @@ def _fill(blocks: list[object], index: int, content: Content | None, blobs: Blob
         case Text() | Thinking():
             _put(block, "text", content.text)
             _put(block, "thinking", content.text)
-            seal = content.seal if isinstance(content, Thinking) else None
+            seal = content.signature if isinstance(content, Thinking) else None
             _put(block, "signature", seal.data if seal is not None else "")
         case ToolCall():
             _put(block, "input", _decoded(content.args))
@@ -227,8 +227,12 @@ def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
 def _assistant_block(part: Content) -> Json | None:
     match part:
         case Thinking():
-            sealed = part.seal is not None and part.seal.provider == PROVIDER
-            return {"type": "thinking", "thinking": part.text, "signature": part.seal.data} if sealed and part.seal is not None else None
+            sealed = part.signature is not None and part.signature.provider == PROVIDER
+            return (
+                {"type": "thinking", "thinking": part.text, "signature": part.signature.data}
+                if sealed and part.signature is not None
+                else None
+            )
         case ToolCall():
             return {
                 "type": "tool_use",

@@ -11,7 +11,7 @@ from palimpsest.core.events.event_items import edit_items
 from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.projections.view import Walk
+from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.view import View, shown
 from palimpsest.foreign.claude.blocks import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude.layout import ItemRun, Layout, LineIndex, layout_of
@@ -45,8 +45,8 @@ class CompactionWriter:
         self._session = session
         self._ids = ids
         self._path = log.path
-        self._walk = Walk(log.reader, self._path)
-        self._undone = log.reader.skip(self._path)
+        self._walk = ViewReplay(log.reader, self._path)
+        self._undone = log.reader.undone_edits(self._path)
         # Whether an edit changed the view in a way that only a boundary can express.
         self._dirty = False
         self._metadata: Json = {}

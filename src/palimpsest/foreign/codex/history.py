@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.tokens.bound import middle_cut
+from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.foreign.reading.deferred import ImportContext
 
 # Tokens of user messages, newest first, that a fold of the oldest files keeps.
@@ -65,7 +65,7 @@ class VisibleHistory:
             message_text = "\n".join(each.piece.content.text for each in message if isinstance(each.piece.content, Text))
             if not tokens_left or not message_text:
                 continue
-            cut = middle_cut(message_text, tokens_left)
+            cut = truncate_middle(message_text, tokens_left)
             is_unchanged = len(message) == 1 and not cut.cut
             kept_messages.append(message[0] if is_unchanged else Put("user", Text(cut.text)))
             if cut.cut:
@@ -165,7 +165,7 @@ def _identity(content: Content) -> object:
         case ToolResult():
             return ("result", content.call_id, content.parts)
         case Thinking():
-            return ("thinking", content.text, content.seal)
+            return ("thinking", content.text, content.signature)
         case Opaque():
             return ("opaque", content.data)
         case Text():

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from palimpsest.audit.context_tags import is_real_user_message
-from palimpsest.core.items import Content, Image, Opaque, Part, Piece, Role, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Image, Opaque, Part, Piece, Role, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
@@ -168,7 +168,7 @@ def _reasoning(item: Json, model: str) -> ItemRead:
     digest = "\n\n".join(text(part, "text") for part in tables_at(item, "summary") if text(part, "text"))
     full_text = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
     data = text(item, "encrypted_content")
-    seal = Seal(PROVIDER, model, data) if data else None
+    seal = Signature(PROVIDER, model, data) if data else None
     if not (digest or full_text or seal):
         return ItemRead("model")
     ref = text(item, "id")

@@ -74,7 +74,7 @@ def encode_items(items: Iterable[Item], encoding: ItemEncoding) -> Iterator[Json
                 message = _MessageDraft(role, phase, group, content.ref)
             message.add(part, _part_kind(item, role))
             continue
-        if isinstance(content, Thinking) and content.seal is not None and content.seal.provider != PROVIDER:
+        if isinstance(content, Thinking) and content.signature is not None and content.signature.provider != PROVIDER:
             # It is not written, so the parts around it are still one message.
             continue
         if message is not None:
@@ -145,10 +145,15 @@ def _encode_item(item: Item, encoding: ItemEncoding) -> Json | None:
 
 def _reasoning(content: Thinking, encoding: ItemEncoding) -> Json | None:
     """Reasoning with its encrypted content; None for that of another provider, which cannot be read there."""
-    if content.seal is None or content.seal.provider != PROVIDER:
+    if content.signature is None or content.signature.provider != PROVIDER:
         return None
     digest = [{"type": "summary_text", "text": content.text}] if content.text and content.form == "digest" else []
-    reasoning: Json = {"type": "reasoning", **encoding.name("rs", content.ref), "summary": digest, "encrypted_content": content.seal.data}
+    reasoning: Json = {
+        "type": "reasoning",
+        **encoding.name("rs", content.ref),
+        "summary": digest,
+        "encrypted_content": content.signature.data,
+    }
     full_text = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
     return {**reasoning, "content": full_text} if full_text else reasoning
 

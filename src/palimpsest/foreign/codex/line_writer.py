@@ -34,7 +34,7 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
-from palimpsest.core.projections.view import Walk
+from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
@@ -101,7 +101,7 @@ class LineWriter:
         self._held_items: tuple[Item, ...] = ()
         self._at = self._id_count = 0
         self._encoding = ItemEncoding(blobs, self._id_field, ids.of)
-        self._walk = Walk(log.reader, log.path)
+        self._walk = ViewReplay(log.reader, log.path)
 
     def _id_field(self, prefix: str, ref: str) -> Json:
         """The id field of an item; empty in the variant without ids."""

@@ -77,7 +77,7 @@ def fragments_of(contents: Iterable[Content], blobs: Blobs) -> Iterator[bytes]:
                 yield _encode(content.text)
             case Thinking():
                 yield _encode(content.text)
-                yield _encode(content.seal.data if content.seal is not None else "")
+                yield _encode(content.signature.data if content.signature is not None else "")
             case ToolCall(form="json" | "free"):
                 yield _encode(content.args)
             case ToolCall():

@@ -28,7 +28,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Form, Part, Seal, Text, Thinking, ToolCall, ToolResult, Value
+from palimpsest.core.items import Content, Form, Part, Signature, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import ImportContext
 from palimpsest.foreign.reading.files import FileLine, digest_of, object_on, still_there, whole_lines
@@ -237,7 +237,7 @@ class EventReader:
         ref = text(data, "messageId")
         if reasoning or signature:
             # The signature is Copilot's own and useless to any other provider.
-            seal = Seal("copilot", text(data, "model"), signature) if signature else None
+            seal = Signature("copilot", text(data, "model"), signature) if signature else None
             yield Thinking(reasoning, seal, "whole" if reasoning else "sealed", ref)
         if text(data, "content").strip():
             yield Text(text(data, "content"), "assistant", text(data, "phase"), ref)

@@ -93,7 +93,7 @@ class _TurnBuilder:
         self._path = path
         self._cards = cards
         self._clean = clean
-        self._skip = log.reader.skip(path)
+        self._skip = log.reader.undone_edits(path)
         view = log.view if path.tip == log.tip else log.state_at(path.tip).view
         self._visible_ids = {item.id for items in (view.head, view.items) for item in items if item.mask is None}
         self._projection: ViewProjection | None = ViewProjection(find=log.reader.item)

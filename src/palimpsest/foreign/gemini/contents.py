@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Image, Part, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Image, Part, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.deferred import DeferredBody, DeferredResult
 from palimpsest.foreign.reading.files import digest_of
@@ -104,7 +104,7 @@ class ContentReader:
     def _parts(self, content: Json) -> Iterator[Content]:
         for part in parts_in(content.get("parts")):
             call, part_text, signature = table_at(part, "functionCall"), text(part, "text"), text(part, "thoughtSignature")
-            seal = Seal("google", "gemini", signature) if signature else None
+            seal = Signature("google", "gemini", signature) if signature else None
             if part.get("thought") is True:
                 yield Thinking(part_text, seal, "digest" if part_text else "sealed")
                 continue

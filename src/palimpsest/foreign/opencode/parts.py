@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import ToolReturned, Usage
-from palimpsest.core.items import Content, Document, Image, Opaque, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow, tokens_of
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
@@ -95,9 +95,9 @@ def _thinking(shown_text: str, metadata: Json, model: str) -> Content | None:
     if redacted := text(anthropic, "redactedData"):
         return Opaque("anthropic", model, dump({"type": "redacted_thinking", "data": redacted}))
     if signature := text(anthropic, "signature"):
-        return Thinking(shown_text, Seal("anthropic", model, signature), "whole" if shown_text else "sealed")
+        return Thinking(shown_text, Signature("anthropic", model, signature), "whole" if shown_text else "sealed")
     if encrypted := text(openai, "reasoningEncryptedContent"):
-        return Thinking(shown_text, Seal("openai", model, encrypted), "digest" if shown_text else "sealed", text(openai, "itemId"))
+        return Thinking(shown_text, Signature("openai", model, encrypted), "digest" if shown_text else "sealed", text(openai, "itemId"))
     return Thinking(shown_text) if shown_text else None
 
 

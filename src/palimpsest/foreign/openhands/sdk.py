@@ -17,7 +17,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import Content, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import first_text, message_parts, source_of, summary_of
 from palimpsest.foreign.reading.deferred import DeferredFold
@@ -137,7 +137,7 @@ class SdkEvents:
         blocks = tables_at(holder, "thinking_blocks")
         for block in blocks:
             thinking, signature = text(block, "thinking"), text(block, "signature")
-            seal = Seal(provider_of(self._model), self._model.rpartition("/")[2], signature) if signature else None
+            seal = Signature(provider_of(self._model), self._model.rpartition("/")[2], signature) if signature else None
             if thinking or seal is not None:
                 yield Thinking(thinking, seal, "whole" if thinking else "sealed")
         if not blocks and text(holder, "reasoning_content"):

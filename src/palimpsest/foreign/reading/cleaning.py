@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Raw, Struct, structs
 
-from palimpsest.core.items import Document, Image, Seal, Thinking
+from palimpsest.core.items import Document, Image, Signature, Thinking
 from palimpsest.core.view import View
 
 AnyValue = TypeVar("AnyValue")
@@ -45,7 +45,7 @@ def _cleaned(value: object, clean: Clean) -> object:
             return tuple(_cleaned(each, clean) for each in value)
         case dict():
             return {name: _clean_named(name, each, clean) for name, each in value.items()}
-        case Seal():
+        case Signature():
             # Encrypted: it shows no secret, and is worthless once a character changes.
             return value
         case Image() | Document() if value.url.startswith("data:"):
@@ -53,7 +53,7 @@ def _cleaned(value: object, clean: Clean) -> object:
         case Thinking():
             text = clean_text(value.text, clean)
             # A provider refuses thinking that does not match its signature.
-            return value if text == value.text else structs.replace(value, text=text, seal=None)
+            return value if text == value.text else structs.replace(value, text=text, signature=None)
         case Struct():
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _ID_FIELDS}
             changed = {name: after for name, before in fields.items() if (after := _cleaned(before, clean)) != before}

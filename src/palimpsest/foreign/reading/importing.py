@@ -14,8 +14,8 @@ from palimpsest.core.events import (
     Body,
     CallStarted,
     Event,
+    EventRef,
     ModelReplied,
-    Place,
     Rewound,
     SessionOpened,
     ToolReturned,
@@ -81,13 +81,13 @@ def session_id(format_name: str, session: str) -> str:
     return f"{format_name}-{plain[:90]}-{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def parent_place(format_name: str, parent: str) -> Place | None:
+def parent_place(format_name: str, parent: str) -> EventRef | None:
     """The imported parent of a session, if the other program names one; its event is always 0.
 
     The first line of a child is written once and does not depend on the order in which files are read, or on how far the parent's file
     has grown. `ChildOpened` in the parent's log says which call opened the child.
     """
-    return Place(session_id(format_name, parent), 0) if parent else None
+    return EventRef(session_id(format_name, parent), 0) if parent else None
 
 
 def import_session(

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.core.events import Event, UserSaid
 from palimpsest.core.items import Text, Value
-from palimpsest.core.situation import Evidence, Ran
+from palimpsest.core.situation import CommandRun, Evidence
 from palimpsest.lab.probes.values import named_values
 
 Kind: TypeAlias = Literal["asked", "edited", "commands", "tests", "values", "open"]
@@ -118,7 +118,7 @@ def _tests(evidence: Evidence) -> Probe:
     return Probe("tests", question, (_ended(ran),), (ran.seq,)) if ran is not None else Probe("tests", question, ())
 
 
-def _ended(ran: Ran) -> Ended:
+def _ended(ran: CommandRun) -> Ended:
     return Ended(ran.command, ran.exit, ran.note, ran.seq)
 
 

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, bill, rules_of
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
+from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, shared_prefix_length
 from palimpsest.core.view import View, shown
 from palimpsest.wire.encoding.alternate import Message
 from palimpsest.wire.encoding.caching import HEAD, Spot, anchors, label, spots
@@ -47,7 +47,7 @@ class Layout:
             known = 0
             self.blocks = [(_key(item), self._weigh(item)) for item in head]
         elif items[:known] != self._items:
-            known = same_start(self._items, items)
+            known = shared_prefix_length(self._items, items)
             self._cut(known)
         self._head, self._items = head, items
         for item in items[known:]:

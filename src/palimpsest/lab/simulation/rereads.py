@@ -10,7 +10,7 @@ from palimpsest.audit.tools.calls import Action, action_of
 from palimpsest.audit.visibility.showing import names_shown
 from palimpsest.audit.visibility.survival import numbers_in
 from palimpsest.audit.visibility.visible import last_two
-from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, same_start, seq_of, text_of
+from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, seq_of, shared_prefix_length, text_of
 from palimpsest.core.view import View, shown
 from palimpsest.lab.simulation.recording import Step
 
@@ -146,7 +146,7 @@ class Sight:
             for item in view.head:
                 self._see(item)
         elif items[:known] != self._items:
-            known = same_start(self._items, items)
+            known = shared_prefix_length(self._items, items)
             for item in self._items[known:]:
                 self._seen.discard(item.id)
                 self._seen.discard(item.id + _COVER)

@@ -112,7 +112,7 @@ class Simulation:
         """One call through the engine. A request that no profile makes small enough is sent as it is, for the recorded work went on."""
         refused = self.billing.overflows
         try:
-            reply = await call(self.session, ran=self.ran)
+            reply = await call(self.session, after_policies=self.ran)
         except (TooFull, PromptTooLong) as error:
             if isinstance(error, TooFull):
                 self.stopped = self.stopped or error.message

@@ -59,7 +59,7 @@ def _block(part: Part) -> object:
             return {"type": "image", "media_type": media, "source": url or blob}
         case Document(media=media, blob=blob, url=url):
             return {"type": "document", "media_type": media, "source": url or blob}
-        case Opaque(twin=twin):
+        case Opaque(text_fallback=twin):
             return {"type": "text", "text": twin}
 
 

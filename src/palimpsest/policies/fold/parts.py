@@ -29,8 +29,8 @@ from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text
 from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
 from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
-from palimpsest.core.tokens.bound import preview
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.truncate import preview
 from palimpsest.policies.fold.bounds import Bounds
 
 _OLDER = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
@@ -50,7 +50,7 @@ _NONE: frozenset[int] = frozenset()
 
 def older_put(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
     """Messages of the user that do not show any more: id, time and opening words of each, or of the newest that fit a room."""
-    told = [older_messages_block((said,)) for said in situation.evidence.said if said.id not in shown]
+    told = [older_messages_block((said,)) for said in situation.evidence.user_messages if said.id not in shown]
     if room is not None:
         told = _newest(told, room - estimate(_OLDER, situation.tokens.factor) - 16, situation.tokens.factor)
     return (_put(MESSAGES, "\n".join((_OLDER, *told))),) if told else ()
@@ -137,7 +137,7 @@ def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room
 
 def message_head(situation: Situation, item_id: str, cut: int) -> str:
     """The line above a message that is shown in part."""
-    at = next((f", {time_of(said.at)}" for said in situation.evidence.said if said.id == item_id), "")
+    at = next((f", {time_of(said.at)}" for said in situation.evidence.user_messages if said.id == item_id), "")
     return f"[Message {item_id} of the user{at}: {cut} tokens in the middle are left out, `recall` with the id shows it whole]"
 
 

@@ -14,8 +14,8 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Ask, Look, Outcome, Plan, Proposal, Steps, Want, look
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.bound import middle_cut
 from palimpsest.core.tokens.budget import percent_left
+from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
 from palimpsest.policies.handoff.layout import Ground, Group, fold_of, ground_of, size_after
 from palimpsest.policies.handoff.when import MOMENTS, When, effective
@@ -43,10 +43,10 @@ def proof_of(situation: Situation, whole: AbstractSet[str], tokens: int) -> str:
     if not tokens:
         return ""
     evidence = situation.evidence
-    older = older_messages_block(evidence.said, whole)
+    older = older_messages_block(evidence.user_messages, whole)
     parts = [evidence_block(evidence, tokens)]
     if older:
-        parts.append(f"{_OLDER}\n{middle_cut(older, tokens // 2).text}")
+        parts.append(f"{_OLDER}\n{truncate_middle(older, tokens // 2).text}")
     return "\n".join(part for part in parts if part)
 
 
@@ -100,7 +100,7 @@ class Handoff:
         for kept, bound, proof in ((self.kept_tokens // 4, level // 4, PROOF_TOKENS // 4), (_LEAST, level // 16, 0)):
             if size + situation.incoming < level and size < situation.tokens.total(situation.view) + situation.tools_tokens:
                 break
-            told = middle_cut(summary, bound).text
+            told = truncate_middle(summary, bound).text
             fold, size = self._fold(situation, ground, told, kept, proof)
         return Proposal((fold,), why, notices=notices(situation, size, answered.dropped))
 

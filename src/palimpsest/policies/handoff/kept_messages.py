@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palimpsest.audit.context_tags import is_turn_boundary
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.items import Item, Text
-from palimpsest.core.tokens.bound import middle_cut
+from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import shown
 
 _FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
@@ -84,7 +84,7 @@ def keep_texts(messages: Sequence[Message], bound: int, *, in_parts: bool = Fals
 
 
 def _cut(item: Item, text: str, bound: int, *, in_parts: bool) -> Into:
-    cut = middle_cut(text, bound)
+    cut = truncate_middle(text, bound)
     if not in_parts:
         return (Put(item.kind, Text(cut.text)),)
     head = text.encode("utf-8", "surrogatepass")[: bound * 2].decode("utf-8", "ignore")
@@ -120,6 +120,6 @@ def _cut_parts(message: Message, bound: int) -> Into:
             pieces.append(Keep(item.id))
             bound -= tokens_of(text or "")
         elif bound and isinstance(item.content, Text):
-            pieces.append(Put(item.kind, replace(item.content, text=middle_cut(text, bound).text)))
+            pieces.append(Put(item.kind, replace(item.content, text=truncate_middle(text, bound).text)))
             bound = 0
     return tuple(pieces)

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Opaque, seq_of
 from palimpsest.core.pairs import pending_calls
-from palimpsest.core.policy import Answer, Span, Want, span
+from palimpsest.core.policy import Answer, EventSpan, Want, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.budgets import codex_effective
 from palimpsest.policies.handoff.layout import ground_of, just_edited, worth_folding
@@ -110,6 +110,6 @@ def _prefix(situation: Situation) -> Generator[Want, Answer, int]:
     if first is None:
         return 0
     seq = seq_of(first.id)
-    events = yield from span(Span(seq, seq))
+    events = yield from span(EventSpan(seq, seq))
     body = events[0].body if events else None
     return body.usage.prompt if isinstance(body, ModelReplied) else 0

@@ -49,7 +49,7 @@ def _line(content: Content | None, longest: int) -> str:
         case Image() | Document():
             return f"[User]: {attached(content)}"
         case Opaque():
-            return f"[Assistant]: {content.twin}" if content.twin else ""
+            return f"[Assistant]: {content.text_fallback}" if content.text_fallback else ""
 
 
 def _part(part: Text | Image | Document | Opaque) -> str:
@@ -57,7 +57,7 @@ def _part(part: Text | Image | Document | Opaque) -> str:
         case Text():
             return part.text
         case Opaque():
-            return part.twin
+            return part.text_fallback
         case Image() | Document():
             return attached(part)
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Place, Usage
+from palimpsest.core.events import EventRef, Usage
 from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.gather import Gathered, gather, print_of
@@ -19,7 +19,7 @@ from palimpsest.stores.index.words import spaced
 # Whoever else wants to write waits for a commit, about half a second.
 _COMMIT_EVERY = 16 * 1024 * 1024
 _usages = msgspec.json.Decoder(dict[str, Usage])
-_places = msgspec.json.Decoder(Place)
+_places = msgspec.json.Decoder(EventRef)
 
 VERSION = 2
 # `words` holds no text: it is in the logs already. A unit that goes leaves its words behind under a number that is never used again;

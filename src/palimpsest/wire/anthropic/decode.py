@@ -6,7 +6,7 @@ from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
-from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.fallbacks import twin_of
 from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, table_at, tables_at, text
@@ -41,7 +41,7 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
                 yield Text(said, role="assistant")
         case "thinking":
             thought, signature = text(block, "thinking"), text(block, "signature")
-            seal = Seal(card.provider, card.name, signature) if signature else None
+            seal = Signature(card.provider, card.name, signature) if signature else None
             if thought or seal:
                 yield Thinking(thought, seal, form="whole" if thought else "sealed")
         case "tool_use":

@@ -13,7 +13,7 @@ from palimpsest.core.items import (
     Opaque,
     Part,
     Role,
-    Seal,
+    Signature,
     Text,
     Thinking,
     ToolCall,
@@ -104,14 +104,14 @@ def own(provider: str, model: str, card: ModelCard) -> bool:
     return asked_for(model).card == asked_for(card.api_name or card.name).card
 
 
-def seal_of(content: Thinking, card: ModelCard) -> Seal | None:
+def seal_of(content: Thinking, card: ModelCard) -> Signature | None:
     """The seal of a thought, if this card may have it."""
-    seal = content.seal
+    seal = content.signature
     return seal if seal is not None and own(seal.provider, seal.model, card) else None
 
 
 def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
-    if content.seal is None:
+    if content.signature is None:
         return content if content.text else None
     if seal_of(content, card) is not None:
         return content
@@ -149,7 +149,7 @@ def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool
             data = None
         if data is not None:
             return content if data == content.data else replace(content, data=data)
-    return Text(content.twin, role, ref=content.ref) if content.twin else None
+    return Text(content.text_fallback, role, ref=content.ref) if content.text_fallback else None
 
 
 def _known(part: Image | Document, card: ModelCard) -> bool:

@@ -6,7 +6,7 @@ from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
-from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
+from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_of, failure
 from palimpsest.wire.fallbacks import twin_of
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
@@ -69,7 +69,7 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
 
 def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
     ref, sealed = text(item, "id"), text(item, "encrypted_content")
-    seal = Seal(card.provider, card.name, sealed) if sealed else None
+    seal = Signature(card.provider, card.name, sealed) if sealed else None
     parts = [Thinking(text(part, "text"), form="digest", ref=ref) for part in tables_at(item, "summary")]
     parts += [Thinking(text(part, "text"), form="whole", ref=ref) for part in tables_at(item, "content")]
     if not parts:

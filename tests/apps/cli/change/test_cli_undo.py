@@ -75,7 +75,7 @@ def test_one_edit_of_an_event_can_be_undone_by_its_number(pal: Pal) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("undo", SMALL, "3"), "pal: event 3 is no edit of the view; `pal show --events` tells which are\n"),
+        (("undo", SMALL, "3"), "pal: event 3 is no edit of the view; `pal show --events` lists the edits\n"),
         (("undo", SMALL, "15", "--edits", "7"), "pal: event 15 has 1 edits, there is no edit 7\n"),
         (
             ("undo", SMALL, "15", "--edits", "a"),
@@ -122,7 +122,7 @@ def test_a_restored_result_comes_back_with_its_call_where_they_stood(pal: Pal) -
 
 @pytest.mark.parametrize(
     ("item", "message"),
-    [("10.0", "item 10.0 shows already"), ("99.0", "there is no item 99.0"), ("word", "there is no item word")],
+    [("10.0", "item 10.0 is visible already"), ("99.0", "there is no item 99.0"), ("word", "there is no item word")],
 )
 def test_what_cannot_be_restored_is_said(pal: Pal, item: str, message: str) -> None:
     edited(pal.home)

@@ -3,7 +3,7 @@ import sqlite3
 import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
-from palimpsest.core.events import Place, SessionOpened, Titled
+from palimpsest.core.events import EventRef, SessionOpened, Titled
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
@@ -54,7 +54,7 @@ def test_the_table_fits_eighty_columns_also_with_chinese_titles(pal: Pal) -> Non
 
 def test_sessions_of_sub_agents_show_only_when_all_are_asked_for(pal: Pal) -> None:
     small(pal.home)
-    Log.create(pal.home.store, SessionOpened("child", opener=Place(SMALL, 4)), FixedClock(BEGAN)).close()
+    Log.create(pal.home.store, SessionOpened("child", opener=EventRef(SMALL, 4)), FixedClock(BEGAN)).close()
 
     assert [row["id"] for row in pal.json("sessions")] == [SMALL]
     assert {row["id"] for row in pal.json("sessions", "--all")} == {SMALL, "child"}

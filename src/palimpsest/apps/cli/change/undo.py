@@ -13,7 +13,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import Undoing, pair_of, plan_undo
+from palimpsest.core.log.undo import UndoPlan, pair_of, plan_undo
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -67,7 +67,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
 
 
 def _newest(log: Log) -> int:
-    skip = log.reader.skip(log.path)
+    skip = log.reader.undone_edits(log.path)
     found = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and skip.get(event.seq) != frozenset()]
     if not found:
         raise BadInput("there is no edit to undo: the view shows everything that was said", where=log.session)
@@ -81,7 +81,7 @@ def _indexes(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _ask(plan: Undoing, seq: int, session: str) -> None:
+def _ask(plan: UndoPlan, seq: int, session: str) -> None:
     """Later edits go too: a person is asked, a program has to have said so."""
     what = f"{_listed(plan.resting)} rest{'s' if len(plan.resting) == 1 else ''} on edit {seq} and would be undone too"
     if not sys.stdin.isatty():

@@ -51,7 +51,7 @@ def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wante
 
 def count_of(path: Path) -> int:
     """How many events a path has."""
-    return sum(run.last - run.first + 1 for run in path.runs)
+    return sum(run.last - run.first + 1 for run in path.ranges)
 
 
 def path_of(log: Log, at: int | None) -> Path:

@@ -10,7 +10,7 @@ from palimpsest.apps.cli.home import AnyHome, Found, expanded, find_home, find_s
 from palimpsest.apps.cli.opening import complete_session
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.log.verify import Finding, Verdict
+from palimpsest.core.log.verify import Finding, VerifyReport
 from palimpsest.core.log.verify import verify as look_at
 from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.stores.salvage import Repair, repair
@@ -28,9 +28,9 @@ class Result:
     """A session, what was found, what was done, and how it is now."""
 
     found: Found
-    before: Verdict
+    before: VerifyReport
     done: Repair | None = None
-    after: Verdict | None = None
+    after: VerifyReport | None = None
 
     @property
     def ok(self) -> bool:
@@ -92,7 +92,7 @@ def _check(found: Found, *, mend: bool) -> Result:
         done = repair(found.store, found.session)
         return Result(found, before, done, look_at(found.store, found.session, found.blobs))
     except PalimpsestError as error:
-        return Result(found, Verdict(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
+        return Result(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
 
 
 def _as_builtins(results: list[Result], *, single: bool) -> dict[str, object]:

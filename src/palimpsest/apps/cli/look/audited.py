@@ -48,7 +48,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
 
     What an edit did not record of itself is worked out from these views.
     """
-    skip = log.reader.skip(log.path)
+    skip = log.reader.undone_edits(log.path)
     projection = ViewProjection(reader=log.reader)
     codes: dict[str, int] = {}
     for event in log.events():

@@ -19,7 +19,7 @@ from palimpsest.apps.cli.try_out.replay_table import print_comparison
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import Verdict
+from palimpsest.core.log.verify import VerifyReport
 from palimpsest.core.tokens.budget import census
 from palimpsest.lab.outcome import Comparison
 
@@ -39,7 +39,7 @@ class Told(NamedTuple):
     after: Stage
     calls: int
     verified: bool
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[VerifyReport, ...]
 
 
 def tell(screen: Console, told: Told, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:

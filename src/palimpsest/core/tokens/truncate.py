@@ -1,4 +1,4 @@
-"""Cuts big texts to a bound and says how much was cut; keeping the whole is somebody else's job."""
+"""Truncates long texts and reports how much was cut; the callers keep the original."""
 
 from typing import Literal, TypeAlias
 
@@ -15,35 +15,35 @@ OPENCODE_LINES = 2_000
 OPENCODE_BYTES = 51_200
 
 
-class Bounded(Value, frozen=True):
-    """A text within its bound, and how much of the original is not in it; nothing when `cut` is 0."""
+class Truncated(Value, frozen=True):
+    """A text within its limit; `cut` is how much of the original is missing, in `unit`, and 0 if nothing is."""
 
     text: str
     cut: int = 0
     unit: Unit = "chars"
 
 
-class BoundedParts(Value, frozen=True):
-    """Parts within one shared bound; `cut` counts the texts that were shortened or left out."""
+class TruncatedParts(Value, frozen=True):
+    """Parts within one shared limit; `cut` is the number of texts that were shortened or omitted."""
 
     parts: tuple[Part, ...]
     cut: int = 0
 
 
-def middle_cut(text: str, limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> Bounded:
-    """The first and the last half of what fits, with a marker between them that is not charged; a token is four bytes."""
+def truncate_middle(text: str, limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> Truncated:
+    """Keep the start and the end of a text, half of the limit each, around a marker that does not count; a token is four bytes."""
     data = text.encode("utf-8", "surrogatepass")
     room = limit * 4 if mode == "tokens" else limit
     if len(data) <= room:
-        return Bounded(text)
-    left = room // 2
-    prefix = _decode(data[: _char_before(data, left)])
-    suffix = _decode(data[_char_after(data, len(data) - (room - left)) :])
+        return Truncated(text)
+    first_half = room // 2
+    prefix = _decode(data[: _char_before(data, first_half)])
+    suffix = _decode(data[_char_after(data, len(data) - (room - first_half)) :])
     if mode == "tokens":
         cut = -(-(len(data) - room) // 4)
-        return Bounded(f"{prefix}…{cut} tokens truncated…{suffix}", cut, "tokens")
+        return Truncated(f"{prefix}…{cut} tokens truncated…{suffix}", cut, "tokens")
     cut = len(text) - len(prefix) - len(suffix)
-    return Bounded(f"{prefix}…{cut} chars truncated…{suffix}", cut, "chars")
+    return Truncated(f"{prefix}…{cut} chars truncated…{suffix}", cut, "chars")
 
 
 def _decode(data: bytes) -> str:
@@ -62,8 +62,11 @@ def _char_after(data: bytes, place: int) -> int:
     return place
 
 
-def cut_parts(parts: tuple[Part, ...], limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> BoundedParts:
-    """Texts share one budget in order; the first that does not fit is cut to the rest, later ones are only counted, the others stay."""
+def truncate_parts(parts: tuple[Part, ...], limit: int, mode: Literal["tokens", "bytes"] = "tokens") -> TruncatedParts:
+    """Give all texts one shared limit, in order; other parts stay.
+
+    The first text that exceeds the limit is truncated. The later texts are replaced by one line with their number.
+    """
     kept: list[Part] = []
     rest, omitted, cut = limit, 0, 0
     for part in parts:
@@ -78,20 +81,20 @@ def cut_parts(parts: tuple[Part, ...], limit: int, mode: Literal["tokens", "byte
                 kept.append(part)
                 rest -= cost
             else:
-                kept.append(Text(middle_cut(part.text, rest, mode).text, part.role, part.phase, part.ref))
+                kept.append(Text(truncate_middle(part.text, rest, mode).text, part.role, part.phase, part.ref))
                 rest, cut = 0, 1
     if omitted:
         kept.append(Text(f"[omitted {omitted} text items ...]"))
-    return BoundedParts(tuple(kept), cut + omitted)
+    return TruncatedParts(tuple(kept), cut + omitted)
 
 
-def preview(text: str, above: int = PREVIEW_ABOVE, head: int = PREVIEW_HEAD, tail: int = PREVIEW_TAIL, factor: float = 1.0) -> Bounded:
-    """Ours: a text of more than `above` tokens keeps its head and tail, at whole lines where there are any."""
+def preview(text: str, above: int = PREVIEW_ABOVE, head: int = PREVIEW_HEAD, tail: int = PREVIEW_TAIL, factor: float = 1.0) -> Truncated:
+    """Shorten a text of more than `above` tokens to its head and tail, cut at line ends where possible; sizes are in tokens."""
     total = estimate(text, factor)
     if total <= above or total <= head + tail:
-        return Bounded(text)
+        return Truncated(text)
     first = _fitting(text, head, factor)
-    # No character is so light that the tail could reach further back than this.
+    # No character has less than 1/40 token, so the tail cannot start before this.
     last = len(text) - _fitting(text[-40 * tail :][::-1] if tail else "", tail, factor)
     line = text.rfind("\n", first // 2, first)
     first = line + 1 if line >= 0 else first
@@ -99,11 +102,11 @@ def preview(text: str, above: int = PREVIEW_ABOVE, head: int = PREVIEW_HEAD, tai
     last = line + 1 if line >= 0 else last
     cut = estimate(text[first:last], factor)
     before = "" if text[:first].endswith("\n") or not first else "\n"
-    return Bounded(f"{text[:first]}{before}[… {cut} tokens left out …]\n{text[last:]}", cut, "tokens")
+    return Truncated(f"{text[:first]}{before}[… {cut} tokens left out …]\n{text[last:]}", cut, "tokens")
 
 
 def _fitting(text: str, tokens: int, factor: float) -> int:
-    """How many characters from the start have at most that many tokens."""
+    """Return the number of leading characters that have at most `tokens` tokens."""
     low, high = 0, min(len(text), 64)
     while high < len(text) and estimate(text[:high], factor) <= tokens:
         low, high = high, min(len(text), high * 2)
@@ -115,36 +118,36 @@ def _fitting(text: str, tokens: int, factor: float) -> int:
     return low
 
 
-def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Bounded:
-    """The first characters, up to the last newline if that lies past the half."""
+def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
+    """Keep the first `limit` characters, up to the last newline if it is in the second half."""
     if len(text) <= limit:
-        return Bounded(text)
+        return Truncated(text)
     line = text.rfind("\n", 0, limit)
     end = line if line > limit // 2 else limit
-    return Bounded(text[:end], len(text) - end, "chars")
+    return Truncated(text[:end], len(text) - end, "chars")
 
 
-def cut_lines(
+def truncate_lines(
     text: str,
     lines: int = OPENCODE_LINES,
     size: int = OPENCODE_BYTES,
     keep: Literal["head", "tail"] = "head",
-) -> Bounded:
-    """Whole lines from one end, within a number of lines and of bytes, whichever is reached first."""
+) -> Truncated:
+    """Keep complete lines from one end, at most `lines` lines and `size` bytes."""
     rows = text.split("\n")
     total = len(text.encode("utf-8", "surrogatepass"))
     if len(rows) <= lines and total <= size:
-        return Bounded(text)
+        return Truncated(text)
     ordered = rows if keep == "head" else rows[::-1]
     kept: list[str] = []
     taken = 0
     for row in ordered[:lines]:
         cost = len(row.encode("utf-8", "surrogatepass")) + (1 if kept else 0)
         if taken + cost > size:
-            return Bounded(_joined(kept, keep), total - taken, "bytes")
+            return Truncated(_joined(kept, keep), total - taken, "bytes")
         kept.append(row)
         taken += cost
-    return Bounded(_joined(kept, keep), len(rows) - len(kept), "lines")
+    return Truncated(_joined(kept, keep), len(rows) - len(kept), "lines")
 
 
 def _joined(rows: list[str], keep: Literal["head", "tail"]) -> str:

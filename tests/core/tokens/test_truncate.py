@@ -1,4 +1,4 @@
-"""Texts cut to a bound."""
+"""Truncation of texts and parts."""
 
 from typing import Literal
 
@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.items import Image, Opaque, Text
-from palimpsest.core.tokens.bound import Bounded, BoundedParts, claude_preview, cut_lines, cut_parts, middle_cut, preview
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.truncate import (
+    Truncated,
+    TruncatedParts,
+    claude_preview,
+    preview,
+    truncate_lines,
+    truncate_middle,
+    truncate_parts,
+)
 
 LONG = "this is an example of a long output that should be truncated"
 FACES = "😀" * 10 + "\nsecond line with text\n"
@@ -34,7 +42,7 @@ PICTURE = Image("image/png", blob="ab")
     ],
 )
 def test_cx_24_the_middle_cut_matches_every_vector(text: str, limit: int, mode: Literal["tokens", "bytes"], expected: str) -> None:
-    assert middle_cut(text, limit, mode).text == expected
+    assert truncate_middle(text, limit, mode).text == expected
 
 
 def _numbers(last: int) -> str:
@@ -55,12 +63,12 @@ def test_cx_24_the_middle_cut_of_lists_of_numbers(
     text = _numbers(last)
     half = (limit if mode == "bytes" else limit * 4) // 2
     assert (len(text), -(-len(text) // 4)) == (size, original)
-    assert middle_cut(text, limit, mode).text == text[:half] + marker + text[-half:]
+    assert truncate_middle(text, limit, mode).text == text[:half] + marker + text[-half:]
 
 
 @given(st.text(max_size=200), st.integers(0, 60), st.sampled_from(["tokens", "bytes"]))
 def test_cx_24_what_stays_is_a_prefix_and_a_suffix_within_the_budget(text: str, limit: int, mode: Literal["tokens", "bytes"]) -> None:
-    result = middle_cut(text, limit, mode)
+    result = truncate_middle(text, limit, mode)
     if result.cut:
         prefix, marker, suffix = result.text.rpartition(f"…{result.cut} {result.unit} truncated…")
         assert marker
@@ -74,19 +82,19 @@ def test_cx_24_what_stays_is_a_prefix_and_a_suffix_within_the_budget(text: str, 
 def test_cx_27_in_a_list_the_overflowing_text_is_cut_later_texts_become_one_line_and_images_stay() -> None:
     sealed = Opaque("openai", "m", '{"type":"encrypted_content"}')
     parts = (Text("abcd"), PICTURE, Text("example output"), Text("more"), sealed, Text("and more"))
-    assert cut_parts(parts, 5, "bytes") == BoundedParts(
+    assert truncate_parts(parts, 5, "bytes") == TruncatedParts(
         (Text("abcd"), PICTURE, Text("…13 chars truncated…t"), sealed, Text("[omitted 2 text items ...]")), 3
     )
-    assert cut_parts(parts, 2, "tokens") == BoundedParts(
+    assert truncate_parts(parts, 2, "tokens") == TruncatedParts(
         (Text("abcd"), PICTURE, Text("ex…3 tokens truncated…ut"), sealed, Text("[omitted 2 text items ...]")), 3
     )
 
 
 def test_cx_27_texts_that_fit_are_kept_and_a_spent_budget_omits_the_rest() -> None:
     parts = (Text("abcd"), Text("efgh"), PICTURE)
-    assert cut_parts(parts, 8, "bytes") == BoundedParts(parts)
-    assert cut_parts(parts, 4, "bytes") == BoundedParts((Text("abcd"), PICTURE, Text("[omitted 1 text items ...]")), 1)
-    assert cut_parts((), 0) == BoundedParts(())
+    assert truncate_parts(parts, 8, "bytes") == TruncatedParts(parts)
+    assert truncate_parts(parts, 4, "bytes") == TruncatedParts((Text("abcd"), PICTURE, Text("[omitted 1 text items ...]")), 1)
+    assert truncate_parts((), 0) == TruncatedParts(())
 
 
 def _log(lines: int) -> str:
@@ -95,7 +103,7 @@ def _log(lines: int) -> str:
 
 def test_our_preview_leaves_a_text_within_the_limit_alone() -> None:
     text = _log(500)
-    assert preview(text) == Bounded(text)
+    assert preview(text) == Truncated(text)
 
 
 def test_our_preview_keeps_head_and_tail_at_whole_lines() -> None:
@@ -133,25 +141,25 @@ def test_our_preview_never_keeps_more_than_it_may(text: str, head: int, tail: in
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x" * 2_000, Bounded("x" * 2_000)),
-        ("x" * 2_001, Bounded("x" * 2_000, 1, "chars")),
-        ("x" * 1_500 + "\n" + "y" * 1_500, Bounded("x" * 1_500, 1_501, "chars")),
-        ("x" * 900 + "\n" + "y" * 3_000, Bounded("x" * 900 + "\n" + "y" * 1_099, 1_901, "chars")),
-        ("x" * 1_000 + "\n" + "y" * 3_000, Bounded("x" * 1_000 + "\n" + "y" * 999, 2_001, "chars")),
+        ("x" * 2_000, Truncated("x" * 2_000)),
+        ("x" * 2_001, Truncated("x" * 2_000, 1, "chars")),
+        ("x" * 1_500 + "\n" + "y" * 1_500, Truncated("x" * 1_500, 1_501, "chars")),
+        ("x" * 900 + "\n" + "y" * 3_000, Truncated("x" * 900 + "\n" + "y" * 1_099, 1_901, "chars")),
+        ("x" * 1_000 + "\n" + "y" * 3_000, Truncated("x" * 1_000 + "\n" + "y" * 999, 2_001, "chars")),
     ],
 )
-def test_the_claude_preview_ends_at_the_last_newline_past_the_half(text: str, expected: Bounded) -> None:
+def test_the_claude_preview_ends_at_the_last_newline_past_the_half(text: str, expected: Truncated) -> None:
     assert claude_preview(text) == expected
 
 
 def test_lines_are_kept_from_the_head_or_from_the_tail() -> None:
     text = "\n".join(str(number) for number in range(10))
-    assert cut_lines(text, lines=3) == Bounded("0\n1\n2", 7, "lines")
-    assert cut_lines(text, lines=3, keep="tail") == Bounded("7\n8\n9", 7, "lines")
-    assert cut_lines(text, lines=10) == Bounded(text)
+    assert truncate_lines(text, lines=3) == Truncated("0\n1\n2", 7, "lines")
+    assert truncate_lines(text, lines=3, keep="tail") == Truncated("7\n8\n9", 7, "lines")
+    assert truncate_lines(text, lines=10) == Truncated(text)
 
 
-def test_bytes_bound_lines_too() -> None:
-    assert cut_lines("港口\nabc\ndef", size=10) == Bounded("港口\nabc", 4, "bytes")
-    assert cut_lines("港口\nabc\ndef", size=7, keep="tail") == Bounded("abc\ndef", 7, "bytes")
-    assert cut_lines("x" * 60_000) == Bounded("", 60_000, "bytes")
+def test_lines_are_limited_by_bytes_too() -> None:
+    assert truncate_lines("港口\nabc\ndef", size=10) == Truncated("港口\nabc", 4, "bytes")
+    assert truncate_lines("港口\nabc\ndef", size=7, keep="tail") == Truncated("abc\ndef", 7, "bytes")
+    assert truncate_lines("x" * 60_000) == Truncated("", 60_000, "bytes")

@@ -1,4 +1,4 @@
-"""No error shows a key or a password, and nothing is sent to an address or with a key that cannot be."""
+"""No error shows a key or a password, and nothing is sent to an invalid address or with an invalid key."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError, WireError
 from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.veil import Veil
+from palimpsest.providers.redactor import Redactor
 from palimpsest.wire.models.cards import card
 
 QWEN = card("openai-compatible/qwen3-coder")
@@ -46,7 +46,7 @@ def whole(error: PalimpsestError) -> str:
     [KEY, quote(KEY, safe=""), quote(KEY, safe="").replace("%2F", "%2f"), KEY.replace("/", "\\/"), json.dumps(KEY)],
     ids=["plain", "percent", "small percent", "escaped", "quoted"],
 )
-def test_a_page_that_repeats_the_key_is_told_without_it(serve: Callable[..., tuple[str, object]], echo: str) -> None:
+def test_an_error_page_that_repeats_the_key_is_redacted(serve: Callable[..., tuple[str, object]], echo: str) -> None:
     url, _ = serve(f"<html>proxy saw {echo}".encode(), kind="text/html")
     error = failing(HttpProvider(QWEN, url, KEY))
     assert isinstance(error, WireError)
@@ -55,25 +55,25 @@ def test_a_page_that_repeats_the_key_is_told_without_it(serve: Callable[..., tup
     assert "dE5gH7jK9mN1p" not in whole(error)
 
 
-def test_an_error_within_a_stream_that_repeats_the_key_is_told_without_it(serve: Callable[..., tuple[str, object]]) -> None:
+def test_an_error_within_a_stream_that_repeats_the_key_is_redacted(serve: Callable[..., tuple[str, object]]) -> None:
     url, _ = serve(b"data: " + json.dumps({"error": {"message": f"bad key Bearer {KEY}"}}).encode() + b"\n\n")
     error = failing(HttpProvider(QWEN, url, KEY))
     assert str(error) == "openai-compatible: bad key Bearer ***"
     assert KEY not in whole(error)
 
 
-def test_a_key_that_the_cut_of_a_long_error_goes_through_is_hidden_too(serve: Callable[..., tuple[str, object]]) -> None:
+def test_a_key_that_is_cut_by_the_truncation_of_a_long_error_is_redacted_too(serve: Callable[..., tuple[str, object]]) -> None:
     url, _ = serve(b"data: " + json.dumps({"error": {"message": "x" * 280 + f" {KEY}"}}).encode() + b"\n\n")
     assert str(failing(HttpProvider(QWEN, url, KEY))) == "openai-compatible: " + "x" * 280 + " ***…"
 
 
-def test_a_header_that_the_caller_added_is_hidden_as_the_key_is(serve: Callable[..., tuple[str, object]]) -> None:
+def test_a_secret_header_of_the_caller_is_redacted_like_the_key(serve: Callable[..., tuple[str, object]]) -> None:
     url, _ = serve(b'{"error":{"message":"no entry for aB3dE5gH7jK9"}}', status=401, kind="application/json")
     error = failing(HttpProvider(QWEN, url, headers={"X-Auth": "Token aB3dE5gH7jK9"}))
     assert str(error) == "openai-compatible: HTTP 401: no entry for ***"
 
 
-def test_the_password_of_an_address_is_not_shown_when_nobody_listens() -> None:
+def test_the_password_of_an_unreachable_address_is_not_shown() -> None:
     error = failing(HttpProvider(QWEN, f"http://me:{PASSWORD}@127.0.0.1:1/v1"))
     assert isinstance(error, ProviderError)
     assert str(error).startswith("openai-compatible: http://127.0.0.1:1/v1 cannot be reached: ")
@@ -85,16 +85,16 @@ def test_the_password_of_an_address_is_not_shown_when_nobody_listens() -> None:
     [
         (f"ftp://me:{PASSWORD}@h", "the address 'ftp://h' does not begin with http:// or https://"),
         (f"me:{PASSWORD}@h", "the address 'h' does not begin with http:// or https://"),
-        (f"http://me:{PASSWORD}@[::1", "the address 'http://[::1' has a host or a port that cannot be"),
-        (f"http://me:{PASSWORD}@h:99999999", "the address 'http://h:99999999' has a host or a port that cannot be"),
-        (f"http://me:x/{PASSWORD}@h", "the address 'http://h' has a host or a port that cannot be"),
-        ("http://" + "a" * 64, "the address 'http://" + "a" * 64 + "' has a host or a port that cannot be"),
+        (f"http://me:{PASSWORD}@[::1", "the address 'http://[::1' has an invalid host or port"),
+        (f"http://me:{PASSWORD}@h:99999999", "the address 'http://h:99999999' has an invalid host or port"),
+        (f"http://me:x/{PASSWORD}@h", "the address 'http://h' has an invalid host or port"),
+        ("http://" + "a" * 64, "the address 'http://" + "a" * 64 + "' has an invalid host or port"),
         ("http://", "the address 'http://' names no host"),
         ("http://exa\nmple.com", "the address has a space, a line break or a control character in it"),
         ("http://h/v1?key=1", "the address 'http://h/v1' must end with its path: what follows '?' or '#' has no place in it"),
     ],
 )
-def test_an_address_that_cannot_be_is_refused_in_one_line(address: str, reason: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(address: str, reason: str) -> None:
     with pytest.raises(BadInput) as caught:
         HttpProvider(QWEN, address)
     assert str(caught.value) == f"openai-compatible/qwen3-coder: {reason}"
@@ -102,7 +102,7 @@ def test_an_address_that_cannot_be_is_refused_in_one_line(address: str, reason: 
 
 
 @pytest.mark.parametrize("address", ["http://[::1]:8080/v1", "https://me:pw@h.example:1/v1/", "http://bücher.example", " http://h "])
-def test_an_address_that_can_be_is_taken(address: str) -> None:
+def test_a_valid_address_is_accepted(address: str) -> None:
     HttpProvider(QWEN, address)
 
 
@@ -113,25 +113,25 @@ def test_the_line_break_behind_a_key_is_not_sent(serve: Callable[..., tuple[str,
 
 
 @pytest.mark.parametrize("key", [KEY + "…", KEY + "\nx", KEY[:9] + "\x00" + KEY[9:]])
-def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
+def test_a_key_that_is_no_valid_header_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(BadInput) as caught:
         HttpProvider(QWEN, "http://h", key)
-    assert str(caught.value).startswith("openai-compatible/qwen3-coder: the API key has a character in it that no header can carry")
+    assert str(caught.value).startswith("openai-compatible/qwen3-coder: the API key contains a character that is invalid in a header")
     assert KEY[:9] not in whole(caught.value)
 
 
 def test_a_key_from_the_environment_is_refused_by_the_name_it_has_there() -> None:
-    with pytest.raises(BadInput, match=r"^gpt-5\.5: OPENAI_API_KEY has a character in it that no header can carry"):
+    with pytest.raises(BadInput, match=r"^gpt-5\.5: OPENAI_API_KEY contains a character that is invalid in a header"):
         HttpProvider(card("gpt-5.5"), environment={"OPENAI_API_KEY": "sk-…"})
 
 
-def test_a_placeholder_of_a_few_letters_tears_no_holes() -> None:
-    assert Veil(["none", ""]).hide("none was found") == "none was found"
+def test_short_placeholders_are_not_redacted() -> None:
+    assert Redactor(["none", ""]).redact("none was found") == "none was found"
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(), st.text())
-def test_a_key_never_survives_whatever_stands_around_it(key: str, before: str, after: str) -> None:
-    assert key not in Veil([key]).hide(f"{before}{key}{after}").replace("***", "\n")
+def test_a_key_is_redacted_whatever_surrounds_it(key: str, before: str, after: str) -> None:
+    assert key not in Redactor([key]).redact(f"{before}{key}{after}").replace("***", "\n")
 
 
 @pytest.mark.parametrize("header", ["nan", "inf", "-1", "soon"])

@@ -1,4 +1,4 @@
-"""Whether a large body is made of what its types say, seen without writing and reading it once more."""
+"""A fast check that the fields of a large event body have their declared types, without encoding and decoding it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
@@ -7,22 +7,22 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.events import NULL, Body, ModelReplied, ToolReturned, Usage, UserSaid
-from palimpsest.core.items import Form, Role, Seal, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Form, Role, Signature, Text, Thinking, ToolCall, ToolResult
 
 _ROLES = frozenset(get_args(Role))
 _FORMS = frozenset(get_args(Form))
-_SHAPES = frozenset({"whole", "digest", "sealed"})
+_THINKING_FORMS = frozenset({"whole", "digest", "sealed"})
 _read_raw = msgspec.json.Decoder(Raw).decode
 
 
-def is_sound(body: Body) -> bool:
-    """True when a body that carries much text is well made; false only means that it must be looked at closely."""
-    look = _BODIES.get(type(body))
-    return look is not None and look(body) and (body.foreign is NULL or _is_json(body.foreign))
+def has_declared_types(body: Body) -> bool:
+    """Whether all fields of a body have their declared types; false also for bodies that this fast check does not cover."""
+    check = _BODIES.get(type(body))
+    return check is not None and check(body) and (body.foreign is NULL or _is_json(body.foreign))
 
 
 def _is_json(raw: Any) -> bool:
-    """Raw JSON is written as it stands, so that it must be one whole value: going through it is cheap, for nothing is made of it."""
+    """Whether raw JSON, which is written unchanged, is one valid value; parsing it creates no objects and is cheap."""
     if type(raw) is not Raw:
         return False
     try:
@@ -32,8 +32,8 @@ def _is_json(raw: Any) -> bool:
     return True
 
 
-# The values come from callers whom no type checker may have seen, so that nothing is taken for granted here.
-def _returned(body: Any) -> bool:
+# The arguments are `Any`, because callers without a type checker may pass values of any type.
+def _tool_returned(body: Any) -> bool:
     if type(body.tool) is not str or type(body.took_ms) is not int or type(body.result) is not ToolResult:
         return False
     if body.exit is not None and type(body.exit) is not int:
@@ -41,7 +41,7 @@ def _returned(body: Any) -> bool:
     return type(body.paths) is tuple and all(type(path) is str for path in body.paths) and _result(body.result)
 
 
-def _replied(body: Any) -> bool:
+def _model_replied(body: Any) -> bool:
     usage = body.usage
     if not (type(body.stop) is type(body.model) is type(body.message) is type(body.error) is type(body.provider_stop) is str):
         return False
@@ -54,18 +54,18 @@ def _replied(body: Any) -> bool:
     return type(body.parts) is tuple and all(map(_content, body.parts))
 
 
-def _said(body: Any) -> bool:
+def _user_said(body: Any) -> bool:
     if (body.typed is not None and type(body.typed) is not int) or type(body.steering) is not bool:
         return False
-    return type(body.parts) is tuple and all(map(_plain, body.parts))
+    return type(body.parts) is tuple and all(map(_is_plain_text, body.parts))
 
 
 def _content(content: Any) -> bool:
-    look = _CONTENTS.get(type(content))
-    return look is not None and look(content)
+    check = _CONTENTS.get(type(content))
+    return check is not None and check(content)
 
 
-def _plain(part: Any) -> bool:
+def _is_plain_text(part: Any) -> bool:
     return type(part) is Text and _text(part)
 
 
@@ -82,15 +82,18 @@ def _result(result: Any) -> bool:
     strings = type(result.call_id) is type(result.blob) is type(result.ref) is type(result.form) is str
     if not strings or type(result.error) is not bool or result.form not in _FORMS or type(result.parts) is not tuple:
         return False
-    return all(map(_plain, result.parts))
+    return all(map(_is_plain_text, result.parts))
 
 
 def _thinking(thinking: Any) -> bool:
-    seal = thinking.seal
-    if seal is not None and not (type(seal) is Seal and type(seal.provider) is type(seal.model) is type(seal.data) is str):
-        return False
-    return type(thinking.text) is type(thinking.ref) is type(thinking.form) is str and thinking.form in _SHAPES
+    signature = thinking.signature
+    if signature is not None:
+        if type(signature) is not Signature:
+            return False
+        if not (type(signature.provider) is type(signature.model) is type(signature.data) is str):
+            return False
+    return type(thinking.text) is type(thinking.ref) is type(thinking.form) is str and thinking.form in _THINKING_FORMS
 
 
-_BODIES: Mapping[type, Callable[[Any], bool]] = {ToolReturned: _returned, ModelReplied: _replied, UserSaid: _said}
+_BODIES: Mapping[type, Callable[[Any], bool]] = {ToolReturned: _tool_returned, ModelReplied: _model_replied, UserSaid: _user_said}
 _CONTENTS: Mapping[type, Callable[[Any], bool]] = {Text: _text, ToolCall: _call, ToolResult: _result, Thinking: _thinking}

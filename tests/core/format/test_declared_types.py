@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.events import Body, ModelReplied, ToolReturned, Usage, UserSaid
 from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.soundness import is_sound
+from palimpsest.core.format.declared_types import has_declared_types
 from palimpsest.core.items import Content, Image, Text, Thinking, ToolCall, ToolResult
 
 ANYTHING = st.sampled_from(["word", "", None, 7, 1.5, True, b"bytes", ("tuple",), "user", "json", "whole"])
@@ -29,7 +29,7 @@ def is_readable(body: Body) -> bool:
 
 
 @given(st.lists(strange_contents(), max_size=3), st.one_of(st.none(), st.just(3), ANYTHING), ANYTHING, ANYTHING)
-def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int | None, stop: str, number: int) -> None:
+def test_a_body_with_declared_types_can_be_decoded(parts: list[Content], call: int | None, stop: str, number: int) -> None:
     results = [part for part in parts if isinstance(part, ToolResult)]
     bodies: list[Body] = [
         ModelReplied(tuple(parts), call, Usage(number), stop),
@@ -38,25 +38,25 @@ def test_what_is_called_sound_can_be_read_back(parts: list[Content], call: int |
         *(ToolReturned(result, stop) for result in results),
     ]
     for body in bodies:
-        assert not is_sound(body) or is_readable(body)
+        assert not has_declared_types(body) or is_readable(body)
 
 
 @given(steps)
-def test_nearly_everything_that_is_long_is_sound_at_a_glance(told: list[Step]) -> None:
-    bodies = [event.body for event in tell(new_log(), told).events()]
-    assert all(is_sound(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
+def test_ordinary_large_bodies_pass_the_fast_check(history: list[Step]) -> None:
+    bodies = [event.body for event in tell(new_log(), history).events()]
+    assert all(has_declared_types(body) for body in bodies if isinstance(body, ModelReplied | ToolReturned | UserSaid))
 
 
 @pytest.mark.parametrize(
     "body",
     [UserSaid((Image("image/png", blob="x"),)), ModelReplied((Text(None),)), ToolReturned(ToolResult("c", (Text("x", "tool"),)))],  # type: ignore[arg-type]  # wrong on purpose
 )
-def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
-    assert not is_sound(body)
+def test_other_contents_and_wrong_types_fail_the_fast_check(body: Body) -> None:
+    assert not has_declared_types(body)
 
 
 @pytest.mark.parametrize(
-    ("raw", "sound"),
+    ("raw", "valid"),
     [
         (b'{"key":"a","line":[1,{"x":null}]}', True),
         (b'{"key":', False),
@@ -65,7 +65,7 @@ def test_what_is_not_plain_is_looked_at_closely(body: Body) -> None:
         (b"", False),
     ],
 )
-def test_what_another_program_said_beside_a_body_must_be_one_whole_value(raw: bytes, sound: bool) -> None:
+def test_foreign_json_must_be_one_valid_value(raw: bytes, valid: bool) -> None:
     body = UserSaid((Text("word"),), foreign=msgspec.Raw(raw))
-    assert is_sound(body) == sound
-    assert not sound or is_readable(body)
+    assert has_declared_types(body) == valid
+    assert not valid or is_readable(body)
