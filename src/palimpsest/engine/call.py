@@ -10,7 +10,7 @@ from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.sending import Outgoing, fitting, ignore, send
 from palimpsest.engine.session import Session
-from palimpsest.wire.encoding.caching import anchored
+from palimpsest.wire.encoding.breakpoints import with_anchors
 
 
 async def call(
@@ -50,7 +50,7 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
 def turn_request(session: Session) -> Outgoing:
     """The request that shows the view as it is now, with cache breakpoints and a reply limit that fits."""
     session.log.catch_up()
-    params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
+    params = with_anchors(session.params, session.derived.cache.value(), session.environment.clock.now())
     return Outgoing(session.log.view, session.card, session.tools, fitting(params, session.card, session.used))
 
 

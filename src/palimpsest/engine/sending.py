@@ -17,7 +17,7 @@ from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
 from palimpsest.providers.retrying import waits
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, resolved
+from palimpsest.wire.request import Params, Tool, resolved_params
 
 _encode = msgspec.json.Encoder().encode
 # The shortest reply that is still worth asking for, in tokens.
@@ -90,7 +90,7 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: Arrived, obser
 def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
     """The encoded request and the event that records it; blobs that the event names are kept first."""
     blobs, card = session.environment.blobs, outgoing.card
-    params = resolved(outgoing.params, card)
+    params = resolved_params(outgoing.params, card)
     request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
     aside = outgoing.purpose != TURN
     started = CallStarted(

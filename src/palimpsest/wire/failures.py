@@ -63,7 +63,7 @@ _TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
 )
 
 
-def failure(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+def provider_error(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
     """The error that a provider's error object means; `where` names the provider. Without a status its code or type gives one."""
     message = (
         text(error, "message") or text(error, "detail") or text(error, "error") or shorten(str(error) if error else "no reason was given")
@@ -74,26 +74,26 @@ def failure(error: Json, where: str, *, status: int | None = None, retry_after: 
     throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
     if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
         return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
-    known = next((_STATUS[name] for name in (text(error, "code"), text(error, "type")) if name in _STATUS), None)
-    return ProviderError(line, where=where, status=known if status is None else status, retry_after=_wait(retry_after))
+    status_of_code = next((_STATUS[name] for name in (text(error, "code"), text(error, "type")) if name in _STATUS), None)
+    return ProviderError(line, where=where, status=status_of_code if status is None else status, retry_after=_valid_delay(retry_after))
 
 
-def refused(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
+def http_error(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
     """The error that an HTTP answer other than 2xx means."""
     try:
         answer = parse(body, where)
     except WireError:
         answer = {"message": shorten(body) or "the answer was empty"}
-    found = failure(error_of(answer) or answer, where, status=status, retry_after=retry_after)
+    found = provider_error(error_object(answer) or answer, where, status=status, retry_after=retry_after)
     if isinstance(found, PromptTooLong):
         return found
     # Some servers refuse what does not fit with no word at all.
     if status == 413 or (status == 400 and not body.strip()):
         return PromptTooLong(found.message, where=where, status=status)
-    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_wait(retry_after))
+    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_valid_delay(retry_after))
 
 
-def error_of(answer: Json) -> Json:
+def error_object(answer: Json) -> Json:
     """The error object in an answer, whatever it is wrapped in; empty if there is none."""
     error = answer.get("error")
     if is_json(error):
@@ -101,7 +101,7 @@ def error_of(answer: Json) -> Json:
     return {"message": error} if isinstance(error, str) and error else {}
 
 
-def _wait(seconds: float | None) -> float | None:
+def _valid_delay(seconds: float | None) -> float | None:
     # Whoever waits for something that is no time would wait for ever, or fail on it.
     return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 

@@ -17,7 +17,7 @@ MAX_BREAKPOINTS = 4
 
 BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]
-Case: TypeAlias = Literal[
+RepairCase: TypeAlias = Literal[
     "open_call",
     "open_free_call",
     "open_shell_call",
@@ -44,13 +44,13 @@ class Tool(Value, frozen=True):
 
 
 class Params(Value, frozen=True):
-    """Everything beside view, card and tools that decides the bytes of a request.
+    """Parameters of a request: with view, card and tools they determine its bytes.
 
-    `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
-    `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. `frontier` and `entry` are
-    the items that our own rule puts one on beside head and tail: the last before an edit, the end of what is cached. Record what `resolved`
-    makes of them as `CallStarted.params`, so that the request is the same after its card has changed. An `endpoint` is a door beside the
-    usual one: `compact` of Responses, which takes fewer fields.
+    `tool_choice` is auto, none, required or the name of a tool. `echo` sends thinking without a signature back on Chat Completions.
+    `model` and `reasoning` override the card: the model name that is sent, and whether Responses is asked to reason. `frontier` and `entry`
+    are ids of items that get a cache breakpoint under the `palimpsest` rule: the last one before an edit, and the end of the cached prefix.
+    `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes fewer fields. `CallStarted.params` records the
+    result of `resolved_params`, so that the request can be rebuilt after its card has changed.
     """
 
     max_tokens: int | None = None
@@ -82,7 +82,7 @@ class Params(Value, frozen=True):
 DEFAULTS = Params()
 
 
-def resolved(params: Params, card: ModelCard) -> Params:
+def resolved_params(params: Params, card: ModelCard) -> Params:
     """The parameters with everything written out that the card decides: encoded with it, they give the same bytes."""
     wants_limit = card.wire == "anthropic" and params.max_tokens is None
     return replace(
@@ -93,16 +93,16 @@ def resolved(params: Params, card: ModelCard) -> Params:
     )
 
 
-def for_another(params: Params, card: ModelCard) -> Params:
+def adapted_params(params: Params, card: ModelCard) -> Params:
     """The parameters of a call to one model, for a call to another: what the first one's card decided is left out or fits the other."""
     limit = None if params.max_tokens is None else min(params.max_tokens, card.reply)
     return replace(params, max_tokens=limit, model="", reasoning=None)
 
 
-class Touch(Value, frozen=True):
+class RequestRepair(Value, frozen=True):
     """What had to be changed to make a view acceptable; `bug` says that our own log should never have led to it."""
 
-    case: Case
+    case: RepairCase
     item: str
     call_id: str = ""
     bug: bool = False
@@ -119,11 +119,11 @@ class Request(Value, frozen=True):
     body: bytes
     digest: str
     breakpoints: tuple[str, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    repairs: tuple[RequestRepair, ...] = ()
     endpoint: str = ""
     tool_names: tuple[tuple[str, str], ...] = ()
 
 
-def given(raw: Raw) -> bool:
+def is_given(raw: Raw) -> bool:
     """Whether an optional piece of JSON was given."""
     return bytes(raw) != b"null"

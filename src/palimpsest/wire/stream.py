@@ -15,8 +15,8 @@ from palimpsest.wire.json_reading import Json, parse, text
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.responses.decode import ResponseAssembler, decode_response_object
 
-_BREAK = re.compile(rb"\r\n|\n|\r")
-_MARK = b"\xef\xbb\xbf"
+_LINE_BREAK = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ServerEvent(Value, frozen=True):
@@ -33,35 +33,35 @@ class EventParser:
         self._pending: list[bytes] = []
         self._data: list[str] = []
         self._name = ""
-        self._begun = False
+        self._started = False
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that these bytes complete."""
         self._pending.append(chunk)
         # A long line arrives in many chunks: it is joined once, when it ends.
-        if b"\n" not in chunk and b"\r" not in chunk and not self._return_waits():
+        if b"\n" not in chunk and b"\r" not in chunk and not self._break_may_continue():
             return []
         buffer = b"".join(self._pending)
         # A carriage return at the very end may be half of a line break.
         held = b"\r" if buffer.endswith(b"\r") else b""
-        *lines, rest = _BREAK.split(buffer[: len(buffer) - len(held)])
+        *lines, rest = _LINE_BREAK.split(buffer[: len(buffer) - len(held)])
         self._pending = [rest + held]
         return self._events(lines)
 
     def close(self) -> list[ServerEvent]:
         """The last event of a stream that ends without a blank line."""
-        lines = _BREAK.split(b"".join(self._pending))
+        lines = _LINE_BREAK.split(b"".join(self._pending))
         self._pending = []
         return self._events([*lines, b""])
 
-    def _return_waits(self) -> bool:
+    def _break_may_continue(self) -> bool:
         return len(self._pending) > 1 and self._pending[-2].endswith(b"\r")
 
     def _events(self, lines: list[bytes]) -> list[ServerEvent]:
         events: list[ServerEvent] = []
         for raw in lines:
-            line = raw if self._begun else raw.removeprefix(_MARK)
-            self._begun = True
+            line = raw if self._started else raw.removeprefix(_BYTE_ORDER_MARK)
+            self._started = True
             if line:
                 self._take(line.decode("utf-8", "replace"))
             elif event := self._dispatch():
@@ -147,12 +147,12 @@ class Decoder:
             tuple(self._take(last))
         except WireError as error:
             # The last event has no end: what is wrong with it is that the rest never came.
-            raise self._early() from error
+            raise self._cut_error() from error
         if not self._assembler.complete:
-            raise self._early()
+            raise self._cut_error()
         return self.partial()
 
-    def _early(self) -> StreamCut:
+    def _cut_error(self) -> StreamCut:
         how = "after it said that it was done" if self._done else "before the reply was whole"
         return StreamCut(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
 
@@ -166,11 +166,11 @@ class Decoder:
                 self._done = True
                 continue
             self._events += 1
-            for delta in self._assembler.take(self._named(event)):
+            for delta in self._assembler.take(self._parsed(event)):
                 if not isinstance(delta, TextDelta | ThinkingDelta) or delta.text:
                     yield offered_delta(delta, self._names)
 
-    def _named(self, event: ServerEvent) -> Json:
+    def _parsed(self, event: ServerEvent) -> Json:
         content = parse(event.data, self._where)
         # Some servers name an event only on its event line.
         return content if text(content, "type") or not event.name else {"type": event.name, **content}

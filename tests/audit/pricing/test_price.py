@@ -19,7 +19,7 @@ from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.caching import anchored
+from palimpsest.wire.encoding.breakpoints import with_anchors
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.models.prices import cost
 
@@ -98,7 +98,7 @@ class Till:
         """What the next request would be billed as, with the breakpoints that it would have."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.derived.cache.value(), now)
+        params = with_anchors(session.params, session.derived.cache.value(), now)
         breakpoints = encode(session.log.view, session.card, (), params).breakpoints
         return self.bill(session.log.view, breakpoints, now).usage
 
@@ -106,7 +106,7 @@ class Till:
         """A call that is made, billed and answered."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.derived.cache.value(), now)
+        params = with_anchors(session.params, session.derived.cache.value(), now)
         breakpoints = encode(session.log.view, session.card, (), params).breakpoints
         billed = self.bill(session.log.view, breakpoints, now)
         self.kept = billed.kept

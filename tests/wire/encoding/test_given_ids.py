@@ -111,7 +111,7 @@ def test_what_was_encoded_under_a_given_id_is_encoded_once(model: ModelCard) -> 
     encoder.encode(view)
     count = len(fetched)
     assert encoder.encode(grown) == encode(grown, seeing, (), PLAIN, lambda _: b"png")
-    assert encoder.revised(Params(breakpoint_rule="none", max_tokens=5)).encode(grown).touches == ()
+    assert encoder.revised(Params(breakpoint_rule="none", max_tokens=5)).encode(grown).repairs == ()
     assert len(fetched) == count
 
 

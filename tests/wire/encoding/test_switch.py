@@ -8,9 +8,9 @@ import pytest
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Seal, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.fit import own
+from palimpsest.wire.encoding.sendable import may_read_state
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Touch
+from palimpsest.wire.request import Params, RequestRepair
 
 SONNET = card("claude-sonnet-4-5")
 OPUS = card("claude-opus-4-5")
@@ -135,7 +135,7 @@ def test_a_thought_that_nothing_follows_is_left_out() -> None:
     ],
 )
 def test_a_dated_name_is_the_same_model(provider: str, model: str, *, expected: bool) -> None:
-    assert own(provider, model, SONNET) is expected
+    assert may_read_state(provider, model, SONNET) is expected
 
 
 PICTURE = Image("image/png", url="https://example.org/a.png")
@@ -190,7 +190,7 @@ def test_a_turn_that_another_model_began_is_finished_without_a_budget_for_thinki
     view = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", GPT_THOUGHT), call, result))
     request = encode(view, SONNET, (), Params(thinking_budget=2_000))
     assert "thinking" not in json.loads(request.body)
-    assert request.touches == (Touch("thinking_off", "4.0"),)
+    assert request.repairs == (RequestRepair("thinking_off", "4.0"),)
     own_turn = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", CLAUDE_THOUGHT), call, result))
     assert json.loads(encode(own_turn, SONNET, (), Params(thinking_budget=2_000)).body)["thinking"]["budget_tokens"] == 2_000
     answered = View(items=(*view.items, Item("5.0", "assistant", REPLY), Item("6.0", "user", Text("next"))))

@@ -7,7 +7,7 @@ import msgspec
 
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.tokens.sizes import SizeRule, encrypted_in, palimpsest_size, quarter_up, sealed_bytes
-from palimpsest.wire.responses.shape import IMAGE_PAYLOAD, shape_of
+from palimpsest.wire.responses.item_json import IMAGE_PAYLOAD, item_json
 
 CLAUDE_IMAGE_TOKENS = 2_000
 BLOB_BYTES = 500_000
@@ -25,7 +25,7 @@ def codex_size(content: Content) -> int:
             return 0
         if inside.encrypted_content is not None:
             return quarter_up(sealed_bytes(len(inside.encrypted_content)))
-    shape = shape_of(content)
+    shape = item_json(content)
     return quarter_up(len(_encode(shape.json)) + shape.payloads * IMAGE_PAYLOAD)
 
 
@@ -58,7 +58,7 @@ def opencode_size(content: Content) -> int:
 
 def json_size(content: Content) -> int:
     """A quarter of the characters of the wire JSON, rounded to the nearest."""
-    return _quarter(_encode(shape_of(content).json).decode())
+    return _quarter(_encode(item_json(content).json).decode())
 
 
 def _quarter(text: str) -> int:
@@ -67,7 +67,7 @@ def _quarter(text: str) -> int:
 
 def bytes_size(content: Content) -> int:
     """Bytes on the wire rather than tokens; what lies in a blob counts as a picture of common size."""
-    shape = shape_of(content)
+    shape = item_json(content)
     return len(_encode(shape.json)) + shape.payloads * BLOB_BYTES
 
 

@@ -10,9 +10,9 @@ from msgspec import Raw
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Seal, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
-from palimpsest.wire.fallbacks import twin_of
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
+from palimpsest.wire.text_fallback import text_fallback
 
 # What stands in a kept line where the body has the content: nothing that a program would write there.
 HOLE: Json = {"$": 0}
@@ -62,7 +62,7 @@ def _take_part(blocks: list[object], place: int, role: Role, model: str, blobs: 
     if isinstance(block, str):
         return Text(block, role)
     data = block if is_json(block) else {"type": "unknown", "value": block}
-    return Opaque(PROVIDER if model and text(data, "type") in _OWN else "claude-code", model, dumped(data), twin_of(data))
+    return Opaque(PROVIDER if model and text(data, "type") in _OWN else "claude-code", model, dumped(data), text_fallback(data))
 
 
 def _known(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:

@@ -11,9 +11,9 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import PROVIDER
-from palimpsest.wire.encoding.alternate import framed, is_statement
-from palimpsest.wire.encoding.repair import scrubbed
-from palimpsest.wire.encoding.tools import object_of, tool_name
+from palimpsest.wire.encoding.messages import framed_statement, is_statement
+from palimpsest.wire.encoding.repair import valid_call_id
+from palimpsest.wire.encoding.tools import arguments_object, tool_name
 from palimpsest.wire.json_reading import Json
 
 _LONGEST_ID = 128
@@ -22,7 +22,7 @@ _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 def plain_id(call_id: str) -> str:
     """The id of a call in the letters and the length that the provider accepts, as a request would carry it."""
-    plain = scrubbed(call_id, "claude")
+    plain = valid_call_id(call_id, "claude")
     return plain if len(plain) <= _LONGEST_ID else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
 
 
@@ -52,7 +52,7 @@ def _assistant_block(part: Content) -> Json | None:
                 "type": "tool_use",
                 "id": plain_id(part.call_id),
                 "name": tool_name(part.tool),
-                "input": msgspec.json.decode(object_of(part)),
+                "input": msgspec.json.decode(arguments_object(part)),
             }
         case Opaque(provider="anthropic"):
             found: Json = msgspec.json.decode(part.data)
@@ -92,7 +92,7 @@ def _said(content: Text) -> str:
     """A text on the user's side; what the operator stated says so, as in a request, for such lines have no other roles."""
     if not content.text.strip():
         return ""
-    return framed(content.text) if is_statement(content) else content.text
+    return framed_statement(content.text) if is_statement(content) else content.text
 
 
 def _media(content: Image | Document, blobs: Blobs) -> Json:

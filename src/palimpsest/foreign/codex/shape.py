@@ -12,7 +12,7 @@ from palimpsest.core.items import Content, Document, Image, Item, Kind, Opaque, 
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.items import ITEM_TYPES, PROVIDER
 from palimpsest.foreign.codex.lines import picture_url
-from palimpsest.wire.encoding.tools import family, tool_name, type_of
+from palimpsest.wire.encoding.tools import call_kind, opaque_type, tool_name
 from palimpsest.wire.json_reading import Json, is_object
 
 Name = Callable[[str, str], Json]
@@ -117,7 +117,7 @@ def _part(content: Content, role: str, blobs: Blobs) -> object | None:
             return {"type": "output_text" if role == "assistant" else "input_text", "text": content.text} if content.text else None
         case Image() if role != "assistant" and (content.blob or content.url):
             return {"type": "input_image", "image_url": picture_url(content, blobs), "detail": content.detail or "auto"}
-        case Opaque() if content.provider == PROVIDER and type_of(content) in _PARTS:
+        case Opaque() if content.provider == PROVIDER and opaque_type(content) in _PARTS:
             return Raw(content.data.encode())
         case _:
             said = text_of(content)
@@ -125,7 +125,7 @@ def _part(content: Content, role: str, blobs: Blobs) -> object | None:
 
 
 def _is_item(content: Opaque) -> bool:
-    return content.provider == PROVIDER and type_of(content) in ITEM_TYPES
+    return content.provider == PROVIDER and opaque_type(content) in ITEM_TYPES
 
 
 def _alone(item: Item, shaping: Shaping) -> Json | None:
@@ -172,7 +172,7 @@ def call_of(call: ToolCall, call_id: str, shaping: Shaping) -> Json:
 
 def result_of(result: ToolResult, call_id: str, shaping: Shaping) -> Json:
     """A result under the id that its call has in the file, in the shape that its call has."""
-    kind = family(result.form)
+    kind = call_kind(result.form)
     if kind == "search":
         found: Json = {"type": "tool_search_output", **shaping.name("tso", result.ref), "call_id": call_id}
         return {**found, "status": "completed", "execution": "client", "tools": _tools(result)}

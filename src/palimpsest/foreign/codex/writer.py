@@ -15,7 +15,7 @@ from palimpsest.foreign.codex.lines import contents_of, lines_back
 from palimpsest.foreign.codex.meta import NAME, envelope
 from palimpsest.foreign.file_ids import FileIds, halves_of
 from palimpsest.foreign.reading.importing import foreign_of
-from palimpsest.wire.encoding.repair import scrubbed
+from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.json_reading import table_at
 
 
@@ -93,7 +93,7 @@ def _returned(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[by
 
 
 def _call_id(call_id: str) -> str:
-    return scrubbed(call_id, "any")
+    return valid_call_id(call_id, "any")
 
 
 def _moved(line: bytes, cwd: str) -> bytes:

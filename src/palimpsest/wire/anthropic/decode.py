@@ -7,18 +7,18 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
-from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.text_fallback import text_fallback
 
 _ARGS = "partial_json"
 
 
 def decode_message(message: Json, card: ModelCard) -> ModelReplied:
     """A whole message."""
-    if error := error_of(message):
-        raise failure(error, card.provider)
+    if error := error_object(message):
+        raise provider_error(error, card.provider)
     if text(message, "type") != "message" and "content" not in message:
         raise WireError("the answer is not a message", where=card.provider)
     parts = tuple(part for block in tables_at(message, "content") for part in decode_block(block, card))
@@ -37,8 +37,8 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
     """The content that a block stands for; `args` is the text of its input, if it was streamed. An empty text is nothing."""
     match text(block, "type"):
         case "text":
-            if said := text(block, "text"):
-                yield Text(said, role="assistant")
+            if shown_text := text(block, "text"):
+                yield Text(shown_text, role="assistant")
         case "thinking":
             thought, signature = text(block, "thinking"), text(block, "signature")
             seal = Seal(card.provider, card.name, signature) if signature else None
@@ -48,7 +48,7 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
             yield ToolCall(text(block, "id"), text(block, "name"), args or dump(block.get("input") or {}))
         case _:
             whole = {**block, "input": _input(args)} if args else block
-            yield Opaque(card.provider, card.name, dump(whole), twin_of(whole))
+            yield Opaque(card.provider, card.name, dump(whole), text_fallback(whole))
 
 
 def _input(args: str) -> object:
@@ -116,7 +116,7 @@ class MessageAssembler:
             case "message_stop":
                 self._complete = True
             case "error":
-                raise failure(error_of(event), self._card.provider)
+                raise provider_error(error_object(event), self._card.provider)
             case _:
                 # Pings, the ends of blocks and events of a newer version bring nothing that is needed.
                 return
@@ -181,7 +181,7 @@ def _opening(block: Json) -> Iterator[Delta]:
         case "tool_use":
             yield CallDelta(text(block, "id"), text(block, "name"), "")
         case "text":
-            if said := text(block, "text"):
-                yield TextDelta(said)
+            if shown_text := text(block, "text"):
+                yield TextDelta(shown_text)
         case _:
             return

@@ -2,15 +2,15 @@
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.alternate import alternate, framed, is_statement
-from palimpsest.wire.encoding.fit import fit
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.messages import alternating_messages, framed_statement, is_statement
 from palimpsest.wire.encoding.options import chat_fields
-from palimpsest.wire.encoding.repair import given_id, scrubbed
-from palimpsest.wire.encoding.tools import object_of, pair_key, sent_name, wire_names
+from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
+from palimpsest.wire.encoding.sendable import sendable_content
+from palimpsest.wire.encoding.tools import arguments_object, pair_key, sent_name, wire_names
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
 _FIRST = "Go on."
 _DONE = b',{"role":"assistant","content":"Done."}'
@@ -29,14 +29,14 @@ class ChatWire:
         self._names = wire_names(tools, "chat")
         self._echo = params.echo
         self._mistral = card.call_ids == "mistral"
-        self._prefix = b"{" + joined(chat_fields(card, tools, params))
-        self._suffix = members(params.extra) if given(params.extra) else b""
+        self._prefix = b"{" + object_members(chat_fields(card, tools, params))
+        self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
         """A text of the messages before the conversation; its role is its group."""
-        content = fit(item, self._card)
+        content = sendable_content(item, self._card)
         if not isinstance(content, Text):
-            return nothing(item)
+            return empty_fragment(item)
         return Fragment(item, Place.USER, content.text.encode(), group=self._role(content.role))
 
     def _role(self, role: Role) -> str:
@@ -45,24 +45,24 @@ class ChatWire:
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """A text, a part, a call or a tool message."""
-        content = fit(item, self._card)
+        content = sendable_content(item, self._card)
         match content:
             case None:
-                return nothing(item)
+                return empty_fragment(item)
             case Text():
                 return self._text(item, content)
             case Thinking():
-                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else nothing(item)
+                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else empty_fragment(item)
             case Image() | Document():
                 return Fragment(item, Place.USER, self._media(content))
             case Opaque():
-                return nothing(item)
+                return empty_fragment(item)
             case ToolCall():
-                name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-                called = {"name": sent_name(content.tool, self._names, "chat"), "arguments": object_of(content).decode()}
-                body = dump({"id": name, "type": "function", "function": called})
-                given_as = given_id(content, self._card.call_ids)
-                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
+                name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
+                function = {"name": sent_name(content.tool, self._names, "chat"), "arguments": arguments_object(content).decode()}
+                body = dump({"id": name, "type": "function", "function": function})
+                provider_id = provider_call_id(content, self._card.call_ids)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
@@ -73,11 +73,11 @@ class ChatWire:
         if not is_statement(content):
             return Fragment(item, Place.USER, body, group=_TEXT)
         if not self._card.takes_system_messages:
-            return Fragment(item, Place.USER, dump(framed(content.text)), group=_TEXT)
+            return Fragment(item, Place.USER, dump(framed_statement(content.text)), group=_TEXT)
         return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
-        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         texts = [part.text for part in content.parts if isinstance(part, Text)]
         output: object = "".join(texts) if len(texts) < 2 else [{"type": "text", "text": text} for text in texts]
         shown = [self._media(part) for part in content.parts if isinstance(part, Image | Document)]
@@ -98,25 +98,25 @@ class ChatWire:
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
         """The body: head, then both sides in turn."""
         del view
-        messages = alternate(fragments)
-        touches: tuple[Touch, ...] = ()
+        messages = alternating_messages(fragments)
+        repairs: tuple[RequestRepair, ...] = ()
         if not messages:
             opener = Item("", "notice", Text(_FIRST))
             messages = [(False, [self._text(opener, Text(_FIRST))])]
-            touches = (Touch("no_first_user", ""),)
+            repairs = (RequestRepair("no_first_user", ""),)
         chunks = [self._prefix, b',"messages":[']
         start = len(chunks)
         _add_head(chunks, [head for head in heads if head.place])
-        for said, blocks in messages:
-            if said:
-                _add_said(chunks, blocks)
+        for from_model, blocks in messages:
+            if from_model:
+                _add_assistant(chunks, blocks)
             else:
-                self._add_heard(chunks, blocks)
+                self._add_user_side(chunks, blocks)
         chunks[start] = chunks[start][1:]
         chunks += (b"]", self._suffix, b"}")
-        return Assembled(b"".join(chunks), touches=touches)
+        return Assembled(b"".join(chunks), repairs=repairs)
 
-    def _add_heard(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
+    def _add_user_side(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
         result = Place.RESULT
         parts: list[Fragment] = []
         asides: list[bytes] = []
@@ -153,7 +153,7 @@ def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -
     chunks.append(b"}")
 
 
-def _add_said(chunks: list[bytes], blocks: list[Fragment]) -> None:
+def _add_assistant(chunks: list[bytes], blocks: list[Fragment]) -> None:
     call, thinking = Place.CALL, Place.THINKING
     if len(blocks) == 1 and blocks[0].place < thinking:
         chunks += (b',{"role":"assistant","content":', blocks[0].body, b"}")

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.items import Form, Item
 from palimpsest.core.view import View
-from palimpsest.wire.request import Touch
+from palimpsest.wire.request import RequestRepair
 
 _encoder = msgspec.json.Encoder()
 
@@ -27,7 +27,7 @@ class Place:
 class Fragment(Struct, frozen=True):
     """The bytes of an item, and the little that must be known to put them in place without looking into them.
 
-    `key` pairs a result with its call, `wire_id` is the id both are sent under, and `given` one that they may carry instead.
+    `key` pairs a result with its call, `wire_id` is the id both are sent under, and `provider_id` one that they may carry instead.
     Neighbours of one `group` share `opening` and `closing`. `aside` is what stands elsewhere than the body, and `erased` says that the
     provider shall drop it from its cache.
     """
@@ -43,7 +43,7 @@ class Fragment(Struct, frozen=True):
     closing: bytes = b""
     aside: bytes = b""
     erased: bool = False
-    given: str = ""
+    provider_id: str = ""
 
 
 class Assembled(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Assembled(Struct, frozen=True):
 
     body: bytes
     breakpoints: tuple[str, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    repairs: tuple[RequestRepair, ...] = ()
 
 
 class Wire(Protocol):
@@ -70,44 +70,44 @@ class Wire(Protocol):
         ...
 
 
-class Memo:
+class FragmentCache:
     """Fragments by the identity of their items; each holds its item, so an identity cannot be used again while it is here."""
 
     def __init__(self, make: Callable[[Item], Fragment]) -> None:
         self._make = make
         self.items: tuple[Item, ...] = ()
-        self.found: list[Fragment] = []
-        self.kept: dict[int, Fragment] = {}
+        self.fragments: list[Fragment] = []
+        self.by_identity: dict[int, Fragment] = {}
 
-    def take(self, items: tuple[Item, ...]) -> list[Fragment]:
+    def fragments_of(self, items: tuple[Item, ...]) -> list[Fragment]:
         """The fragments of all items, in order; only those not seen in the last view are made."""
         known = len(self.items)
         if items[:known] == self.items:
-            self.found += [self._fragment(item) for item in items[known:]]
+            self.fragments += [self._fragment(item) for item in items[known:]]
         else:
-            self.found = [self._fragment(item) for item in items]
-        if len(self.kept) > len(items):
-            self.kept = {id(fragment.item): fragment for fragment in self.found}
+            self.fragments = [self._fragment(item) for item in items]
+        if len(self.by_identity) > len(items):
+            self.by_identity = {id(fragment.item): fragment for fragment in self.fragments}
         self.items = items
-        return list(self.found)
+        return list(self.fragments)
 
     def _fragment(self, item: Item) -> Fragment:
-        found = self.kept.get(id(item))
+        found = self.by_identity.get(id(item))
         if found is None:
-            found = self.kept[id(item)] = self._make(item)
+            found = self.by_identity[id(item)] = self._make(item)
         return found
 
-    def adopt(self, other: "Memo") -> None:
+    def adopt(self, other: "FragmentCache") -> None:
         """Take over what another memo holds."""
-        self.items, self.found, self.kept = other.items, list(other.found), dict(other.kept)
+        self.items, self.fragments, self.by_identity = other.items, list(other.fragments), dict(other.by_identity)
 
 
-def nothing(item: Item) -> Fragment:
+def empty_fragment(item: Item) -> Fragment:
     """A fragment of an item that is not sent."""
     return Fragment(item, Place.NOTHING)
 
 
-def joined(fields: dict[str, object]) -> bytes:
+def object_members(fields: dict[str, object]) -> bytes:
     """Fields as the inside of a JSON object, in their order, without the braces; raw JSON stays as it is."""
     return dump(fields)[1:-1]
 
@@ -117,7 +117,7 @@ def dump(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def members(raw: Raw) -> bytes:
+def extra_members(raw: Raw) -> bytes:
     """The members of a raw JSON object, with a leading comma, ready to be appended to an object."""
     inside = bytes(raw).strip()[1:-1].strip()
     return b"," + inside if inside else b""

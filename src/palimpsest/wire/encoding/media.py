@@ -28,10 +28,10 @@ def is_inline(part: Image | Document) -> bool:
 
 def media_of(part: Image | Document) -> str:
     """The media type of what is sent, as types are compared: a data URL has its own."""
-    said = part.media
+    declared = part.media
     if not part.blob and _is_data(part.url):
-        said = part.url[len(_DATA) :].partition(",")[0] or said
-    media = said.partition(";")[0].strip().lower() or part.media.lower()
+        declared = part.url[len(_DATA) :].partition(",")[0] or declared
+    media = declared.partition(";")[0].strip().lower() or part.media.lower()
     return _OTHER_NAMES.get(media, media)
 
 

@@ -16,14 +16,14 @@ from palimpsest.core.ports import Sendable
 from palimpsest.wire.encoding.fragments import dump
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.request import LONGEST_NAME, Request, Tool, given
+from palimpsest.wire.request import LONGEST_NAME, Request, Tool, is_given
 
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-NAMELESS = "call"
+MISSING_CALL_ID = "call"
 """The id of a call that came without one."""
 
 
-def object_of(call: ToolCall) -> bytes:
+def arguments_object(call: ToolCall) -> bytes:
     """The arguments as a JSON object: as written when they are one, else as the one field `input`."""
     if call.form != "free":
         if not call.args.strip():
@@ -35,10 +35,10 @@ def object_of(call: ToolCall) -> bytes:
 
 def pair_key(call_id: str, form: Form | None = None) -> str:
     """What a call and its result share; where the wire tells kinds apart, the kind is part of it."""
-    return f"{family(form) if form else ''}:{call_id or NAMELESS}"
+    return f"{call_kind(form) if form else ''}:{call_id or MISSING_CALL_ID}"
 
 
-def family(form: Form) -> str:
+def call_kind(form: Form) -> str:
     """Kinds of calls that never answer for one another where the wire tells them apart."""
     return {"json": "function", "shell": "function", "free": "custom", "search": "search"}[form]
 
@@ -48,7 +48,7 @@ def tool_name(name: str, wire: WireName = "responses") -> str:
     return _NOT_A_NAME.sub("_", name)[: LONGEST_NAME[wire]] or "tool"
 
 
-def type_of(content: Opaque) -> str:
+def opaque_type(content: Opaque) -> str:
     """What a provider calls an item of its own."""
     return str(msgspec.json.decode(content.data, type=dict[str, object]).get("type") or "")
 
@@ -63,16 +63,16 @@ def wire_names(tools: tuple[Tool, ...], wire: WireName) -> dict[str, str]:
 
     A name that the wire takes as it is stays as it is, and so does the name of a provider's own declaration.
     """
-    names = {tool.name: tool_name(tool.name, wire) for tool in tools if given(tool.native) or tool_name(tool.name, wire) == tool.name}
+    names = {tool.name: tool_name(tool.name, wire) for tool in tools if is_given(tool.native) or tool_name(tool.name, wire) == tool.name}
     taken = set(names.values())
     for tool in tools:
         if tool.name not in names:
-            names[tool.name] = _unlike(tool_name(tool.name, wire), taken, LONGEST_NAME[wire])
+            names[tool.name] = _unused_name(tool_name(tool.name, wire), taken, LONGEST_NAME[wire])
             taken.add(names[tool.name])
     return names
 
 
-def _unlike(name: str, taken: set[str], longest: int) -> str:
+def _unused_name(name: str, taken: set[str], longest: int) -> str:
     if name not in taken:
         return name
     candidates = (name[: longest - len(end)] + end for end in (f"_{number}" for number in count(2)))

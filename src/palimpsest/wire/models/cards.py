@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 
-_LONG = "[1m]"
+_LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")
 _BEDROCK = re.compile(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
 _DATE = re.compile(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
@@ -30,37 +30,37 @@ _VARIANTS: Mapping[str, str] = {
     "gpt-5.2-codex-fast": "gpt-5.2-codex",
 }
 # Names of ours that no provider knows.
-_FORMER: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
+_FORMER_NAMES: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
 
 
-class Asked(NamedTuple):
+class ModelNameParts(NamedTuple):
     """What a name asks for: the card it means, what the provider is sent, and whether the long window is meant.
 
-    `sent` is empty where the card knows better what to send.
+    `api_name` is empty where the card knows better what to send.
     """
 
     card: str
-    sent: str
+    api_name: str
     long: bool
 
 
 @lru_cache(maxsize=256)
-def asked_for(name: str) -> Asked:
+def parse_model_name(name: str) -> ModelNameParts:
     """A name taken apart."""
-    whole = name.removesuffix(_LONG)
-    cloud = _BEDROCK.fullmatch(whole)
-    bare = cloud["name"] if cloud else whole
+    full_name = name.removesuffix(_LONG_SUFFIX)
+    bedrock = _BEDROCK.fullmatch(full_name)
+    without_vendor = bedrock["name"] if bedrock else full_name
     for vendor in _VENDORS:
-        bare = bare.removeprefix(vendor)
-    plain = _DATE.sub("", bare)
-    meant = _FORMER.get(plain) or _VARIANTS.get(plain, plain)
-    as_asked = whole if cloud else bare
-    return Asked(meant, "" if as_asked == meant or plain in _FORMER else as_asked, whole != name)
+        without_vendor = without_vendor.removeprefix(vendor)
+    without_date = _DATE.sub("", without_vendor)
+    card_name = _FORMER_NAMES.get(without_date) or _VARIANTS.get(without_date, without_date)
+    requested = full_name if bedrock else without_vendor
+    return ModelNameParts(card_name, "" if requested == card_name or without_date in _FORMER_NAMES else requested, full_name != name)
 
 
 def long_name(name: str) -> str:
     """The name of a model with its long window."""
-    return name + _LONG
+    return name + _LONG_SUFFIX
 
 
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
@@ -151,16 +151,16 @@ def _claude(
 
 def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
     # The newer models read more than this, but bill everything twice above it, and the older ones refuse it.
-    catalogue = 272_000
+    window = 272_000
     cost_in, cost_out = dollars
     return ModelCard(
         name=name,
         wire="responses",
         provider="openai",
-        window=catalogue,
+        window=window,
         reply=128_000,
         family="gpt",
-        input_limit=catalogue,
+        input_limit=window,
         documents=True,
         thinking=True,
         cache="automatic",
@@ -270,15 +270,15 @@ _GENERIC = frozenset({"openai-compatible", "local"})
 
 
 def _generic(name: str) -> ModelCard | None:
-    maker, _, model = name.partition("/")
+    provider, _, model = name.partition("/")
     if not model:
         return None
-    if maker == "openai-compatible":
+    if provider == "openai-compatible":
         strict = "mistral" if re.search(r"(?:mi|dev|code|mag|mini)stral", model.lower()) else "any"
         return ModelCard(
             name=name,
             wire="chat",
-            provider=maker,
+            provider=provider,
             window=128_000,
             reply=8_192,
             api_name=model,
@@ -288,11 +288,11 @@ def _generic(name: str) -> ModelCard | None:
             # Mistral refuses a system message after a reply or a result.
             system_messages=False if strict == "mistral" else None,
         )
-    if maker == "local":
+    if provider == "local":
         return ModelCard(
             name=name,
             wire="chat",
-            provider=maker,
+            provider=provider,
             window=8_192,
             reply=2_048,
             api_name=model,
@@ -306,12 +306,12 @@ def _generic(name: str) -> ModelCard | None:
 
 
 def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
-    asked = asked_for(name)
-    found = known.get(asked.card)
+    name_parts = parse_model_name(name)
+    found = known.get(name_parts.card)
     if found is None:
         return None
-    found = replace(found, api_name=asked.sent or found.api_name or found.name)
-    if not asked.long:
+    found = replace(found, api_name=name_parts.api_name or found.api_name or found.name)
+    if not name_parts.long:
         return found
     if found.family != "claude":
         return None

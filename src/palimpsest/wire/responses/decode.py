@@ -7,10 +7,10 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Seal, Text, Thinking, ToolCall
-from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.text_fallback import text_fallback
 
 
 def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
@@ -22,9 +22,9 @@ def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
 
 
 def _refuse_failed(response: Json, card: ModelCard) -> None:
-    error = error_of(response)
+    error = error_object(response)
     if error or text(response, "status") == "failed":
-        raise failure(error or {"message": "the response failed without a reason"}, card.provider)
+        raise provider_error(error or {"message": "the response failed without a reason"}, card.provider)
 
 
 def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
@@ -52,9 +52,9 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
         case "reasoning":
             yield from _decode_reasoning(item, card)
         case "function_call":
-            given = item.get("arguments")
+            arguments = item.get("arguments")
             # Some servers give the object itself, where the text of one is meant.
-            args = given if isinstance(given, str) else dump(given) if is_json(given) else ""
+            args = arguments if isinstance(arguments, str) else dump(arguments) if is_json(arguments) else ""
             yield ToolCall(call_id, text(item, "name"), args or "{}", ref=ref)
         case "custom_tool_call":
             yield ToolCall(call_id, text(item, "name"), text(item, "input"), form="free", ref=ref)
@@ -64,7 +64,7 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
         case "tool_search_call" if call_id:
             yield ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), form="search", ref=ref)
         case _:
-            yield Opaque(card.provider, card.name, dump(item), twin_of(item), ref)
+            yield Opaque(card.provider, card.name, dump(item), text_fallback(item), ref)
 
 
 def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
@@ -143,7 +143,7 @@ class ResponseAssembler:
         elif kind in _ENDS:
             self._end(table_at(event, "response"))
         elif kind == "error":
-            raise failure(error_of(event) or event, self._card.provider)
+            raise provider_error(error_object(event) or event, self._card.provider)
 
     def _index(self, event: Json) -> int:
         if isinstance(event.get("output_index"), int):

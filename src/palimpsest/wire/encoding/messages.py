@@ -9,7 +9,7 @@ Message: TypeAlias = tuple[bool, list[Fragment]]
 """Whether the model says it, and what is said: results of the calls before it first, in the order of the calls."""
 
 
-def alternate(fragments: list[Fragment]) -> list[Message]:
+def alternating_messages(fragments: list[Fragment]) -> list[Message]:
     """Messages of both sides in turn. Thoughts open their message; those that nothing follows are left out."""
     user, result, thinking, call = Place.USER, Place.RESULT, Place.THINKING, Place.CALL
     answers = {fragment.wire_id: fragment for fragment in fragments if fragment.place == result}
@@ -17,15 +17,15 @@ def alternate(fragments: list[Fragment]) -> list[Message]:
     blocks: list[Fragment] = []
     calls: list[Fragment] = []
     thoughts: list[Fragment] = []
-    said: bool | None = None
+    from_model: bool | None = None
     for fragment in fragments:
         place = fragment.place
         if place > result:
             if place == thinking:
                 thoughts.append(fragment)
                 continue
-            if said is not True:
-                said = True
+            if from_model is not True:
+                from_model = True
                 blocks = []
                 messages.append((True, blocks))
             if thoughts:
@@ -35,8 +35,8 @@ def alternate(fragments: list[Fragment]) -> list[Message]:
             if place == call:
                 calls.append(fragment)
         elif place == user or (place == result and calls):
-            if said is not False:
-                said = False
+            if from_model is not False:
+                from_model = False
                 thoughts = []
                 blocks = [answers[each.wire_id] for each in calls]
                 calls = []
@@ -66,7 +66,7 @@ def is_statement(content: Text) -> bool:
     return content.role in {"system", "developer"}
 
 
-def framed(text: str) -> str:
+def framed_statement(text: str) -> str:
     """A statement for a model that takes no system messages in its conversation: a user text that says whose it is."""
     return f"<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\n{text}\n</system-message>"
 
@@ -76,12 +76,12 @@ def with_system_messages(messages: list[Message]) -> list[Message]:
 
     Messages takes them nowhere else, and no two in a row. A statement with no user message beside it stays framed.
     """
-    apart: list[Message] = []
-    for said, blocks in messages:
-        stated = [] if said else [block for block in blocks if block.group == STATED]
+    separated: list[Message] = []
+    for from_model, blocks in messages:
+        stated = [] if from_model else [block for block in blocks if block.group == STATED]
         if not stated or len(stated) == len(blocks):
-            apart.append((said, blocks))
+            separated.append((from_model, blocks))
             continue
-        apart.append((False, [block for block in blocks if block.group != STATED]))
-        apart.append((False, [Fragment(block.item, Place.USER, block.aside, group=SYSTEM) for block in stated]))
-    return apart
+        separated.append((False, [block for block in blocks if block.group != STATED]))
+        separated.append((False, [Fragment(block.item, Place.USER, block.aside, group=SYSTEM) for block in stated]))
+    return separated
