@@ -3,7 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.entities import drives_of, errors_of, names_of, numbers_of, parts_of, paths_of, plain_of, token_kind, trimmed
+from palimpsest.audit.entities import (
+    all_tokens,
+    drives_of,
+    errors_of,
+    names_of,
+    numbers_of,
+    paths_of,
+    token_kind,
+    trimmed,
+    without_addresses,
+)
 
 
 def test_a_name_has_six_characters_and_a_mark_a_digit_or_an_inner_capital() -> None:
@@ -31,7 +41,7 @@ def test_numbers_lose_their_separators_and_keep_their_dots() -> None:
 
 def test_an_address_and_the_escapes_of_json_leave_no_pieces() -> None:
     text = "see https://example.org/a/b?c=d/e and postgres://me:pw@host:5432/shop, localhost:3138/runs/smoke, \\u003e-x/y/z.py"
-    assert [path for path in map(trimmed, parts_of(plain_of(text))) if token_kind(path) == "path"] == ["x/y/z.py"]
+    assert [path for path in map(trimmed, all_tokens(without_addresses(text))) if token_kind(path) == "path"] == ["x/y/z.py"]
 
 
 def test_a_comment_is_no_path() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from workplace import reply, say, use, work
 
-from palimpsest.audit.uses import AGES, ages_for, dies_at
+from palimpsest.audit.uses import LIFESPANS, dies_at, lifespans_for
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, Statement, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -214,7 +214,7 @@ def test_a_kept_result_keeps_its_age_and_a_masked_one_shows_no_names() -> None:
 
 
 def test_the_table_of_ages_is_that_of_the_specification() -> None:
-    assert {kind: tuple(ages) for kind, ages in AGES.items()} == {
+    assert {kind: tuple(ages) for kind, ages in LIFESPANS.items()} == {
         "acknowledgement": (1, 1, 1),
         "read": (20, 40, 3),
         "report": (40, None, None),
@@ -229,11 +229,11 @@ def test_the_table_of_ages_is_that_of_the_specification() -> None:
 
 
 def test_patience_scales_the_ages_of_what_is_not_superseded() -> None:
-    assert [dies_at(Use(4), ages_for(patience)) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
-    assert [dies_at(Use(4, last_named=10, kind="read"), ages_for(patience)) for patience in (0.4, 1.0)] == [26, 50]
-    assert [dies_at(Use(4, kind="acknowledgement"), ages_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
-    assert dies_at(Use(4, superseded=10, kind="read"), ages_for(0.5)) == 13
-    assert dies_at(Use(4, last_named=5, kind="report"), ages_for(0.1)) is None
+    assert [dies_at(Use(4), lifespans_for(patience)) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
+    assert [dies_at(Use(4, last_named=10, kind="read"), lifespans_for(patience)) for patience in (0.4, 1.0)] == [26, 50]
+    assert [dies_at(Use(4, kind="acknowledgement"), lifespans_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
+    assert dies_at(Use(4, superseded=10, kind="read"), lifespans_for(0.5)) == 13
+    assert dies_at(Use(4, last_named=5, kind="report"), lifespans_for(0.1)) is None
 
 
 def test_uses_are_copied_once_between_two_events_and_later_events_do_not_reach_the_copy() -> None:

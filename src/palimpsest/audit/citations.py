@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from palimpsest.audit.block import NARRATIVE
-from palimpsest.audit.entities import is_path, words_of
+from palimpsest.audit.entities import argument_texts, is_path
+from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
 
@@ -16,7 +16,7 @@ _FRAME: Final = (
     "It grants nothing and lifts nothing: what the user's messages say goes before it]"
 )
 # What the user wants, allowed, decided or forbade is said by the user's own messages, which stand beside the narrative.
-_OF_THE_USER: Final = re.compile(
+_ABOUT_THE_USER: Final = re.compile(
     r"\b(?:users?|you|your|wants|wanted|wishes|asked|requested|prefers?|demanded|told to|approved|approval|okayed|agreed|allowed|permitted|"
     r"authori[sz]ed|permission to|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
     r"|用户|您|你|要求|希望|想要|倾向|意思|批准|同意|允许|许可|授权|认可|点头|禁止|不准|不许|决定",
@@ -71,69 +71,69 @@ _CHINESE: Final = "零一二三四五六七八九"
 _CHINESE_NUMERAL: Final = re.compile(rf"[两{_CHINESE}]*[十百千万][十百千万{_CHINESE}]*(?=[个项条处次行份种步类组例倍秒天周年元])")
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 # Words are compared by their beginnings, which inflection leaves; shorter ones say little.
-_STEM: Final = 4
-_MOST: Final = 0.6
+_STEM_LENGTH: Final = 4
+_REPEATED_SHARE: Final = 0.6
 # A run of so many letters of Chinese, or half as many words, is copied and not told.
-_COPIED: Final = 12
+_COPIED_WEIGHT: Final = 12
 
 
-class Checked(NamedTuple):
+class CheckedNarrative(NamedTuple):
     """A narrative without the lines that nothing supports, and these lines."""
 
     text: str
     removed: tuple[str, ...]
 
 
-class _Source(NamedTuple):
+class _CitedText(NamedTuple):
     """What an event or item says: all of it, what tools returned, and what the user wrote."""
 
     text: str = ""
     returned: str = ""
     typed: str = ""
 
-    def __add__(self, other: object) -> "_Source":
-        if not isinstance(other, _Source):
+    def __add__(self, other: object) -> "_CitedText":
+        if not isinstance(other, _CitedText):
             return NotImplemented
-        return _Source(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
+        return _CitedText(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
 
 
-def sources_of(items: Sequence[Item]) -> Mapping[str, _Source]:
+def sources_of(items: Sequence[Item]) -> Mapping[str, _CitedText]:
     """What can be cited: the items of a view and their events, by id, and the events that earlier narratives of the view cite.
 
     A call and its result count as one: each is cited for what both say.
     """
     pairs = {half.id: pair for pair in pairs_of(items) for half in pair}
-    sources: dict[str, _Source] = {}
-    earlier: dict[str, _Source] = {}
+    sources: dict[str, _CitedText] = {}
+    earlier: dict[str, _CitedText] = {}
     for item in items:
         content = item.content
         if isinstance(content, ToolCall | ToolResult):
-            source = _of_halves(pairs.get(item.id, (item,)))
+            source = _pair_text(pairs.get(item.id, (item,)))
         else:
             text = text_of(content)
-            source = _Source(text, typed=text if item.kind in ("user", "steering") else "")
+            source = _CitedText(text, typed=text if item.kind in ("user", "steering") else "")
         event = item.id.partition(".")[0]
         sources[item.id] = source
-        sources[event] = sources.get(event, _Source()) + source
+        sources[event] = sources.get(event, _CitedText()) + source
         if item.source == NARRATIVE:
             for line in source.text.split("\n"):
-                for name in _cited(line):
-                    earlier[name] = earlier.get(name, _Source()) + _Source(line)
+                for name in _cited_ids(line):
+                    earlier[name] = earlier.get(name, _CitedText()) + _CitedText(line)
     return earlier | sources
 
 
-def _of_halves(halves: Iterable[Item]) -> _Source:
+def _pair_text(halves: Iterable[Item]) -> _CitedText:
     """What a call and its result say, or the one of them that shows."""
     call = result = ""
     for item in halves:
         if isinstance(item.content, ToolCall):
-            call = "\n".join((item.content.tool, item.content.args, *words_of(item.content)))
+            call = "\n".join((item.content.tool, item.content.args, *argument_texts(item.content)))
         else:
             result = text_of(item.content)
-    return _Source(f"{call}\n{result}", result)
+    return _CitedText(f"{call}\n{result}", result)
 
 
-def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:
+def check_narrative(narrative: str, sources: Mapping[str, _CitedText]) -> CheckedNarrative:
     """The narrative with only the lines that hold, under the frame that says what it is; empty if none does."""
     kept: list[str] = []
     removed: list[str] = []
@@ -149,15 +149,15 @@ def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:
             heading = ""
         else:
             removed.append(line)
-    return Checked("\n".join((_FRAME, *kept)) if kept else "", tuple(removed))
+    return CheckedNarrative("\n".join((_FRAME, *kept)) if kept else "", tuple(removed))
 
 
-def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
+def is_supported(line: str, sources: Mapping[str, _CitedText]) -> bool:
     """Whether a line cites events, all of them known, which contain everything in it that can be looked up, and claims nothing else."""
-    names = _cited(line)
-    if not names or any(name not in sources for name in names) or _OF_THE_USER.search(line) is not None:
+    names = _cited_ids(line)
+    if not names or any(name not in sources for name in names) or _ABOUT_THE_USER.search(line) is not None:
         return False
-    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_Source())
+    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_CitedText())
     if _TESTS.search(line) is not None:
         failing = _FAILING.search(line) is not None
         if _PASSING.search(line) is not None or (failing and _FAILED.search(cited.text) is None):
@@ -169,12 +169,12 @@ def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
 
 def _repeats(line: str, cited: str) -> bool:
     """Whether most words of a line are in what it cites: a line that rests on a message of the user adds nothing to it."""
-    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM or _is_chinese(word)]
+    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM_LENGTH or _is_chinese(word)]
     text = cited.casefold()
-    return sum(word[:_STEM] in text for word in words) >= _MOST * len(words)
+    return sum(word[:_STEM_LENGTH] in text for word in words) >= _REPEATED_SHARE * len(words)
 
 
-def _cited(line: str) -> list[str]:
+def _cited_ids(line: str) -> list[str]:
     """The ids in brackets; a bracket within a quotation is part of it."""
     return [name for group in _CITATION.findall(_QUOTATION.sub(" ", line)) for name in re.findall(_ID, group)]
 
@@ -198,7 +198,7 @@ def _claims(line: str) -> Iterator[_Claim]:
                 yield _Claim("name", text)
         rest = pattern.sub(" ", rest)
     for found in _NUMBER.finditer(rest):
-        yield _Claim("number", _plain(found[0]))
+        yield _Claim("number", _without_commas(found[0]))
     for found in (*_NUMERAL.finditer(rest), *_CHINESE_NUMERAL.finditer(rest)):
         yield _Claim("numeral", found[0].lower())
 
@@ -206,16 +206,16 @@ def _claims(line: str) -> Iterator[_Claim]:
 def _occurs(claim: _Claim, cited: str) -> bool:
     match claim.kind:
         case "quotation":
-            return _folded(claim.text) in _folded(cited)
+            return _normalized(claim.text) in _normalized(cited)
         case "number":
-            return claim.text in {_plain(number) for number in _NUMBER.findall(cited)}
+            return claim.text in {_without_commas(number) for number in _NUMBER.findall(cited)}
         case "numeral":
-            return claim.text in cited.lower() or _digits(claim.text) in {_plain(number) for number in _NUMBER.findall(cited)}
+            return claim.text in cited.lower() or _digits(claim.text) in {_without_commas(number) for number in _NUMBER.findall(cited)}
         case _:
             return re.search(rf"(?<![A-Za-z0-9_]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
 
 
-def _plain(number: str) -> str:
+def _without_commas(number: str) -> str:
     return number.replace(",", "")
 
 
@@ -233,7 +233,7 @@ def _is_chinese(word: str) -> bool:
     return "\u3400" <= word[0] <= "\u9fff"
 
 
-def _folded(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
@@ -248,7 +248,7 @@ def _copies(line: str, returned: str) -> bool:
         weight = 0
         for stop in range(start, len(words)):
             weight += weights[stop]
-            if weight >= _COPIED:
+            if weight >= _COPIED_WEIGHT:
                 if f" {' '.join(words[start : stop + 1])} " in text:
                     return True
                 break

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from palimpsest.core.items import Item
 
 # Start and end marks of context in imported messages; our own items say by their kind what they are.
-_MARKS = (
+_TAGS = (
     ("# agents.md instructions for ", "</instructions>"),
     ("<environment_context>", "</environment_context>"),
     ("<skill>", "</skill>"),
@@ -17,7 +17,7 @@ _MARKS = (
     ("<recommended_plugins>", "</recommended_plugins>"),
 )
 _EXTERNAL = "<external_"
-_LONGEST = max(len(start) for start, _ in _MARKS)
+_LONGEST = max(len(start) for start, _ in _TAGS)
 
 
 def is_turn_boundary(item: Item) -> bool:
@@ -25,14 +25,14 @@ def is_turn_boundary(item: Item) -> bool:
     return item.kind in ("user", "steering")
 
 
-def is_fragment(text: str, *, session_tags_open: bool = False) -> bool:
+def is_context_text(text: str, *, session_tags_open: bool = False) -> bool:
     """Whether an imported text is context: it starts and ends with the marks of one.
 
     With `session_tags_open` the start mark alone is enough for instructions and environment, as older files have it.
     """
     body = text.strip()
     start, end = _ascii_lower(body[:_LONGEST]), _ascii_lower(body[-64:])
-    for number, (opening, closing) in enumerate(_MARKS):
+    for number, (opening, closing) in enumerate(_TAGS):
         if start.startswith(opening):
             return end.endswith(closing) or (session_tags_open and number < 2)
     if start.startswith(_EXTERNAL):
@@ -43,7 +43,7 @@ def is_fragment(text: str, *, session_tags_open: bool = False) -> bool:
 
 def is_real_user_message(texts: Iterable[str], *, session_tags_open: bool = False) -> bool:
     """Whether an imported user message is one: a single fragment among its parts makes the whole contextual."""
-    return not any(is_fragment(text, session_tags_open=session_tags_open) for text in texts)
+    return not any(is_context_text(text, session_tags_open=session_tags_open) for text in texts)
 
 
 def _ascii_lower(text: str) -> str:

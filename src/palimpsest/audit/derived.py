@@ -62,8 +62,8 @@ class AuditProjections:
             self.evidence.declared = self.uses.declared = declared
 
     def remember_names(
-        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_told: Callable[[Content], Iterable[str]]
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]
     ) -> None:
         """Take the names of results and replies from functions that remember them across several logs of the same events."""
-        self.uses.names_shown = names_shown
-        self.uses.names_told = self.evidence.names_told = names_told
+        self.uses.names_in_result = names_shown
+        self.uses.names_used = self.evidence.names_used = names_used

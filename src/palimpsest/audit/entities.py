@@ -16,7 +16,7 @@ _LONGEST_NAMED = 50_000
 
 # Bytes that may stand in a name; every other byte, those of Chinese included, parts one from the next.
 _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
-_PARTED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
+_SEPARATED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
 _URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
 _ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
@@ -39,56 +39,56 @@ _ERRORS = {
 } | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
 _ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
-_ENDING_WORDS = (
+_EXTENSION_LIST = (
     "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
     "exs erl hs ml clj dart zig sh bash zsh fish ps1 bat sql html htm css scss sass less json jsonl json5 jsonc yaml yml toml ini cfg "
     "conf env lock md mdx rst txt log csv tsv xml svg png jpg jpeg gif pdf proto graphql tf gradle cmake mk patch diff snap pen traj"
 )
-_ENDINGS = frozenset(_ENDING_WORDS.split())
-_MARK = re.compile(r"[_./0-9]")
+_EXTENSIONS = frozenset(_EXTENSION_LIST.split())
+_IDENTIFIER_SIGN = re.compile(r"[_./0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
 # Longer texts are looked at anew each time, so that little is kept in memory.
-REMEMBERED = 20_000
+CACHED_CHARACTERS = 20_000
 
 
 TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
 
 
-def tokens_of(text: str) -> dict[str, None]:
+def distinct_tokens(text: str) -> dict[str, None]:
     """Everything in a text that could be a name, a path or a number, each once and in order; much faster than a pattern."""
-    return dict.fromkeys(parts_of(text))
+    return dict.fromkeys(all_tokens(text))
 
 
-def parts_of(text: str) -> list[str]:
+def all_tokens(text: str) -> list[str]:
     """The same, each as often as it is there."""
-    return text.encode("utf-8", "replace").translate(_PARTED).decode("ascii").split()
+    return text.encode("utf-8", "replace").translate(_SEPARATED).decode("ascii").split()
 
 
 def names_of(text: str) -> list[str]:
     """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
-    return list(_names(text) if len(text) <= _LONGEST_NAMED else _names_now(text))
+    return list(_cached_names(text) if len(text) <= _LONGEST_NAMED else _find_names(text))
 
 
-def _names_now(text: str) -> tuple[str, ...]:
+def _find_names(text: str) -> tuple[str, ...]:
     if "://" in text:
         text = _URL.sub(" ", text)
     # Words of small letters name nothing, and are most of what there is.
-    telling = (trimmed(token) for token in tokens_of(text) if not (token.isalpha() and token.islower()))
-    return tuple(dict.fromkeys(name for name in telling if len(name) >= SHORTEST_NAME and is_name(name)))
+    candidates = (trimmed(token) for token in distinct_tokens(text) if not (token.isalpha() and token.islower()))
+    return tuple(dict.fromkeys(name for name in candidates if len(name) >= SHORTEST_NAME and is_name(name)))
 
 
 # A result is looked at when it arrives, and again when a fold hides it.
-_names = lru_cache(maxsize=512)(_names_now)
+_cached_names = lru_cache(maxsize=512)(_find_names)
 
 
-def names_told(part: Content) -> list[str]:
+def names_used(part: Content) -> list[str]:
     """The names that a model tells in a text or uses in a call."""
     match part:
         case Text():
             return names_of(part.text)
         case ToolCall():
-            return names_of("\n".join(words_of(part)))
+            return names_of("\n".join(argument_texts(part)))
         case _:
             return []
 
@@ -100,7 +100,7 @@ def is_name(token: str) -> bool:
     if token.isalpha():
         # A capital inside tells `useState` from `Either`; all capitals are a heading more often than a constant.
         return not token.islower() and not token.isupper() and not token[1:].islower()
-    return _MARK.search(token) is not None and _LETTER.search(token) is not None
+    return _IDENTIFIER_SIGN.search(token) is not None and _LETTER.search(token) is not None
 
 
 def is_path(token: str) -> bool:
@@ -109,7 +109,7 @@ def is_path(token: str) -> bool:
         return False
     _, slash, last = token.rstrip("/").rpartition("/")
     stem, dot, ending = last.rpartition(".")
-    if dot and ending.lower() in _ENDINGS and (stem or slash):
+    if dot and ending.lower() in _EXTENSIONS and (stem or slash):
         return True
     if not slash:
         return False
@@ -128,7 +128,7 @@ def paths_of(text: str) -> list[str]:
         text = _DRIVE.sub(" ", text)
     if "://" in text:
         text = _URL.sub(" ", text)
-    found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
+    found = [path for token in distinct_tokens(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
     return list(dict.fromkeys([*drives, *found]))
 
 
@@ -143,25 +143,25 @@ def numbers_of(text: str) -> list[str]:
     """The numbers of a text, each once, without signs and separators."""
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    return list(dict.fromkeys([number for token in tokens_of(text) if token[0] in COUNTED and (number := number_in(token))]))
+    return list(dict.fromkeys([number for token in distinct_tokens(text) if token[0] in NUMBER_STARTS and (number := number_of(token))]))
 
 
 # The first signs of tokens that may be numbers.
-COUNTED = "+-.0123456789"
+NUMBER_STARTS = "+-.0123456789"
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
-def is_grouped(text: str) -> bool:
+def has_grouped_number(text: str) -> bool:
     """Whether a number with separators may be in a text."""
     return "," in text and _THOUSANDS.search(text) is not None
 
 
-def counted_parts_of(text: str) -> list[str]:
+def all_tokens_ungrouped(text: str) -> list[str]:
     """The parts of a text in which a number with separators is one part, without them, as it is counted."""
-    return parts_of(_THOUSANDS.sub("", text) if "," in text else text)
+    return all_tokens(_THOUSANDS.sub("", text) if "," in text else text)
 
 
-def number_in(token: str) -> str:
+def number_of(token: str) -> str:
     """The number that a token is, or nothing."""
     if token.isdecimal():
         return token
@@ -214,7 +214,7 @@ def token_kind(name: str) -> TokenKind | None:
     return "name" if is_name(name) else None
 
 
-def plain_of(text: str) -> str:
+def without_addresses(text: str) -> str:
     """A text without addresses, drives and the escapes of JSON, pieces of which would look like paths and names."""
     if "://" in text:
         text = _ADDRESS.sub(" ", text)
@@ -225,7 +225,7 @@ def plain_of(text: str) -> str:
     return _ESCAPE.sub(" ", text) if "\\u" in text else text
 
 
-def words_of(call: ToolCall) -> Iterator[str]:
+def argument_texts(call: ToolCall) -> Iterator[str]:
     """The texts that a model wrote into a call, without the quoting of JSON."""
     args = args_of(call)
     if args:

@@ -8,7 +8,7 @@ from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
 # Sources without which the model would not know what it may do and what is left to do.
-NEEDED = frozenset({"mode", "permissions", "tasks"})
+REQUIRED_SOURCES = frozenset({"mode", "permissions", "tasks"})
 
 
 class FloorPart(Value, frozen=True):
@@ -33,38 +33,40 @@ class Floor(Value, frozen=True):
 
 def last_request(view: View) -> tuple[Item, ...]:
     """What the user asked for last, with all that was said in between since."""
-    said = [item for item in view.items if item.kind in ("user", "steering")]
-    newest = next((item for item in reversed(said) if item.kind == "user"), None)
+    messages = [item for item in view.items if item.kind in ("user", "steering")]
+    newest = next((item for item in reversed(messages) if item.kind == "user"), None)
     if newest is None:
-        return tuple(said[-1:])
-    start = next(place for place, item in enumerate(said) if _event(item) == _event(newest))
-    return tuple(said[start:])
+        return tuple(messages[-1:])
+    start = next(place for place, item in enumerate(messages) if _event(item) == _event(newest))
+    return tuple(messages[start:])
 
 
 def floor_of(situation: Situation) -> Floor:
     """The irreducible floor of the view as it is now."""
     view, counter = situation.view, situation.tokens
     pins, request, pending = pinned(view), last_request(view), pending_calls(view.items)
-    asked = frozenset(item.id for item in request)
-    stated = frozenset(fact.id for source, fact in view.facts.items() if source in NEEDED) - asked
-    begun = frozenset(item.id for item in pending) - pins
-    kept = [item for item in view.items if item.id in pins and item.id not in asked | stated]
-    loudest = sorted(view.head, key=lambda item: -counter.item(item))[:1]
-    largest = sorted(kept, key=lambda item: -counter.item(item))[:3]
+    request_ids = frozenset(item.id for item in request)
+    source_ids = frozenset(fact.id for source, fact in view.facts.items() if source in REQUIRED_SOURCES) - request_ids
+    pending_ids = frozenset(item.id for item in pending) - pins
+    pinned_items = [item for item in view.items if item.id in pins and item.id not in request_ids | source_ids]
+    largest_head = sorted(view.head, key=lambda item: -counter.item(item))[:1]
+    largest_pins = sorted(pinned_items, key=lambda item: -counter.item(item))[:3]
     parts = [
-        FloorPart("head", _sum(situation, view.head), f"shorten {loudest[0].source or loudest[0].id}" if loudest else ""),
+        FloorPart("head", _sum(situation, view.head), f"shorten {largest_head[0].source or largest_head[0].id}" if largest_head else ""),
         FloorPart("tools", situation.tools_tokens, "offer fewer tools"),
-        FloorPart("pins", _sum(situation, kept), f"unpin {', '.join(item.id for item in largest)}" if largest else ""),
+        FloorPart("pins", _sum(situation, pinned_items), f"unpin {', '.join(item.id for item in largest_pins)}" if largest_pins else ""),
         FloorPart("last request", _sum(situation, request), "put long parts of it into a file"),
         FloorPart(
-            "mode and tasks", _sum(situation, [item for item in view.items if item.id in stated]) + _tasks(situation), "close what is done"
+            "mode and tasks",
+            _sum(situation, [item for item in view.items if item.id in source_ids]) + _tasks(situation),
+            "close what is done",
         ),
-        FloorPart("pending calls", _sum(situation, [item for item in pending if item.id in begun]), "let them finish"),
+        FloorPart("pending calls", _sum(situation, [item for item in pending if item.id in pending_ids]), "let them finish"),
     ]
-    return Floor(tuple(part for part in parts if part.tokens), pins | asked | begun | (stated & frozenset(view.ids)))
+    return Floor(tuple(part for part in parts if part.tokens), pins | request_ids | pending_ids | (source_ids & frozenset(view.ids)))
 
 
-def room_of(situation: Situation) -> int | None:
+def token_limit(situation: Situation) -> int | None:
     """How many tokens may be sent at all; nobody knows when the card has no window."""
     level = situation.budget.block_at or situation.budget.window
     return level or None
@@ -72,7 +74,7 @@ def room_of(situation: Situation) -> int | None:
 
 def check_floor(situation: Situation) -> Floor:
     """The floor, unless it alone does not fit: then the error names each part and what could be dropped."""
-    floor, room = floor_of(situation), room_of(situation)
+    floor, room = floor_of(situation), token_limit(situation)
     if room is not None and floor.tokens >= room:
         raise too_full(situation, floor, room)
     return floor
@@ -80,8 +82,8 @@ def check_floor(situation: Situation) -> Floor:
 
 def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
     """The error that names each part of the floor with its tokens."""
-    told = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
-    return TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {told}", where=situation.session)
+    part_list = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
+    return TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {part_list}", where=situation.session)
 
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:

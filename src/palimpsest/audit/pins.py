@@ -12,10 +12,10 @@ def pinned(view: View) -> frozenset[str]:
     if not view.pins:
         return frozenset()
     paths = tuple(name for name in view.pins if numbers_of(name) is None)
-    known: dict[str, bool] = {}
+    pinned_by_path: dict[str, bool] = {}
     found: set[str] = set()
     for item in view.items:
-        if item.id in view.pins or (paths and isinstance(item.content, ToolCall) and _shows(item.content, paths, known)):
+        if item.id in view.pins or (paths and isinstance(item.content, ToolCall) and _shows(item.content, paths, pinned_by_path)):
             found.add(item.id)
     for call, result in pairs_of(view.items) if found else ():
         if call.id in found or result.id in found:
@@ -23,14 +23,14 @@ def pinned(view: View) -> frozenset[str]:
     return frozenset(found)
 
 
-def _shows(call: ToolCall, paths: tuple[str, ...], known: dict[str, bool]) -> bool:
-    """Whether a call shows one of some files; `known` remembers that of each path, for most are touched again and again."""
+def _shows(call: ToolCall, paths: tuple[str, ...], pinned_by_path: dict[str, bool]) -> bool:
+    """Whether a call shows one of some files; `pinned_by_path` remembers that of each path, for most are touched again and again."""
     for touched in action_of(call).paths:
         if touched.how != "search":
             path = touched.path
-            if path not in known:
-                known[path] = any(same_path(path, pin) for pin in paths)
-            if known[path]:
+            if path not in pinned_by_path:
+                pinned_by_path[path] = any(same_path(path, pin) for pin in paths)
+            if pinned_by_path[path]:
                 return True
     return False
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from palimpsest.audit.gate import judge, left_out
+from palimpsest.audit.gate import judge, removed_lines_text
 from palimpsest.audit.pricing.price import price_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold
@@ -133,7 +133,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=_told(proposal.why, removed, verdict.remarks),
+            why=_told(proposal.why, removed, verdict.warnings),
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=_left(session, after, situation, folds=_folds(verdict.edits)),
@@ -148,7 +148,7 @@ def _told(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     """The reason of an edit, with what the gate did to it and what it would have minded."""
     parts = [why]
     if removed:
-        parts.append(left_out(removed))
+        parts.append(removed_lines_text(removed))
     if remarks:
         parts.append(f"the full gate would have minded: {', '.join(remarks)}")
     return "; ".join(parts)

@@ -4,8 +4,8 @@ from msgspec import Raw
 from side_calls import side_reply
 from workplace import say, work
 
-from palimpsest.audit.pricing.prefixes import MOST
-from palimpsest.audit.pricing.warm import places_of, warm_of
+from palimpsest.audit.pricing.prefixes import MOST_PREFIXES
+from palimpsest.audit.pricing.warm_prefixes import item_positions, warm_prefixes
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
@@ -203,8 +203,8 @@ def test_a_call_beside_the_conversation_keeps_what_it_read_alive() -> None:
 def test_an_automatic_cache_keeps_whole_prompts_and_is_read_up_to_any_item() -> None:
     session = at_work("gpt-5")
     assert ends(session) == [("11.0", 5_888)]
-    warm = warm_of(session.situation("before_call"))
-    assert warm.all == 5_888
+    warm = warm_prefixes(session.situation("before_call"))
+    assert warm.longest == 5_888
     session.log.append(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
     assert ends(session) == [("7.0", 3_968)]
 
@@ -223,7 +223,7 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     for _ in range(300):
         call(session)
     prefixes = session.derived.cache.value().prefixes
-    assert len(prefixes) <= MOST
+    assert len(prefixes) <= MOST_PREFIXES
     assert prefixes[0].last == "head:0"
     assert prefixes[-1].last == session.log.view.ids[-2]
 
@@ -231,7 +231,7 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
 def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:
     session = at_work()
     situation = session.situation("before_call")
-    warm, places = warm_of(situation), places_of(situation.view)
+    warm, places = warm_prefixes(situation), item_positions(situation.view)
     names = ("2.0", "5.0", "8.0", "11.0")
     assert [warm.before(places[name]) for name in names] == [
         2_000,

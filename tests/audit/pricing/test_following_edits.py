@@ -6,11 +6,11 @@ from working_days import MODEL, PROFILE, Step, steps, take_back, tell
 from workplace import work
 
 from palimpsest.audit.pricing.bill import Block, Prompt
-from palimpsest.audit.pricing.prefixes import sums_of
+from palimpsest.audit.pricing.prefixes import cumulative_tokens
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visibility.survival import survival_of
-from palimpsest.audit.visibility.visible import Visible, texts_of
+from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.events import Event
 from palimpsest.core.items import Item, Text, ToolCall, same_start, seq_of
 from palimpsest.core.pairs import pending_calls, unpaired
@@ -73,9 +73,13 @@ def test_a_counter_that_followed_every_edit_counts_as_a_new_one(told: list[Step]
 def test_what_shows_in_many_texts_is_what_shows_in_one(told: list[Step], looked_for: list[str]) -> None:
     for event, view in followed(told)[::7]:
         texts = [*texts_of(view.head), *texts_of(view.items)] * 9
-        many, one = Visible(texts), Visible(["\n".join(texts)])
-        assert [many.path(each) for each in looked_for] == [one.path(each) for each in looked_for]
-        assert many.unseen(set(looked_for)) == one.unseen(set(looked_for)) == {each for each in looked_for if {each} == one.unseen({each})}
+        many, one = VisibleText(texts), VisibleText(["\n".join(texts)])
+        assert [many.shows_path(each) for each in looked_for] == [one.shows_path(each) for each in looked_for]
+        assert (
+            many.missing_tokens(set(looked_for))
+            == one.missing_tokens(set(looked_for))
+            == {each for each in looked_for if {each} == one.missing_tokens({each})}
+        )
         assert survival_of([event], many) == survival_of([event], "\n".join(texts))
 
 
@@ -114,4 +118,4 @@ def test_sums_are_those_up_to_each_item(told: list[Step]) -> None:
     for item in view.items:
         total += counter.item(item)
         sums[item.id] = total
-    assert sums_of(view.head, view.items, counter) == sums
+    assert cumulative_tokens(view.head, view.items, counter) == sums

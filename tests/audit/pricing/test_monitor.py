@@ -4,7 +4,7 @@ import pytest
 from situations import situation
 from workplace import reply, say, work
 
-from palimpsest.audit.pricing.cache_state import watch_edit, watch_reply
+from palimpsest.audit.pricing.cache_state import watch_after_edit, watch_after_reply
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
@@ -22,7 +22,7 @@ def reads(*tokens: int, start: Watch = NOTHING) -> list[int]:
     told = []
     watch = start
     for read in tokens:
-        watch = watch_reply(watch, Usage(10, read, 100, 0, 50))
+        watch = watch_after_reply(watch, Usage(10, read, 100, 0, 50))
         told.append(watch.dropped)
     return told
 
@@ -47,7 +47,7 @@ def test_the_base_line_starts_anew_after_a_drop() -> None:
 
 
 def test_a_reply_without_usage_says_nothing() -> None:
-    assert watch_reply(Watch(50_000, expected=True, dropped=7), Usage()) == Watch(50_000, expected=True)
+    assert watch_after_reply(Watch(50_000, expected=True, dropped=7), Usage()) == Watch(50_000, expected=True)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_reply_without_usage_says_nothing() -> None:
 def test_cc_68_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(
     edit: Edit, by: str, moment: str
 ) -> None:
-    expected = watch_edit(Watch(50_000), ViewEdited((edit,), by=by, moment=moment))
+    expected = watch_after_edit(Watch(50_000), ViewEdited((edit,), by=by, moment=moment))
     assert expected == Watch(50_000, expected=True)
     assert reads(50_100, 20_000, 20_100, 1_000, start=expected) == [0, 0, 0, 19_100]
 
 
 def test_cc_68_other_edits_silence_nothing() -> None:
     for edit in (Mask(("3.0",), "[gone]"), Insert((Put("reminder", Text("mind")),))):
-        assert watch_edit(Watch(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == Watch(50_000)
+        assert watch_after_edit(Watch(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == Watch(50_000)
 
 
 def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:

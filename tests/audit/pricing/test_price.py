@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from situations import prefix, situation, used, words
 from workplace import offline, say, work
 
-from palimpsest.audit.pricing.bill import Billed, Breakpoint, Kept, Prompt, bill, rules_of
+from palimpsest.audit.pricing.bill import Bill, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.audit.pricing.price import next_bills, price_of
 from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
@@ -85,14 +85,14 @@ class Till:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.kept = Kept()
+        self.contents = CacheContents()
 
-    def bill(self, view: View, breakpoints: tuple[str, ...], now: int) -> Billed:
+    def bill(self, view: View, breakpoints: tuple[str, ...], now: int) -> Bill:
         counter, items = self.session.counter, (*view.head, *view.items)
         blocks = [(f"{item.id} {item.mask}", counter.item(item)) for item in items]
         places = {item.id: place for place, item in enumerate(items)}
         wanted = [Breakpoint(places[name]) for name in breakpoints if name in places]
-        return bill(Prompt.of(blocks), self.kept, now, rules_of(self.session.card), wanted)
+        return bill(Prompt.of(blocks), self.contents, now, cache_rules(self.session.card), wanted)
 
     def next(self) -> Usage:
         """What the next request would be billed as, with the breakpoints that it would have."""
@@ -109,7 +109,7 @@ class Till:
         params = with_anchors(session.params, session.derived.cache.value(), now)
         breakpoints = encode(session.log.view, session.card, (), params).breakpoints
         billed = self.bill(session.log.view, breakpoints, now)
-        self.kept = billed.kept
+        self.contents = billed.contents
         started = session.log.append(
             CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), breakpoints=breakpoints)
         )

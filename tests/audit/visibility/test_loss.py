@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.audit.visibility.visible import Visible
+from palimpsest.audit.visibility.visible import VisibleText
 from palimpsest.core.edits import Loss, Lost
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
@@ -75,8 +75,8 @@ def test_a_path_counts_as_shown_by_its_last_two_parts() -> None:
 
 
 def test_a_folder_shows_with_a_slash_at_its_end_or_without() -> None:
-    visible = Visible(["see src/app/ and docs/."])
-    assert [visible.path(path) for path in ("src/app", "src/app/", "/repo/src/app", "docs", "/repo/docs")] == [
+    visible = VisibleText(["see src/app/ and docs/."])
+    assert [visible.shows_path(path) for path in ("src/app", "src/app/", "/repo/src/app", "docs", "/repo/docs")] == [
         True,
         True,
         True,

@@ -10,12 +10,12 @@ from palimpsest.core.situation import Card, CardPrices
 from palimpsest.wire.models.cards import Prices
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
-FIVE_MINUTES = 300_000
-HOUR = 3_600_000
+FIVE_MINUTES_MS = 300_000
+HOUR_MS = 3_600_000
 # An automatic cache keeps what nobody used for five to ten minutes.
-IDLE = 600_000
-LOOK_BACK = 20
-STEP = 128
+IDLE_MS = 600_000
+LOOK_BACK_BLOCKS = 20
+STEP_TOKENS = 128
 # How many different prompts an automatic cache is followed for; those that only grow count once.
 MOST_PROMPTS = 8
 
@@ -23,14 +23,14 @@ Block: TypeAlias = tuple[str, int]
 """What stands for the bytes of a block, and its tokens."""
 
 
-class Rules(Value, frozen=True):
+class CacheRules(Value, frozen=True):
     """How a provider's cache works. Breakpoints look back over `look_back` blocks, their own included; times are in milliseconds."""
 
     kind: Literal["none", "breakpoints", "automatic"]
     minimum: int = 1_024
-    look_back: int = LOOK_BACK
-    step: int = STEP
-    idle: int = IDLE
+    look_back: int = LOOK_BACK_BLOCKS
+    step: int = STEP_TOKENS
+    idle: int = IDLE_MS
 
 
 class Breakpoint(Value, frozen=True):
@@ -48,15 +48,15 @@ class Prompt(Value, frozen=True):
     sums: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], known: Self | None = None) -> Self:
-        """The prompt of some blocks; what it shares with a `known` prompt from the start is taken over from there."""
+    def of(cls, blocks: Sequence[Block], previous: Self | None = None) -> Self:
+        """The prompt of some blocks; what it shares with a `previous` prompt from the start is taken over from there."""
         blocks = tuple(blocks)
         links: list[int] = []
         sums: list[int] = []
-        if known is not None:
-            goes_on = blocks[: len(known.blocks)] == known.blocks
-            same = len(known.blocks) if goes_on else same_start(known.blocks, blocks)
-            links, sums = list(known.links[:same]), list(known.sums[:same])
+        if previous is not None:
+            extends_previous = blocks[: len(previous.blocks)] == previous.blocks
+            shared_prefix = len(previous.blocks) if extends_previous else same_start(previous.blocks, blocks)
+            links, sums = list(previous.links[:shared_prefix]), list(previous.sums[:shared_prefix])
         link, total = (links[-1], sums[-1]) if links else (0, 0)
         for block in blocks[len(links) :]:
             link = hash((link, block[0]))
@@ -71,7 +71,7 @@ class Prompt(Value, frozen=True):
         return self.sums[-1] if self.sums else 0
 
 
-class Entry(Value, frozen=True):
+class CacheEntry(Value, frozen=True):
     """A prefix that is kept: the block it ends with, its link and tokens, when it was last used, and for how long that lasts."""
 
     at_block: int
@@ -81,26 +81,26 @@ class Entry(Value, frozen=True):
     ttl: int
 
 
-class Kept(Value, frozen=True):
+class CacheContents(Value, frozen=True):
     """What a cache holds: entries that breakpoints made, or whole prompts with the time of their last use."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CacheEntry, ...] = ()
     prompts: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
-EMPTY = Kept()
+EMPTY_CACHE = CacheContents()
 
 
-class Billed(Value, frozen=True):
+class Bill(Value, frozen=True):
     """The tokens of a request as they are billed, and what the cache holds after it."""
 
     usage: Usage
-    kept: Kept = EMPTY
+    contents: CacheContents = EMPTY_CACHE
 
 
-def rules_of(card: Card) -> Rules:
+def cache_rules(card: Card) -> CacheRules:
     """The rules of a model's cache."""
-    return Rules(card.cache, card.cache_minimum)
+    return CacheRules(card.cache, card.cache_minimum)
 
 
 def prices_of(prices: CardPrices) -> Prices:
@@ -110,73 +110,75 @@ def prices_of(prices: CardPrices) -> Prices:
     return Prices(prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long)
 
 
-def bill(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint] = ()) -> Billed:
+def bill(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint] = ()) -> Bill:
     """What one request reads from the cache, writes to it and sends afresh at a time."""
     match rules.kind:
         case "none":
-            return Billed(Usage(input=prompt.tokens), kept)
+            return Bill(Usage(input=prompt.tokens), contents)
         case "breakpoints":
-            return _by_breakpoints(prompt, kept, now, rules, breakpoints)
+            return _by_breakpoints(prompt, contents, now, rules, breakpoints)
         case "automatic":
-            return _by_itself(prompt, kept, now, rules)
+            return _by_automatic_cache(prompt, contents, now, rules)
 
 
-def _by_breakpoints(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint]) -> Billed:
+def _by_breakpoints(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint]) -> Bill:
     if len(breakpoints) > MAX_BREAKPOINTS:
         raise BadInput(f"a request has at most {MAX_BREAKPOINTS} breakpoints, not {len(breakpoints)}")
     sums, links = prompt.sums, prompt.links
     count = len(sums)
     # What another prefix holds stays there, and is of no use to this request.
-    mine = {
+    matching = {
         entry.at_block: entry
-        for entry in kept.entries
+        for entry in contents.entries
         if now - entry.used < entry.ttl and entry.at_block < count and links[entry.at_block] == entry.link
     }
-    others = [entry for entry in kept.entries if now - entry.used < entry.ttl and mine.get(entry.at_block) is not entry]
-    good = [each for each in breakpoints if 0 <= each.at < count and sums[each.at] >= rules.minimum]
-    hit = max((_hit(mine, each.at, rules.look_back) for each in good), default=-1)
+    others = [entry for entry in contents.entries if now - entry.used < entry.ttl and matching.get(entry.at_block) is not entry]
+    valid = [each for each in breakpoints if 0 <= each.at < count and sums[each.at] >= rules.minimum]
+    hit = max((_newest_hit(matching, each.at, rules.look_back) for each in valid), default=-1)
     read = sums[hit] if hit >= 0 else 0
-    reach = max((sums[each.at] for each in good), default=0)
-    reach_long = max((sums[each.at] for each in good if each.long), default=0)
+    reach = max((sums[each.at] for each in valid), default=0)
+    reach_long = max((sums[each.at] for each in valid if each.long), default=0)
     long = max(0, reach_long - read)
     written = max(0, reach - max(read, reach_long))
     # Reading a prefix uses every shorter one that it contains.
-    entries = [_used(entry, now) if at <= hit else entry for at, entry in mine.items()]
-    held = {entry.at_block for entry in entries if entry.at_block <= hit}
-    made = {each.at: _entry(prompt, each, now) for each in good if each.at not in held}
-    entries = [entry for entry in entries if entry.at_block not in made]
+    entries = [_refreshed(entry, now) if at <= hit else entry for at, entry in matching.items()]
+    refreshed_blocks = {entry.at_block for entry in entries if entry.at_block <= hit}
+    new_entries = {each.at: _new_entry(prompt, each, now) for each in valid if each.at not in refreshed_blocks}
+    entries = [entry for entry in entries if entry.at_block not in new_entries]
     usage = Usage(prompt.tokens - read - written - long, read, written, long)
-    return Billed(usage, Kept((*others, *entries, *made.values())))
+    return Bill(usage, CacheContents((*others, *entries, *new_entries.values())))
 
 
-def _hit(mine: dict[int, Entry], at: int, look_back: int) -> int:
+def _newest_hit(matching: dict[int, CacheEntry], at: int, look_back: int) -> int:
     """The newest kept block that a breakpoint finds; its own is the first it looks at."""
-    return next((place for place in range(at, max(-1, at - look_back), -1) if place in mine), -1)
+    return next((place for place in range(at, max(-1, at - look_back), -1) if place in matching), -1)
 
 
-def _used(entry: Entry, now: int) -> Entry:
-    return Entry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
+def _refreshed(entry: CacheEntry, now: int) -> CacheEntry:
+    return CacheEntry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
 
 
-def _entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> Entry:
-    return Entry(breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR if breakpoint_.long else FIVE_MINUTES)
+def _new_entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> CacheEntry:
+    return CacheEntry(
+        breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR_MS if breakpoint_.long else FIVE_MINUTES_MS
+    )
 
 
-def _by_itself(prompt: Prompt, kept: Kept, now: int, rules: Rules) -> Billed:
+def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules) -> Bill:
     """Prefixes are found in whole steps. What the cache takes in is billed as written, which costs what the card says, or as input."""
-    alive = [(links, used) for links, used in kept.prompts if now - used < rules.idle]
-    shared = [_shared(links, prompt.links) for links, _ in alive]
+    live = [(links, used) for links, used in contents.prompts if now - used < rules.idle]
+    shared = [_shared_blocks(links, prompt.links) for links, _ in live]
     longest = max(shared, default=0)
     read = prompt.sums[longest - 1] // rules.step * rules.step if longest else 0
     read = read if read >= rules.minimum else 0
-    whole = prompt.tokens // rules.step * rules.step
-    written = max(0, whole - read) if whole >= rules.minimum else 0
-    others = [each for each, common in zip(alive, shared, strict=True) if common < len(each[0])]
-    prompts = (*others, (prompt.links, now))[-MOST_PROMPTS:] if whole >= rules.minimum else tuple(alive)
-    return Billed(Usage(prompt.tokens - read - written, read, written), Kept(prompts=prompts))
+    whole_steps = prompt.tokens // rules.step * rules.step
+    written = max(0, whole_steps - read) if whole_steps >= rules.minimum else 0
+    others = [each for each, common in zip(live, shared, strict=True) if common < len(each[0])]
+    prompts = (*others, (prompt.links, now))[-MOST_PROMPTS:] if whole_steps >= rules.minimum else tuple(live)
+    return Bill(Usage(prompt.tokens - read - written, read, written), CacheContents(prompts=prompts))
 
 
-def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def _shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many blocks two prompts have in common from the start; links tell by one comparison whether all before them agree."""
     low, high = 0, min(len(one), len(other))
     while low < high:

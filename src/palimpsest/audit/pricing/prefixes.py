@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from palimpsest.audit.pricing.bill import FIVE_MINUTES, HOUR, STEP
+from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS, STEP_TOKENS
 from palimpsest.core.events import CallStarted, Usage
 from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import CachedPrefix
@@ -15,13 +15,13 @@ from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 
 # How many prefixes are remembered; of the older ones every second is forgotten when there are more.
-MOST = 96
+MOST_PREFIXES = 96
 _NEWEST = 32
 _HEAD = "head:"
 _id = attrgetter("id")
 # Reads are reported in whole blocks, so that a belief this close to them is the same.
-_CLOSE = 1.01
-_NEAR = 64
+_TOLERANCE = 1.01
+_TOLERANCE_TOKENS = 64
 
 
 class _Lifetime(Value, frozen=True):
@@ -31,15 +31,15 @@ class _Lifetime(Value, frozen=True):
 _lifetime = msgspec.json.Decoder(_Lifetime)
 
 
-def lifetime(call: CallStarted | None, usage: Usage) -> int:
+def lifetime_ms(call: CallStarted | None, usage: Usage) -> int:
     """How long a call's entries last: as the bill says, else as it asked for."""
     if usage.cache_write or usage.cache_write_long:
-        return FIVE_MINUTES if usage.cache_write else HOUR
+        return FIVE_MINUTES_MS if usage.cache_write else HOUR_MS
     try:
         asked = _lifetime.decode(call.params).ttl if call is not None else "5m"
     except msgspec.DecodeError:
         asked = "5m"
-    return HOUR if asked == "1h" else FIVE_MINUTES
+    return HOUR_MS if asked == "1h" else FIVE_MINUTES_MS
 
 
 def breakpoints_of(call: CallStarted | None, head: Sequence[Item], items: Sequence[Item]) -> tuple[str, ...]:
@@ -53,20 +53,20 @@ def first_change(before: Sequence[Item], after: Sequence[Item]) -> int:
     """The first place at which two views differ in what is sent; a cached mask leaves the bytes as they are."""
     place = 0
     for one, other in zip(before, after, strict=False):
-        if one is not other and not _same(one, other):
+        if one is not other and not _sent_alike(one, other):
             return place
         place += 1
     return place
 
 
-def _same(one: Item, other: Item) -> bool:
+def _sent_alike(one: Item, other: Item) -> bool:
     if one.id != other.id or (one.content is not other.content and one.content != other.content):
         return False
     shown = [item.mask for item in (one, other) if item.mask is not None and item.mask.form == "shown"]
     return not shown or one.mask == other.mask
 
 
-def same_head(before: Sequence[Item], after: Sequence[Item]) -> int:
+def shared_head_blocks(before: Sequence[Item], after: Sequence[Item]) -> int:
     """How many blocks of a head stayed as they were, whatever their ids."""
     count = 0
     for one, other in zip(before, after, strict=False):
@@ -81,49 +81,49 @@ def ends_before(prefix: CachedPrefix, place: int, places: dict[str, int]) -> boo
     return prefix.last.startswith(_HEAD) or places.get(prefix.last, place) < place
 
 
-def in_head(prefix: CachedPrefix, blocks: int) -> bool:
+def ends_in_head(prefix: CachedPrefix, blocks: int) -> bool:
     """Whether a prefix ends within the first blocks of the head."""
     return prefix.last.startswith(_HEAD) and int(prefix.last[len(_HEAD) :]) < blocks
 
 
-def sums_of(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
+def cumulative_tokens(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Tokens up to the end of each item, and of each block of the head."""
     names = (*(f"{_HEAD}{number}" for number in range(len(head))), *map(_id, items))
     return dict(zip(names, accumulate([*counter.each(head), *counter.each(items)]), strict=True))
 
 
-def reaching(read: int, sums: dict[str, int], total: int) -> str:
+def last_item_within(read: int, sums: dict[str, int], total: int) -> str:
     """The last item within a number of tokens that were read, when `total` is what the whole prompt had."""
     weight = max(sums.values(), default=0)
     share = total / weight if weight else 1.0
     best = ""
     for name, size in sums.items():
-        if size * share > read * _CLOSE + _NEAR:
+        if size * share > read * _TOLERANCE + _TOLERANCE_TOKENS:
             break
         best = name
     return best
 
 
-def within(prefix: CachedPrefix, read: int) -> bool:
+def is_within(prefix: CachedPrefix, read: int) -> bool:
     """Whether a prefix is no longer than what was read."""
-    return prefix.tokens <= read * _CLOSE + _NEAR
+    return prefix.tokens <= read * _TOLERANCE + _TOLERANCE_TOKENS
 
 
-def thinned(prefixes: list[CachedPrefix]) -> list[CachedPrefix]:
+def bounded_prefixes(prefixes: list[CachedPrefix]) -> list[CachedPrefix]:
     """Few enough to remember, the newest all of them."""
-    return prefixes if len(prefixes) <= MOST else prefixes[:-_NEWEST:2] + prefixes[-_NEWEST:]
+    return prefixes if len(prefixes) <= MOST_PREFIXES else prefixes[:-_NEWEST:2] + prefixes[-_NEWEST:]
 
 
 def whole_steps(tokens: int) -> int:
     """What an automatic cache keeps of a prompt."""
-    return tokens // STEP * STEP
+    return tokens // STEP_TOKENS * STEP_TOKENS
 
 
-def shortened(prefixes: Sequence[CachedPrefix], place: int, view: View, counter: CountsTokens) -> list[CachedPrefix]:
+def truncated_prefix(prefixes: Sequence[CachedPrefix], place: int, view: View, counter: CountsTokens) -> list[CachedPrefix]:
     """What an automatic cache can still read of the longest prefix when everything from a place on has changed."""
     if not prefixes or not place:
         return []
     longest = max(prefixes, key=lambda prefix: prefix.tokens)
-    sums = sums_of(view.head, view.items[:place], counter)
+    sums = cumulative_tokens(view.head, view.items[:place], counter)
     last = view.items[place - 1].id
     return [CachedPrefix(last, min(longest.tokens, whole_steps(sums[last])), longest.at, longest.ttl)]

@@ -8,15 +8,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from palimpsest.audit.tools.file_commands import shell_touches
-from palimpsest.audit.tools.patches import How, Touched, is_patch, patched
+from palimpsest.audit.tools.file_access import AccessKind, FileAccess, is_patch, patched_files
+from palimpsest.audit.tools.file_commands import shell_file_accesses
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
 from palimpsest.wire.json_reading import Json, is_json
 from palimpsest.wire.request import Tool
 
 # What calls with longer arguments do is worked out each time, so that little is kept in memory.
-_REMEMBERED = 4_000
+_CACHED_CHARACTERS = 4_000
 
 ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
 
@@ -25,7 +25,7 @@ class Action(Value, frozen=True):
     """What one call does; a command has a line, everything else touches its paths directly."""
 
     kind: ToolClass
-    paths: tuple[Touched, ...] = ()
+    paths: tuple[FileAccess, ...] = ()
     command: str = ""
 
 
@@ -60,16 +60,16 @@ _VERBS: dict[str, ToolClass] = {
     **dict.fromkeys(("write", "create", "save", "put", "overwrite"), "write"),
     **dict.fromkeys(("search", "find", "grep", "glob", "list"), "search"),
 }
-_RUNS = frozenset({"bash", "shell", "terminal", "command", "exec", "cmd", "powershell"})
-_PATHS = (
+_SHELL_WORDS = frozenset({"bash", "shell", "terminal", "command", "exec", "cmd", "powershell"})
+_PATH_KEYS = (
     *("file_path", "filePath", "path", "file", "filename", "notebook_path", "notebookPath", "target_file", "absolute_path"),
     *("relative_path", "file_name", "fileName", "TargetFile", "AbsolutePath", "relative_workspace_path", "uri"),
 )
-_MANY = ("paths", "files", "file_paths", "filePaths")
-_COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input")
-_PATCHES = ("input", "patch", "patchText", "patch_text", "diff")
-_FIRST = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
-_LAST = ("end_line", "endLine", "EndLine", "line_end", "end")
+_PATH_LIST_KEYS = ("paths", "files", "file_paths", "filePaths")
+_COMMAND_KEYS = ("command", "cmd", "CommandLine", "script", "code", "input")
+_PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
+_FIRST_LINE_KEYS = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
+_LAST_LINE_KEYS = ("end_line", "endLine", "EndLine", "line_end", "end")
 _BROKEN = re.compile(r'"(file_path|filePath|path|command|cmd|notebook_path|target_file)"\s*:\s*"((?:[^"\\]|\\.)*)"?')
 _SHELLS = frozenset({"bash", "sh", "zsh", "fish", "/bin/bash", "/bin/sh", "/usr/bin/bash", "pwsh", "powershell", "cmd"})
 _EDITOR: dict[str, ToolClass] = {
@@ -83,7 +83,7 @@ _EDITOR: dict[str, ToolClass] = {
     "delete": "edit",
     "rename": "edit",
 }
-_HOW: dict[ToolClass, How] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
+_ACCESS_BY_CLASS: dict[ToolClass, AccessKind] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
 _EXIT = re.compile(
     r"^(?:Process exited with code|Exit code:?|exit code:|Exit Code:)\s*(-?\d+)"
     r"|<(?:returncode|exit_code)>\s*(-?\d+)\s*</"
@@ -103,15 +103,15 @@ def tool_class(tool: str, declared: Mapping[str, ToolClass] | None = None) -> To
     """What a tool is for: as it was declared, by a known name, or by the words its name is made of."""
     if declared is not None and tool in declared:
         return declared[tool]
-    kind = _memo.get(tool)
+    kind = _class_by_tool.get(tool)
     if kind is None:
         kind = _class_of(tool)
-        if len(_memo) < 4_096:
-            _memo[tool] = kind
+        if len(_class_by_tool) < 4_096:
+            _class_by_tool[tool] = kind
     return kind
 
 
-_memo: dict[str, ToolClass] = {}
+_class_by_tool: dict[str, ToolClass] = {}
 
 
 def _class_of(tool: str) -> ToolClass:
@@ -125,7 +125,7 @@ def _class_of(tool: str) -> ToolClass:
         return "other"
     if not _FILE_WORDS.isdisjoint(words):
         return next((_VERBS[word] for word in words if word in _VERBS), "other")
-    if not _RUNS.isdisjoint(words):
+    if not _SHELL_WORDS.isdisjoint(words):
         return "command"
     if "todo" in words or "todos" in words:
         return "plan"
@@ -144,18 +144,18 @@ def declared_class(tool: Tool) -> ToolClass:
     if kind != "other":
         return kind
     try:
-        takes = frozenset(msgspec.json.decode(tool.schema, type=_Schema).properties)
+        parameters = frozenset(msgspec.json.decode(tool.schema, type=_Schema).properties)
     except msgspec.DecodeError:
         return "other"
-    if not takes.isdisjoint(("command", "cmd")):
+    if not parameters.isdisjoint(("command", "cmd")):
         return "command"
-    if takes.isdisjoint((*_PATHS, *_MANY)):
+    if parameters.isdisjoint((*_PATH_KEYS, *_PATH_LIST_KEYS)):
         return "other"
-    if not takes.isdisjoint(("old_string", "oldString", "old_str", "edits", "patch", "diff")):
+    if not parameters.isdisjoint(("old_string", "oldString", "old_str", "edits", "patch", "diff")):
         return "edit"
-    if not takes.isdisjoint(("content", "contents", "file_text", "new_content")):
+    if not parameters.isdisjoint(("content", "contents", "file_text", "new_content")):
         return "write"
-    return "search" if not takes.isdisjoint(("pattern", "query", "regex")) else "read"
+    return "search" if not parameters.isdisjoint(("pattern", "query", "regex")) else "read"
 
 
 def declared_classes(tools: Iterable[Tool]) -> dict[str, ToolClass]:
@@ -182,13 +182,13 @@ def _unescape(text: str) -> str:
 
 def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
     """What a call does, as far as the call itself says."""
-    if (declared is None or call.tool not in declared) and len(call.args) <= _REMEMBERED:
-        return _remembered(call.tool, call.args, call.form)
+    if (declared is None or call.tool not in declared) and len(call.args) <= _CACHED_CHARACTERS:
+        return _cached_action(call.tool, call.args, call.form)
     return _action_of(call, declared)
 
 
 @lru_cache(maxsize=4_096)
-def _remembered(tool: str, args: str, form: Form) -> Action:
+def _cached_action(tool: str, args: str, form: Form) -> Action:
     """Everybody who looks at a view asks this of the same calls again and again."""
     return _action_of(ToolCall("", tool, args, form), None)
 
@@ -198,13 +198,13 @@ def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Acti
     args = args_of(call)
     text = _patch_text(call, args, kind) if kind in ("edit", "other") else ""
     if text:
-        return Action("edit", patched(text))
+        return Action("edit", patched_files(text))
     if kind == "command" or call.form == "shell":
         line, shell = _command_line(call, args)
-        return Action("command", shell_touches(shell), line)
+        return Action("command", shell_file_accesses(shell), line)
     if kind == "edit" and isinstance(args.get("command"), str):
         kind = _EDITOR.get(str(args["command"]), "edit")
-    how = _HOW.get(kind)
+    how = _ACCESS_BY_CLASS.get(kind)
     return Action(kind, _paths_of(args, how) if how is not None else ())
 
 
@@ -214,11 +214,11 @@ def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, T
     if returned.result.error and action.kind != "command":
         return Action(action.kind, (), action.command)
     known = {touched.path for touched in action.paths}
-    how = _HOW.get(action.kind)
+    how = _ACCESS_BY_CLASS.get(action.kind)
     if how is not None:
-        return Action(action.kind, (*action.paths, *(Touched(path, how) for path in returned.paths if path not in known)))
+        return Action(action.kind, (*action.paths, *(FileAccess(path, how) for path in returned.paths if path not in known)))
     opened = opened_file(action.command, result_text(returned.result)) if action.kind == "command" else ""
-    return Action("command", (Touched(opened, "edit"),), action.command) if opened else action
+    return Action("command", (FileAccess(opened, "edit"),), action.command) if opened else action
 
 
 def opened_file(command: str, output: str) -> str:
@@ -253,11 +253,11 @@ def shell_line(call: ToolCall) -> str:
 def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
     """The patch that a call holds: of a tool that is no edit only one that is a patch from its first line to its last."""
     if kind != "edit":
-        values = [args.get(name) for name in _PATCHES] if args else [call.args]
+        values = [args.get(name) for name in _PATCH_KEYS] if args else [call.args]
         return next((value for value in values if isinstance(value, str) and is_patch(value)), "")
     if call.form == "free" or (not args and "*** Begin Patch" in call.args):
         return call.args
-    for name in _PATCHES:
+    for name in _PATCH_KEYS:
         value = args.get(name)
         if isinstance(value, str) and ("*** Begin Patch" in value or "\n+++ " in value or value.startswith("--- ")):
             return value
@@ -268,7 +268,7 @@ def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
     """The command of a call as it is listed, and as a shell would be given it."""
     if not args:
         return call.args, call.args
-    for name in _COMMANDS:
+    for name in _COMMAND_KEYS:
         value = args.get(name)
         if isinstance(value, str) and value:
             line = value.strip()
@@ -281,10 +281,10 @@ def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _paths_of(args: Json, how: How) -> tuple[Touched, ...]:
+def _paths_of(args: Json, how: AccessKind) -> tuple[FileAccess, ...]:
     first, last = _range_of(args) if how == "read" else (None, None)
-    paths = [value for name in _PATHS if isinstance(value := args.get(name), str) and value][:1]
-    for name in _MANY:
+    paths = [value for name in _PATH_KEYS if isinstance(value := args.get(name), str) and value][:1]
+    for name in _PATH_LIST_KEYS:
         value = args.get(name)
         if isinstance(value, str) and value:
             paths.append(value)
@@ -292,15 +292,15 @@ def _paths_of(args: Json, how: How) -> tuple[Touched, ...]:
             for each in value:
                 path = _paths_of(each, how)[:1] if is_json(each) else ()
                 paths += [path[0].path] if path else [each] if isinstance(each, str) and each else []
-    return tuple(Touched(path, how, first, last) for path in dict.fromkeys(paths))
+    return tuple(FileAccess(path, how, first, last) for path in dict.fromkeys(paths))
 
 
 def _range_of(args: Json) -> tuple[int | None, int | None]:
     spread = args.get("view_range")
     if isinstance(spread, list) and len(spread) == 2:
         return _line(spread[0]), _line(spread[1])
-    first = next((line for name in _FIRST if (line := _line(args.get(name))) is not None), None)
-    last = next((line for name in _LAST if (line := _line(args.get(name))) is not None), None)
+    first = next((line for name in _FIRST_LINE_KEYS if (line := _line(args.get(name))) is not None), None)
+    last = next((line for name in _LAST_LINE_KEYS if (line := _line(args.get(name))) is not None), None)
     offset, limit = _line(args.get("offset")), _line(args.get("limit"))
     if offset is not None or limit is not None:
         first = offset or 1

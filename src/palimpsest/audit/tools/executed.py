@@ -9,7 +9,7 @@ from palimpsest.audit.tools.shell import ShellCommand, parse_line
 
 SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish"})
 # Longer lines are parsed each time, so that little is kept in memory.
-_REMEMBERED: Final = 4_000
+_CACHED_CHARACTERS: Final = 4_000
 _DEEPEST: Final = 3
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _SUFFIX: Final = re.compile(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
@@ -33,55 +33,55 @@ class _Wrapper(NamedTuple):
     elsewhere: bool = False
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The programs or options of a table, with blanks between them."""
     return frozenset(text.split())
 
 
-def _each(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
+def _wrappers(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
     return dict.fromkeys(commands.split(", "), wrapper)
 
 
 # For each package manager the options in front of its sub-command that take a value.
 PACKAGE_MANAGERS: Final = {
-    "npm": names("--prefix -w --workspace -C"),
-    "pnpm": names("-C --dir --filter -F"),
-    "yarn": names("--cwd"),
-    "bun": names("--cwd --filter -F"),
+    "npm": word_set("--prefix -w --workspace -C"),
+    "pnpm": word_set("-C --dir --filter -F"),
+    "yarn": word_set("--cwd"),
+    "bun": word_set("--cwd --filter -F"),
 }
 _UV: Final = _Wrapper(
-    names(
+    word_set(
         "-p --python --with --with-editable --with-requirements --project --directory --extra --group --only-group --package --env-file "
         "--index --index-url --default-index --cache-dir --config-file -w --from"
     )
 )
-_CONTAINER: Final = names("-e --env -u --user -w --workdir --env-file --entrypoint -v --volume -p --publish --name --index")
+_CONTAINER: Final = word_set("-e --env -u --user -w --workdir --env-file --entrypoint -v --volume -p --publish --name --index")
 _WRAPPERS: Final[dict[str, _Wrapper]] = {
-    **_each("nohup, setsid, builtin, command, chronic, unbuffer, catchsegv, cross-env, rtk, nyc, c8, fvm", _Wrapper()),
-    **_each("poetry run, pipenv run, bundle exec, rbenv exec, asdf exec", _Wrapper()),
-    **_each("mise exec, mise x, op run, doppler run, dotenvx run, infisical run, aws-vault exec", _Wrapper(dashes=True)),
-    **_each("timeout, gtimeout", _Wrapper(names("-k --kill-after -s --signal"), 1)),
+    **_wrappers("nohup, setsid, builtin, command, chronic, unbuffer, catchsegv, cross-env, rtk, nyc, c8, fvm", _Wrapper()),
+    **_wrappers("poetry run, pipenv run, bundle exec, rbenv exec, asdf exec", _Wrapper()),
+    **_wrappers("mise exec, mise x, op run, doppler run, dotenvx run, infisical run, aws-vault exec", _Wrapper(dashes=True)),
+    **_wrappers("timeout, gtimeout", _Wrapper(word_set("-k --kill-after -s --signal"), 1)),
     "direnv exec": _Wrapper(operands=1),
-    "env": _Wrapper(names("-u --unset -C --chdir")),
-    "sudo": _Wrapper(names("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
-    "doas": _Wrapper(names("-u -C")),
-    "time": _Wrapper(names("-f --format -o --output")),
-    "nice": _Wrapper(names("-n --adjustment")),
-    "ionice": _Wrapper(names("-c --class -n --classdata")),
-    "stdbuf": _Wrapper(names("-i -o -e --input --output --error")),
-    "exec": _Wrapper(names("-a")),
-    "caffeinate": _Wrapper(names("-t -w")),
-    "xvfb-run": _Wrapper(names("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait")),
-    "dotenv": _Wrapper(names("-e -f --file -c -v")),
-    **_each("uv run, uv tool run, uvx", _UV),
-    "pipx run": _Wrapper(names("--spec --python --index-url --pip-args")),
-    **_each("conda run, mamba run, micromamba run", _Wrapper(names("-n --name -p --prefix --cwd"))),
-    "coverage run": _Wrapper(names("--source --rcfile --omit --include --data-file --context --concurrency")),
-    **_each(
+    "env": _Wrapper(word_set("-u --unset -C --chdir")),
+    "sudo": _Wrapper(word_set("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
+    "doas": _Wrapper(word_set("-u -C")),
+    "time": _Wrapper(word_set("-f --format -o --output")),
+    "nice": _Wrapper(word_set("-n --adjustment")),
+    "ionice": _Wrapper(word_set("-c --class -n --classdata")),
+    "stdbuf": _Wrapper(word_set("-i -o -e --input --output --error")),
+    "exec": _Wrapper(word_set("-a")),
+    "caffeinate": _Wrapper(word_set("-t -w")),
+    "xvfb-run": _Wrapper(word_set("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait")),
+    "dotenv": _Wrapper(word_set("-e -f --file -c -v")),
+    **_wrappers("uv run, uv tool run, uvx", _UV),
+    "pipx run": _Wrapper(word_set("--spec --python --index-url --pip-args")),
+    **_wrappers("conda run, mamba run, micromamba run", _Wrapper(word_set("-n --name -p --prefix --cwd"))),
+    "coverage run": _Wrapper(word_set("--source --rcfile --omit --include --data-file --context --concurrency")),
+    **_wrappers(
         "npx, bunx, pnpx, npm exec, npm x, pnpm exec, pnpm dlx, yarn exec, yarn dlx, bun x",
-        _Wrapper(names("-p --package -w --workspace")),
+        _Wrapper(word_set("-p --package -w --workspace")),
     ),
-    **_each(
+    **_wrappers(
         "docker exec, podman exec, docker compose exec, docker compose run, docker-compose exec, docker-compose run",
         _Wrapper(_CONTAINER, 1, elsewhere=True),
     ),
@@ -90,20 +90,20 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
 _GROUPS: Final[dict[str, frozenset[str]]] = {
     **{name.rpartition(" ")[0]: frozenset() for name in _WRAPPERS if " " in name},
     **PACKAGE_MANAGERS,
-    **dict.fromkeys(("docker compose", "docker-compose"), names("-f --file -p --project-name --profile --env-file")),
-    "docker": names("-H --host -c --context"),
-    "uv": names("--project --directory --config-file --cache-dir"),
-    "poetry": names("-C --directory -P --project"),
+    **dict.fromkeys(("docker compose", "docker-compose"), word_set("-f --file -p --project-name --profile --env-file")),
+    "docker": word_set("-H --host -c --context"),
+    "uv": word_set("--project --directory --config-file --cache-dir"),
+    "poetry": word_set("-C --directory -P --project"),
 }
 
 
 def executed(line: str) -> tuple[Executed, ...]:
     """The commands of a line in order, each with the program that it comes down to."""
-    return _remembered(line) if len(line) <= _REMEMBERED else tuple(_commands(line, 0))
+    return _cached_commands(line) if len(line) <= _CACHED_CHARACTERS else tuple(_commands(line, 0))
 
 
 @lru_cache(maxsize=64)
-def _remembered(line: str) -> tuple[Executed, ...]:
+def _cached_commands(line: str) -> tuple[Executed, ...]:
     """What a line reads and writes and whether it runs tests is asked one after the other."""
     return tuple(_commands(line, 0))
 
@@ -127,10 +127,10 @@ def _commands(line: str, depth: int) -> Iterator[Executed]:
     if line[:5] in ("edit ", "edit\n") and _END_OF_EDIT in line:
         line = line.partition("\n")[0]
     for command in parse_line(line):
-        yield from _come_down(command, depth)
+        yield from _unwrap(command, depth)
 
 
-def _come_down(command: ShellCommand, depth: int) -> Iterator[Executed]:
+def _unwrap(command: ShellCommand, depth: int) -> Iterator[Executed]:
     """A command without its wrappers, or the commands of the script that it holds."""
     words, elsewhere = unwrapped(command.words)
     script = _script_of(words, command.text) if words and depth < _DEEPEST else None
@@ -146,13 +146,13 @@ def _come_down(command: ShellCommand, depth: int) -> Iterator[Executed]:
 def unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
     """The words of the command that all wrappers in front of it come down to, and whether it runs elsewhere."""
     elsewhere = False
-    while words and (wrapped := _wrapped(words)) is not None:
+    while words and (wrapped := _wrapped_command(words)) is not None:
         words, outside = wrapped
         elsewhere = elsewhere or outside
     return words, elsewhere
 
 
-def _wrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
+def _wrapped_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
     """The words of the command that a wrapper runs, and whether it runs elsewhere; nothing where the words are no wrapper."""
     name, at = program_name(words[0]), 1
     while name in _GROUPS:

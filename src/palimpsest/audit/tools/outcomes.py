@@ -25,12 +25,12 @@ _HANDLES = ("session_id", "sessionId", "shellId", "shell_id", "bash_id", "task_i
 _LONGEST_NOTE = 160
 
 
-def is_test(command: str) -> bool:
+def is_test_command(command: str) -> bool:
     """Whether a shell line runs tests in one of its commands."""
     return any(words and runs_tests(words) for (words, _, _), _ in executed(command))
 
 
-def same_command(command: str) -> str:
+def normalized_command(command: str) -> str:
     """What two runs of one command share, however their output is cut and from wherever they are started."""
     plain = " ".join(command[:2_000].split())
     while (shorter := _TAIL.sub("", _CHANGES_FOLDER.sub("", plain))) != plain:
@@ -38,7 +38,7 @@ def same_command(command: str) -> str:
     return plain
 
 
-def failed(command: str, code: int | None, *, error: bool) -> bool:
+def command_failed(command: str, code: int | None, *, error: bool) -> bool:
     """Whether a command failed; a search that found nothing did not."""
     if code is None:
         return error
@@ -49,7 +49,7 @@ def failed(command: str, code: int | None, *, error: bool) -> bool:
     return not (code == 1 and last and (last[0] in _QUIET or " ".join(last[:2]) in _QUIET))
 
 
-def summary_of(output: str) -> str:
+def summary_of_tests(output: str) -> str:
     """The last line of a test's output that sums it up."""
     lines = _SUMMARY.findall(output[-4_000:])
     return str(lines[-1]).strip()[:_LONGEST_NOTE] if lines else ""
@@ -62,13 +62,13 @@ def error_line(output: str, lines: list[str]) -> str:
     return next((line.strip()[:_LONGEST_NOTE] for line in reversed(output[-2_000:].split("\n")) if line.strip()), "")
 
 
-def handle_told(output: str) -> str:
+def handle_in_output(output: str) -> str:
     """How the output of a command that runs on says it can be asked for."""
     found = _RUNS_ON.search(output[:400]) or _RUNS_ON.search(output[-400:])
     return next((group for group in found.groups() if group), "") if found is not None else ""
 
 
-def handle_asked(call: ToolCall) -> str:
+def handle_in_call(call: ToolCall) -> str:
     """The running command that a call asks for."""
     args = args_of(call)
     return next((str(value) for name in _HANDLES if isinstance(value := args.get(name), str | int) and value != ""), "")

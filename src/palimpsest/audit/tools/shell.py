@@ -49,7 +49,7 @@ def parse_line(line: str) -> list[ShellCommand]:
         line = _without_bodies(line, bodies)[:LONGEST]
     commands: list[ShellCommand] = []
     for _ in range(_MOST_PARSES):
-        walk = _Walk(line, bodies)
+        walk = _LineWalker(line, bodies)
         commands = list(walk.commands())
         if not walk.overrun:
             break
@@ -79,7 +79,7 @@ def _without_bodies(line: str, bodies: list[str]) -> str:
     return "\n".join(kept)
 
 
-class _Walk:
+class _LineWalker:
     """One walk over the tree of a line, without recursion: lines may nest as deep as they are long.
 
     `overrun` are the places of the ends of lines that the grammar took for blanks.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from palimpsest.audit.context_tags import is_fragment
+from palimpsest.audit.context_tags import is_context_text
 from palimpsest.core.items import Content, Document, Image, Item, Kind, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.items import ITEM_TYPES, PROVIDER
@@ -104,8 +104,8 @@ def _kind_in(item: Item, role: str) -> str:
     if role != "user" or not isinstance(item.content, Text):
         return ""
     if item.kind in _SPOKEN:
-        return _WORDS if is_fragment(item.content.text) else ""
-    if is_fragment(item.content.text):
+        return _WORDS if is_context_text(item.content.text) else ""
+    if is_context_text(item.content.text):
         return ""
     source = item.source or item.kind
     return f"context.{source}" if source.startswith("user.") or source == "unknown" else source

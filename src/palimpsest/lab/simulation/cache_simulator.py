@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, bill, rules_of
+from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, same_start
 from palimpsest.core.view import View, shown
@@ -95,12 +95,12 @@ class CacheSimulator:
 
     def __init__(self, card: ModelCard, weigh: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
         self._card = card
-        self._rules = rules_of(card)
+        self._rules = cache_rules(card)
         self._long = ttl == "1h"
         self._layout = Layout(weigh)
         self._weigh = weigh
         self._prompt = Prompt()
-        self._kept: Kept = EMPTY
+        self._kept: CacheContents = EMPTY_CACHE
 
     def size(self, view: View) -> int:
         """Tokens of the request that shows a view."""
@@ -140,7 +140,7 @@ class CacheSimulator:
 
     def _bill(self, prompt: Prompt, breakpoints: Iterable[int], now: int) -> Usage:
         billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in sorted(set(breakpoints))])
-        self._kept = billed.kept
+        self._kept = billed.contents
         return billed.usage
 
 

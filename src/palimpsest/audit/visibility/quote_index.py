@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from palimpsest.audit.entities import REMEMBERED, drives_of, errors_of, urls_of
-from palimpsest.audit.visibility.visible import SENTENCE
+from palimpsest.audit.entities import CACHED_CHARACTERS, drives_of, errors_of, urls_of
+from palimpsest.audit.visibility.visible import SENTENCE_CHARACTERS
 
 _BLOCK: Final = 32
 _LARGEST_BLOCK: Final = 400_000
@@ -19,50 +19,50 @@ class Quotes(NamedTuple):
     drives: tuple[str, ...]
 
 
-def _quotes_now(text: str) -> Quotes:
+def _find_quotes(text: str) -> Quotes:
     return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
 
 
 # A view is looked at again after each of its edits, and most of its texts are the same.
-_quotes = lru_cache(maxsize=2_048)(_quotes_now)
+_cached_quotes = lru_cache(maxsize=2_048)(_find_quotes)
 
 
 def quotes_in(text: str) -> Quotes:
     """What a text tells that somebody may quote."""
-    return _quotes(text) if len(text) <= REMEMBERED else _quotes_now(text)
+    return _cached_quotes(text) if len(text) <= CACHED_CHARACTERS else _find_quotes(text)
 
 
-def _block_of(texts: tuple[str, ...]) -> frozenset[str]:
+def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset([quote for text in texts for some in quotes_in(text) for quote in some])
 
 
-_known_block = lru_cache(maxsize=64)(_block_of)
+_cached_block = lru_cache(maxsize=64)(_quotes_of_block)
 
 
 def opening(text: str) -> str:
     """As much of a text as counts for all of it."""
-    return text[:SENTENCE]
+    return text[:SENTENCE_CHARACTERS]
 
 
-class Quotable:
+class QuoteIndex:
     """The errors, addresses and drives of all texts that show, and the few texts that an edit brought, which may tell them in part."""
 
     def __init__(self, texts: Sequence[str], brought: Callable[[], Iterable[str]]) -> None:
         self._texts = tuple(texts)
-        self._brought = brought
+        self._changed_texts = brought
 
     @cached_property
-    def _fresh(self) -> str:
-        return "\n".join(self._brought())
+    def _changed_text(self) -> str:
+        return "\n".join(self._changed_texts())
 
     @cached_property
-    def _shown(self) -> list[frozenset[str]]:
+    def _visible_quotes(self) -> list[frozenset[str]]:
         parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
-        return [_known_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts]
+        return [_cached_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _quotes_of_block(part) for part in parts]
 
-    def unsaid(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
+    def missing(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
         """Those of some lines, addresses or paths that do not show any more; what an edit brought may tell them in brief."""
         if not found:
             return {}
-        lost = set(found).difference(*self._shown)
-        return {text: item for text, item in found.items() if text in lost and brief(text) not in self._fresh}
+        lost = set(found).difference(*self._visible_quotes)
+        return {text: item for text, item in found.items() if text in lost and brief(text) not in self._changed_text}

@@ -5,17 +5,17 @@ from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Value
 
-How: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
+AccessKind: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
 
 
-class Touched(Value, frozen=True):
+class FileAccess(Value, frozen=True):
     """A path as it was written, how it was touched, and the lines that were read; without lines it was the whole.
 
     `write` replaces the whole content or creates the file, `remove` leaves none at that path.
     """
 
     path: str
-    how: How
+    how: AccessKind
     first: int | None = None
     last: int | None = None
 
@@ -29,7 +29,7 @@ class Touched(Value, frozen=True):
         """Whether the file is another one afterwards, so that what was read of it before is out of date."""
         return self.how in ("edit", "write", "remove")
 
-    def covers(self, other: "Touched") -> bool:
+    def covers(self, other: "FileAccess") -> bool:
         """Whether everything that another touch showed of the same path shows here too."""
         if self.path != other.path:
             return False
@@ -63,9 +63,9 @@ def is_patch(text: str) -> bool:
     return "*** Begin Patch" in text[:200] and _ENVELOPE.fullmatch(text) is not None
 
 
-def patched(text: str) -> tuple[Touched, ...]:
+def patched_files(text: str) -> tuple[FileAccess, ...]:
     """Each file of a patch once, in order: one that it adds is written, any other edited."""
-    found: dict[str, Touched] = {}
+    found: dict[str, FileAccess] = {}
     own = "*** Begin Patch" in text or "*** Update File: " in text or "*** Add File: " in text
     for match in _FILES.finditer(text):
         # Lines of a changed file may look like the header of a diff; in a patch of the other form they are no headers.
@@ -73,5 +73,5 @@ def patched(text: str) -> tuple[Touched, ...]:
         if not path or path == "/dev/null":
             continue
         path = path.strip()
-        found.setdefault(path, Touched(path, "write" if match["verb"] == "Add" else "edit"))
+        found.setdefault(path, FileAccess(path, "write" if match["verb"] == "Add" else "edit"))
     return tuple(found.values())

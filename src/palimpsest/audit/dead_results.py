@@ -7,7 +7,7 @@ from typing import Final
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.uses import ages_for, dies_at
+from palimpsest.audit.uses import dies_at, lifespans_for
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value
 from palimpsest.core.pairs import answered_calls
@@ -17,7 +17,7 @@ from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.core.tokens.view_sizes import TokenSizes, scaled
 from palimpsest.core.view import View
 
-MOST_TOKENS = 25
+STUB_TOKENS = 25
 _LONGEST = 80
 _STEP = 4
 # Characters of a call's arguments: more than this is remembered for a few calls only, and more than that for none.
@@ -25,26 +25,26 @@ _LONG_CALL: Final = 1_000
 _LONGEST_CALL: Final = 100_000
 
 
-def stub_of(items: Sequence[Item], place: int, tokens: int, factor: float = 1.0) -> str:
-    """The stub of the result at a place of the view, at most 25 tokens; a long path keeps its end, all else its start."""
-    return _stub(_call_of(items, place), tokens, items[place].id, _coarse(factor))
-
-
-def _coarse(factor: float) -> float:
+def _rounded(factor: float) -> float:
     """A factor as stubs are measured with it, so that they do not change with every call."""
     return round(factor, 2)
 
 
-def _stub(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
+def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
+    """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
     argument, is_path = _argument(call)
     # Nothing is cut off before the length comes below that of tool and argument.
     whole = max(len(tool), len(argument))
     length = _LONGEST
     while True:
-        named, said = tool[: max(8, length)], _cut(argument, length, end=is_path)
-        text = f"[{named} {said}: {tokens} tokens, id {item_id}]" if said else f"[{named}: {tokens} tokens, id {item_id}]"
-        if estimate(text, factor) <= MOST_TOKENS or not length:
+        tool_shown, argument_shown = tool[: max(8, length)], _cut(argument, length, end=is_path)
+        text = (
+            f"[{tool_shown} {argument_shown}: {tokens} tokens, id {item_id}]"
+            if argument_shown
+            else f"[{tool_shown}: {tokens} tokens, id {item_id}]"
+        )
+        if estimate(text, factor) <= STUB_TOKENS or not length:
             return text
         length = max(0, min(length, (whole + _STEP - 1) // _STEP * _STEP) - _STEP)
 
@@ -62,11 +62,11 @@ def _argument(call: ToolCall) -> tuple[str, bool]:
     action = action_of(call)
     if action.paths and not action.command:
         return action.paths[0].path, True
-    said = action.command or ("" if call.args == "{}" else call.args)
-    return " ".join(said[: 4 * _LONGEST].split()), False
+    argument_shown = action.command or ("" if call.args == "{}" else call.args)
+    return " ".join(argument_shown[: 4 * _LONGEST].split()), False
 
 
-def _call_of(items: Sequence[Item], place: int) -> ToolCall:
+def call_of_result(items: Sequence[Item], place: int) -> ToolCall:
     """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none.
 
     A reply of 0.1.0 may have several calls with one id; only then are all pairs of the view looked for.
@@ -83,7 +83,7 @@ def _call_of(items: Sequence[Item], place: int) -> ToolCall:
     return ToolCall(call_id, "tool", "{}")
 
 
-def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
+def clearing_masks(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
     """The mask that clears the result at each of some places of the view, and the tokens that it frees."""
     items, sizes = view.items, tokens.in_order(view)
     rule, factor = tokens.rule, tokens.factor
@@ -95,37 +95,37 @@ def covered(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple
             not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place)
             or items[place - 2].kind == "call"
         ):
-            call = _call_of(items, place)
-        cover = _known_covering if len(call.args) <= _LONG_CALL else _covering
+            call = call_of_result(items, place)
+        cover = _cached_clearing_mask if len(call.args) <= _LONG_CALL else _clearing_mask
         found.append(cover(call, sizes[place], item.id, factor, rule))
     return found
 
 
-def _covering(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
+def _clearing_mask(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
     """The mask of a result whose unscaled size is `raw`, and the tokens that it frees."""
     tokens, length = scaled(raw, factor), len(call.args)
-    write = _known_mask if length <= _LONG_CALL else _known_long_mask if length <= _LONGEST_CALL else _mask_of
-    mask, size = write(call, tokens, item_id, _coarse(factor), rule)
+    write = _cached_mask if length <= _LONG_CALL else _cached_long_mask if length <= _LONGEST_CALL else _mask_of
+    mask, size = write(call, tokens, item_id, _rounded(factor), rule)
     return mask, tokens - scaled(size, factor)
 
 
 def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
     """The mask of a result of so many tokens, and the unscaled size of what it shows."""
-    text = _stub(call, tokens, item_id, factor)
+    text = stub_text(call, tokens, item_id, factor)
     return Mask((item_id,), text), rule(ToolResult(call.call_id, (Text(text),)))
 
 
 # Before most calls the same results are dead as before the last one. Writing a stub takes 20 times as long as finding it; a factor that
 # moved a little, as it does with every reply, changes what a mask frees and mostly not its words.
-_known_covering = lru_cache(maxsize=4_096)(_covering)
-_known_mask = lru_cache(maxsize=4_096)(_mask_of)
-_known_long_mask = lru_cache(maxsize=128)(_mask_of)
+_cached_clearing_mask = lru_cache(maxsize=4_096)(_clearing_mask)
+_cached_mask = lru_cache(maxsize=4_096)(_mask_of)
+_cached_long_mask = lru_cache(maxsize=128)(_mask_of)
 
 
 _place = attrgetter("place")
 
 
-class Dead(Value, frozen=True):
+class DeadResult(Value, frozen=True):
     """A dead result: its place in the view, the tokens that clearing it frees, the calls for which it paid rent, and its mask.
 
     Without a mask the gain is the size of the whole result, from which that of the mask is still to be taken.
@@ -137,34 +137,36 @@ class Dead(Value, frozen=True):
     mask: Mask | None = None
 
 
-def dead_of(situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None) -> list[Dead]:
+def dead_results(
+    situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None
+) -> list[DeadResult]:
     """The dead results that show, newest first, without masks: writing those costs more than finding out that none is worth it.
 
     Pins stay, and what an undo brought back is only taken when `held` says so.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
-    usual, ages = patience == 1.0, ages_for(patience)
-    stay = pinned(view) if held else pinned(view) | view.held
-    found: list[Dead] = []
+    usual, ages = patience == 1.0, lifespans_for(patience)
+    protected = pinned(view) if held else pinned(view) | view.held
+    found: list[DeadResult] = []
     for name, use in situation.uses.items():
         death = use.died if usual else dies_at(use, ages)
-        if death is None or (death > calls and not usual) or name in stay or (which is not None and not which(use)):
+        if death is None or (death > calls and not usual) or name in protected or (which is not None and not which(use)):
             continue
         place = places.get(name)
         if place is not None and items[place].mask is None:
             # The size is scaled here, for a call of `scaled` would take a tenth of the time; the coming call pays rent as well.
-            found.append(Dead(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
+            found.append(DeadResult(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
     found.sort(key=_place, reverse=True)
     return found
 
 
-def with_masks(dead: list[Dead], situation: Situation) -> list[Dead]:
+def with_masks(dead: list[DeadResult], situation: Situation) -> list[DeadResult]:
     """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
-    masks = covered(situation.view, [each.place for each in dead], situation.tokens)
-    return [Dead(each.place, gain, each.calls, mask) for each, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
+    masks = clearing_masks(situation.view, [result.place for result in dead], situation.tokens)
+    return [DeadResult(result.place, gain, result.calls, mask) for result, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
 
 
-def masks_of(dead: Sequence[Dead]) -> tuple[Mask, ...]:
+def masks_of(dead: Sequence[DeadResult]) -> tuple[Mask, ...]:
     """The masks of dead results that have one, in the order of the view."""
-    return tuple([each.mask for each in reversed(dead) if each.mask is not None])
+    return tuple([result.mask for result in reversed(dead) if result.mask is not None])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from palimpsest.audit.pricing.bill import STEP
+from palimpsest.audit.pricing.bill import STEP_TOKENS
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
@@ -14,14 +14,14 @@ HEAD = "head:"
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmPrefixes:
     """Live prefixes by the place they end at, each longer than the one before; places count the items, the head is -1."""
 
     ends: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
 
     @cached_property
-    def all(self) -> int:
+    def longest(self) -> int:
         """Tokens of the longest live prefix."""
         return self.tokens[-1] if self.tokens else 0
 
@@ -36,7 +36,7 @@ class Warm:
         return self.before(0)
 
 
-def places_of(view: View) -> dict[str, int]:
+def item_positions(view: View) -> dict[str, int]:
     """Where each item stands; the head is before them all."""
     places = {item.id: -1 for item in view.head}
     for place, item in enumerate(view.items):
@@ -44,12 +44,12 @@ def places_of(view: View) -> dict[str, int]:
     return places
 
 
-def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
+def warm_prefixes(situation: Situation, before: Sequence[int] | None = None) -> WarmPrefixes:
     """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
     view, cache, now = situation.view, situation.cache, situation.now
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
-        return Warm()
+        return WarmPrefixes()
     head, places = {item.id for item in view.head}, situation.tokens.places_in(view)
     total = situation.used
     found: dict[int, int] = {}
@@ -60,23 +60,23 @@ def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
     if cache.automatic and found:
         last = max(found, key=lambda place: found[place])
         asked = range(-1, last + 1) if before is None else [*(place - 1 for place in before if place <= last), last]
-        return _up_to_any(situation, asked, max(found.values()))
+        return _automatic_prefixes(situation, asked, max(found.values()))
     ends: list[int] = []
     tokens: list[int] = []
     for place in sorted(found):
         if not tokens or found[place] > tokens[-1]:
             ends.append(place)
             tokens.append(found[place])
-    return Warm(tuple(ends), tuple(tokens))
+    return WarmPrefixes(tuple(ends), tuple(tokens))
 
 
-def _up_to_any(situation: Situation, ends: Sequence[int], cached: int) -> Warm:
+def _automatic_prefixes(situation: Situation, ends: Sequence[int], cached: int) -> WarmPrefixes:
     """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
     view, tokens = situation.view, situation.tokens
     sizes = tokens.in_order(view)
     tools = round(situation.tools_tokens / tokens.factor)
     sums = list(accumulate(sizes[: ends[-1] + 1], initial=tokens.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
-    up_to = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
+    up_to = [int(sums[end + 1] * share) // STEP_TOKENS * STEP_TOKENS for end in ends]
     first = bisect_left(up_to, situation.card.cache_minimum)
-    return Warm(tuple(ends[first:]), tuple(up_to[first:]))
+    return WarmPrefixes(tuple(ends[first:]), tuple(up_to[first:]))
