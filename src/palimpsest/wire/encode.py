@@ -1,4 +1,4 @@
-"""A view, a card, tools and parameters to the exact bytes of a request."""
+"""Encodes a view, a model card, tools and parameters as the exact bytes of a request."""
 
 from hashlib import sha256
 from typing import Self
@@ -16,7 +16,7 @@ from palimpsest.wire.responses.encode import ResponsesWire
 
 
 class Encoder:
-    """Encodes the views of one session, one after the other; what it encoded before it only joins."""
+    """Encodes successive views of one session; items of the previous view are not encoded again."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> None:
         self._card = card
@@ -35,7 +35,7 @@ class Encoder:
         )
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
-        """An encoder for other parameters or tools, which takes over what is encoded where they do not touch it."""
+        """An encoder with other parameters or tools; it takes over the encoded items if their bytes do not depend on the change."""
         new = type(self)(self._card, self._tools if tools is None else tools, params, self._fetch)
         if self.fragment_settings() == new.fragment_settings():
             new.heads.adopt(self.heads)
@@ -44,11 +44,11 @@ class Encoder:
         return new
 
     def fragment_settings(self) -> tuple[object, ...]:
-        """All of parameters and tools that the bytes of a single item depend on."""
+        """The parameters and tool settings on which the bytes of a single item depend."""
         return self._params.dialect, self._params.echo, self._changed_names, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
-        """The request that shows this view."""
+        """Encode a view. Raises `MissingBlob` if a blob that it shows cannot be fetched."""
         heads = self.heads.fragments_of(view.head)
         fragments, repairs = repair_pairs(self.provider_ids.apply(self.items.fragments_of(view.items)), self._repair_encoder)
         assembled = self._wire.assemble(view, heads, fragments)
@@ -68,7 +68,7 @@ class Encoder:
 
 
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:
-    """The request that shows a view, from nothing but values."""
+    """Encode a single view without a reusable `Encoder`."""
     return Encoder(card, tools, params, fetch).encode(view)
 
 

@@ -1,4 +1,4 @@
-"""Requests rebuilt from a log: any that was sent, as its bytes were, and the one that would be sent next."""
+"""Rebuilds from the log any request that was sent, byte for byte, and builds the request that would be sent next."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,14 +19,14 @@ from palimpsest.wire.request import Params, Request, Tool, adapted_params
 
 _params = msgspec.json.Decoder(Params)
 _tools = msgspec.json.Decoder(tuple[Tool, ...])
-# Who speaks a wire, so that what one maker sealed is not sent to another.
+# The provider that a model is taken to have on another wire; signatures of one provider are not sent to another.
 _PROVIDERS: dict[WireName, str] = {"anthropic": "anthropic", "responses": "openai", "chat": "openai-compatible"}
 
 
 class PastRequest(Value, frozen=True):
-    """A request of the log, rebuilt. `verified` means that its digest is the one recorded when it left.
+    """A request rebuilt from the log; `verified` means that its digest equals the recorded one.
 
-    `missing` is what the log does not have of it: the file of another program may keep neither its instructions nor its tools.
+    `missing` names the parts that the log lacks: imported sessions may have neither instructions nor tools.
     """
 
     request: Request
@@ -37,14 +37,17 @@ class PastRequest(Value, frozen=True):
 
 
 def call_events(log: Log) -> Iterator[Event]:
-    """The events with which requests left, on every branch, in the order of the file."""
+    """The `CallStarted` events of all branches, in file order."""
     return (event for event in log.reader.run(0, log.tip) if isinstance(event.body, CallStarted))
 
 
 def past_request(
     log: Log, number: int, fetch: Fetch, cards: Iterable[ModelCard] = CARDS, *, wire: WireName | None = None, model: str = ""
 ) -> PastRequest:
-    """Request `number` of a session, counted from 1; another `wire` or `model` shows what they would have been sent."""
+    """Rebuild request `number`, counted from 1, as it was sent, or as it would be encoded for another `wire` or `model`.
+
+    Raises `BadInput` if there is no such request, `BadLog` if its parameters or tools cannot be decoded.
+    """
     count = 0
     for count, event in enumerate(call_events(log), 1):
         if count == number and isinstance(event.body, CallStarted):
@@ -62,7 +65,7 @@ def next_request(
     model: str = "",
     params: Params | None = None,
 ) -> Request:
-    """The request that would show this view, with the tools and parameters of the call before it."""
+    """The request for this view, with the tools and parameters of the previous call. Raises `BadInput` if no model is known."""
     call = view.call
     tools = recorded_tools(call.tools, fetch) if call is not None else ()
     name = model or view.model
@@ -77,7 +80,7 @@ def next_request(
 
 
 def card_on_wire(model: ModelCard, wire: WireName | None) -> ModelCard:
-    """The same model spoken to in another shape, through somebody who speaks it."""
+    """The card of a model as served on another wire, by the default provider of that wire."""
     if wire is None or wire == model.wire:
         return model
     cache = "breakpoints" if wire == "anthropic" else "automatic"
@@ -96,7 +99,7 @@ def _rebuild(
     params = _params_of(call.params)
     request = encode(view, target, recorded_tools(call.tools, fetch), params if as_sent else adapted_params(params, target), fetch)
     recorded = call.digest if as_sent else ""
-    # What a request beside the conversation showed is recorded whole.
+    # A side request is recorded whole.
     missing = () if call.request else (*(() if view.head else ("instructions",)), *(() if call.tools else ("tools",)))
     return PastRequest(request, event.seq, recorded, bool(recorded) and recorded == request.digest, missing)
 
@@ -109,7 +112,7 @@ def _params_of(raw: Raw) -> Params:
 
 
 def recorded_tools(address: str, fetch: Fetch) -> tuple[Tool, ...]:
-    """The tools of a call, from the blob that holds them."""
+    """The tools of a call, decoded from their blob. Raises `BadLog` if it cannot be decoded."""
     if not address:
         return ()
     try:

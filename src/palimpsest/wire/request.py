@@ -1,4 +1,4 @@
-"""What an encoded request is made of and what comes out: tools, parameters, touches, bytes."""
+"""Inputs and result of encoding: tools, parameters, repairs and the request itself."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -11,9 +11,9 @@ from palimpsest.wire.models.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
 LONGEST_NAME: Mapping[WireName, int] = {"anthropic": 128, "responses": 64, "chat": 64}
-"""How many letters the name of a tool may have."""
+"""Longest tool name by wire, in characters."""
 MAX_BREAKPOINTS = 4
-"""How many cache breakpoints a request to Anthropic may have."""
+"""Most cache breakpoints in a request to Anthropic."""
 
 BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]
@@ -33,7 +33,7 @@ RepairCase: TypeAlias = Literal[
 
 
 class Tool(Value, frozen=True):
-    """A tool on offer; `format` is the grammar of a free one, `native` a provider's own declaration, sent verbatim."""
+    """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim."""
 
     name: str
     description: str = ""
@@ -83,7 +83,7 @@ DEFAULTS = Params()
 
 
 def resolved_params(params: Params, card: ModelCard) -> Params:
-    """The parameters with everything written out that the card decides: encoded with it, they give the same bytes."""
+    """The parameters with every default of the card written out; they encode to the same bytes."""
     wants_limit = card.wire == "anthropic" and params.max_tokens is None
     return replace(
         params,
@@ -94,13 +94,13 @@ def resolved_params(params: Params, card: ModelCard) -> Params:
 
 
 def adapted_params(params: Params, card: ModelCard) -> Params:
-    """The parameters of a call to one model, for a call to another: what the first one's card decided is left out or fits the other."""
+    """Parameters of a call to one model, adapted to another: the reply limit is capped, model name and reasoning are reset."""
     limit = None if params.max_tokens is None else min(params.max_tokens, card.reply)
     return replace(params, max_tokens=limit, model="", reasoning=None)
 
 
 class RequestRepair(Value, frozen=True):
-    """What had to be changed to make a view acceptable; `bug` says that our own log should never have led to it."""
+    """A change that made a view acceptable to the provider; `bug` marks a case that our own log should never lead to."""
 
     case: RepairCase
     item: str
@@ -109,9 +109,9 @@ class RequestRepair(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """The exact bytes that leave; `breakpoints` are the item ids, or `head:n`, that carry a cache breakpoint.
+    """An encoded request; `breakpoints` are the item ids, or `head:n`, of blocks with a cache breakpoint.
 
-    `tool_names` are pairs of the name of a tool on the wire and the one it was offered under, where they differ.
+    `tool_names` pairs the name of a tool on the wire with the name it was offered under, where they differ.
     """
 
     wire: WireName
@@ -125,5 +125,5 @@ class Request(Value, frozen=True):
 
 
 def is_given(raw: Raw) -> bool:
-    """Whether an optional piece of JSON was given."""
+    """Whether an optional piece of JSON is set, that is not `null`."""
     return bytes(raw) != b"null"

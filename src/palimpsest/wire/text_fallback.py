@@ -1,4 +1,4 @@
-"""Readable twins: what people and other models see of an item that only its maker understands."""
+"""Text fallbacks of provider-specific items, for people and for other models."""
 
 from palimpsest.wire.json_reading import Json, is_json, shorten, table_at, tables_at, text
 
@@ -11,7 +11,7 @@ _UNREADABLE = {
 
 
 def text_fallback(item: Json) -> str:
-    """One or a few lines about an item of a provider's own kind."""
+    """One or a few lines that describe a provider-specific item."""
     kind = text(item, "type")
     readable = _readable(item)
     if kind in ("compaction", "compaction_summary", "message") and readable:

@@ -1,4 +1,4 @@
-"""A view as a request of Anthropic's Messages."""
+"""Encodes a view for Anthropic Messages."""
 
 import msgspec
 from msgspec import Raw
@@ -32,7 +32,7 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 class AnthropicWire:
-    """The shape of Messages: system blocks, two sides in turn, results before all else in the message after their calls."""
+    """Encoder for Anthropic Messages: system blocks, alternating messages, results first in the message after their calls."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
@@ -47,14 +47,14 @@ class AnthropicWire:
         self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A system block."""
+        """Encode a head item as a system block."""
         content = sendable_content(item, self._card)
         if not isinstance(content, Text) or not content.text.strip():
             return empty_fragment(item)
         return Fragment(item, Place.USER, _text(content.text))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """A content block of a message."""
+        """Encode an item as a content block."""
         content = sendable_content(item, self._card)
         match content:
             case None:
@@ -133,7 +133,7 @@ class AnthropicWire:
         return dump({"type": "document", "source": source} | ({"title": part.name} if part.name else {}))
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body, marked by the rule of the parameters."""
+        """Join the fragments into the body, with cache breakpoints by the rule of the parameters."""
         heads = [head for head in heads if head.place]
         messages = alternating_messages(fragments)
         if any(fragment.group == STATED for fragment in fragments):
@@ -157,7 +157,7 @@ class AnthropicWire:
         if self._card.cache_edits:
             chunks.append(cache_edits(fragments))
         chunks += (self._suffix, b"}")
-        # What was inserted has no id, or that of the call it answers.
+        # An inserted block has no item id, or that of the call it answers.
         breakpoints = dict.fromkeys(name for spot in positions if (name := breakpoint_label(spot, messages)))
         return Assembled(b"".join(chunks), tuple(breakpoints), repairs)
 
@@ -191,7 +191,7 @@ class AnthropicWire:
 
 
 def cache_edits(fragments: list[Fragment]) -> bytes:
-    """The results that the provider shall drop from its cached prefix; their bytes stay, so the prefix still matches."""
+    """The `context_management` field that deletes erased results from the cached prefix; their bytes are still sent, so that it matches."""
     ids = [fragment.wire_id for fragment in fragments if fragment.erased]
     if not ids:
         return b""
@@ -200,9 +200,9 @@ def cache_edits(fragments: list[Fragment]) -> bytes:
 
 
 def _began_without_thought(messages: list[Message]) -> bool:
-    """Whether the turn that results are just being given to began without a thought, as after a switch of models.
+    """Whether the open turn, whose results come last, began without thinking, as after a switch of models.
 
-    With a budget for thinking such a turn is refused, so it is finished without one; so is a reply to go on with, and a forced call.
+    Anthropic rejects a thinking budget there, as it does for a prefilled reply and a forced tool call.
     """
     results, thinking = Place.RESULT, Place.THINKING
     open_turn = False
@@ -220,7 +220,7 @@ def _began_without_thought(messages: list[Message]) -> bool:
 
 
 def _end_without_space(messages: list[Message]) -> None:
-    """A reply that the model shall go on with may not end in white space."""
+    """Strip trailing white space from a prefilled reply, which Anthropic rejects."""
     from_model, blocks = messages[-1]
     if not from_model:
         return

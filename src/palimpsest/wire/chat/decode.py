@@ -1,4 +1,4 @@
-"""Chat completions to contents: whole answers, and streams chunk by chunk."""
+"""Decodes chat completions into contents, whole or chunk by chunk."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, is_object, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
 
-# Servers do not agree on the name of what a model thinks aloud.
+# Servers disagree on the field of the thinking text.
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
-    """A whole completion; its first choice is the reply."""
+    """Decode a completion that was not streamed; its first choice is the reply. Raises `WireError` if it has none."""
     if error := error_object(completion):
         raise provider_error(error, card.provider)
     choices = tables_at(completion, "choices")
@@ -24,7 +24,7 @@ def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
         raise WireError("the answer has no choice", where=card.provider)
     first = next((choice for choice in choices if choice.get("index") == 0), choices[0])
     message = table_at(first, "message")
-    # Every entry of a whole answer is a call of its own, whatever it says of its place.
+    # In a whole response every entry is a separate call, whatever its index.
     calls = [{**entry, "index": place} for place, entry in enumerate(tables_at(message, "tool_calls"))]
     assembler = ChunkAssembler(card)
     tuple(assembler.take({**completion, "choices": [{**first, "index": 0, "delta": {**message, "tool_calls": calls}}]}))
@@ -32,7 +32,7 @@ def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
 
 
 def decode_usage(usage: Json) -> Usage:
-    """Tokens by part; the provider counts what it read from its cache as prompt."""
+    """Token usage by part; the provider counts cached tokens as prompt tokens."""
     details = table_at(usage, "prompt_tokens_details")
     read = number(details, "cached_tokens") or number(usage, "prompt_cache_hit_tokens")
     written = number(details, "cache_write_tokens")
@@ -46,7 +46,7 @@ def decode_usage(usage: Json) -> Usage:
 
 
 class _StreamedCall:
-    """A call whose arguments are still coming."""
+    """A tool call whose arguments are still arriving."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -62,19 +62,19 @@ class _StreamedCall:
         )
 
     def ended_by(self, call_id: str, tool: str) -> bool:
-        """Whether an entry in the place of this call is another one: it has a name, and an id of its own.
+        """Whether an entry at the same index starts another call: it names a tool and has another id.
 
-        There are servers that make up an id for every piece; only what names a tool begins a call.
+        Some servers invent an id for every chunk, so that an id alone starts no call.
         """
         return bool(tool and call_id and self.call_id and call_id != self.call_id)
 
     def whole(self) -> bool:
-        """Whether nothing can be added to the arguments."""
+        """Whether the arguments are complete."""
         return is_object("".join(self.args))
 
 
 class ChunkAssembler:
-    """A streamed completion; its first choice is the reply."""
+    """Assembles a streamed completion; its first choice is the reply."""
 
     def __init__(self, card: ModelCard) -> None:
         self._card = card
@@ -90,11 +90,11 @@ class ChunkAssembler:
 
     @property
     def complete(self) -> bool:
-        """Whether the choice has a reason to end."""
+        """Whether the choice has a finish reason."""
         return bool(self._stop)
 
     def take(self, event: Json) -> Iterator[Delta]:
-        """One chunk of the stream."""
+        """Apply one chunk and yield its deltas."""
         if error := error_object(event):
             raise provider_error(error, self._card.provider)
         self._id = self._id or text(event, "id")
@@ -107,7 +107,7 @@ class ChunkAssembler:
             if number(choice, "index") == self._choice:
                 self._stop = text(choice, "finish_reason") or self._stop
                 yield from self._extend(table_at(choice, "delta"))
-        # After the finish reason the usage is that of the reply.
+        # Usage after the finish reason is that of the whole reply, which `reply` returns.
         if usage and not self._stop:
             yield UsageDelta(decode_usage(usage))
 
@@ -140,7 +140,7 @@ class ChunkAssembler:
         return CallDelta(call.call_id, call.tool, args)
 
     def _call_for(self, entry: Json, tool: str, extended_places: set[int]) -> _StreamedCall:
-        """The call that an entry adds to, or a new one; `extended_places` are the places that this chunk has added to."""
+        """The call that an entry extends, or a new one; `extended_places` are the indexes that this chunk has extended already."""
         named = text(entry, "id")
         if type(entry.get("index")) is int:
             place = number(entry, "index")
@@ -149,7 +149,7 @@ class ChunkAssembler:
         if named:
             return next((call for call in self._calls if call.call_id == named), None) or self._open_call(len(self._calls))
         last = self._calls[-1] if self._calls else None
-        # With neither index nor id it goes on with the last call, unless that is done or was named in this very chunk.
+        # Without index and id an entry extends the last call, unless that is complete or was extended by this chunk.
         if last is None or last.place in extended_places or (tool and (tool != last.tool or last.whole())):
             return self._open_call(len(self._calls))
         return last
@@ -161,7 +161,7 @@ class ChunkAssembler:
         return call
 
     def reply(self) -> ModelReplied:
-        """What has arrived so far."""
+        """The reply as far as it has arrived."""
         parts: list[Content] = []
         if self._thoughts:
             parts.append(Thinking("".join(self._thoughts)))
@@ -181,7 +181,7 @@ class ChunkAssembler:
 
 
 def _parts(delta: Json, kind: str) -> str:
-    """The text of content that comes as a list of parts."""
+    """The joined text of content that comes as a list of parts."""
     return "".join(_part_text(part, kind) for part in tables_at(delta, "content") if text(part, "type") == kind)
 
 

@@ -1,4 +1,4 @@
-"""A view as a request of Chat Completions, for OpenAI and the many servers that speak like it."""
+"""Encodes a view for Chat Completions, of OpenAI and of compatible servers."""
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
@@ -18,9 +18,9 @@ _TEXT = "text"
 
 
 class ChatWire:
-    """The shape of Chat Completions: tool messages right after their calls, pictures only in user messages.
+    """Encoder for Chat Completions: tool messages directly after their calls, images only in user messages.
 
-    The body of a text is its JSON string, so that a message of one text needs no parts; group `text` says so.
+    The body of a text fragment is a JSON string, so that a message of one text needs no list of parts; its group is `text`.
     """
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
@@ -33,18 +33,18 @@ class ChatWire:
         self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A text of the messages before the conversation; its role is its group."""
+        """A text of the head; the group is its role."""
         content = sendable_content(item, self._card)
         if not isinstance(content, Text):
             return empty_fragment(item)
         return Fragment(item, Place.USER, content.text.encode(), group=self._role(content.role))
 
     def _role(self, role: Role) -> str:
-        # Only OpenAI itself knows developers; the templates of other servers fail on them.
+        # Only OpenAI has the role developer; the chat templates of other servers fail on it.
         return "system" if role == "developer" and self._card.provider != "openai" else role
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """A text, a part, a call or a tool message."""
+        """A text, a part, a tool call or a tool message."""
         content = sendable_content(item, self._card)
         match content:
             case None:
@@ -96,7 +96,7 @@ class ChatWire:
         return dump({"type": "file", "file": {"filename": part.name or "file", "file_data": url}})
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body: head, then both sides in turn."""
+        """Join the fragments into the body: the head, then alternating messages."""
         del view
         messages = alternating_messages(fragments)
         repairs: tuple[RequestRepair, ...] = ()
@@ -180,7 +180,7 @@ def _as_part(fragment: Fragment) -> bytes:
 
 
 def _add_head(chunks: list[bytes], heads: list[Fragment]) -> None:
-    """One message per run of a role: many servers take a single system message."""
+    """One message per run of equal roles, because many servers accept a single system message only."""
     index = 0
     while index < len(heads):
         role = heads[index].group

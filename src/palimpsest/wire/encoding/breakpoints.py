@@ -1,4 +1,4 @@
-"""Where cache breakpoints go: one rule per program that places them, each at most four and never two on one block."""
+"""Places cache breakpoints: one rule per imitated program, at most four per request and one per block."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -14,13 +14,13 @@ from palimpsest.wire.request import MAX_BREAKPOINTS, BreakpointRule, Params
 HEAD = -1
 
 BlockPosition: TypeAlias = tuple[int, int]
-"""A block: the number of its message, or HEAD, and its number within."""
+"""A block: the index of its message, or HEAD, and its index within."""
 
 
 def breakpoint_positions(
     rule: BreakpointRule, heads: int, messages: Sequence[Message], anchors: Sequence[str] = ()
 ) -> tuple[BlockPosition, ...]:
-    """The blocks that carry a breakpoint, in the order they are sent; our own rule puts one on head, tail and the items `anchors`."""
+    """The blocks that get a breakpoint, in the order they are sent; `anchors` are item ids, used by the `palimpsest` rule only."""
     if rule == "none":
         return ()
     wanted = palimpsest(heads, messages, anchors) if rule == "palimpsest" else _RULES[rule](heads, messages)
@@ -28,30 +28,30 @@ def breakpoint_positions(
 
 
 def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) -> list[BlockPosition]:
-    """The end of the head, the anchors (the frontier and the best live entry), the tail."""
+    """Our rule: the end of the head, the anchors and the tail."""
     positions = [(HEAD, heads - 1)] if heads else []
     return positions + _find(messages, set(anchors)) + _tails(range(len(messages) - 1, len(messages)), messages)
 
 
 def claude_code(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """The second and third block of the head, the end of the last message of either side."""
+    """Rule of Claude Code: the second and third head block, the ends of the last message of each side."""
     last_assistant = max((index for index, (from_model, _) in enumerate(messages) if from_model), default=-1)
     return _second_and_third(heads) + _tails((last_assistant, _last_user(messages)), messages)
 
 
 def claude_code_2_1_325(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """The second and third block of the head, the end of the last user message."""
+    """Rule of Claude Code 2.1.325: the second and third head block, the end of the last user message."""
     return _second_and_third(heads) + _tails((_last_user(messages),), messages)
 
 
 def claude_code_2_1_325_fold(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """In a request for a summary: the second and third block of the head, the end of the last message of the model."""
+    """Rule of Claude Code 2.1.325 for summaries: the second and third head block, the end of the last assistant message."""
     last_assistant = max((index for index, (from_model, _) in enumerate(messages) if from_model), default=-1)
     return _second_and_third(heads) + _tails((last_assistant,), messages)
 
 
 def opencode(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """The first two blocks of the head, the ends of the last two messages."""
+    """Rule of OpenCode: the first two head blocks, the ends of the last two messages."""
     first = [(HEAD, index) for index in range(min(heads, 2))]
     return first + _tails(range(max(len(messages) - 2, 0), len(messages)), messages)
 
@@ -68,15 +68,15 @@ _RULES: Mapping[
 
 
 def with_anchors(params: Params, cache: Cache, now: int) -> Params:
-    """The parameters with what our own rule puts one on between head and tail: where the newest edit began, and the best live entry."""
+    """The parameters with the anchors from the cache state: the frontier of the newest edit, and the longest live cached prefix."""
     best = cache.best(now)
     return replace(params, frontier=cache.frontier, entry="" if best.startswith("head:") else best)
 
 
 def anchors(view: View, fragments: Sequence[Fragment], params: Params, wire: str) -> tuple[str, ...]:
-    """The items that our own rule puts one on between head and tail: the frontier, and the best live entry.
+    """Item ids between head and tail that get a breakpoint: the frontier, and the end of the longest live cached prefix.
 
-    When no entry is named that is the newest breakpoint of the last call that still stands.
+    Without `params.entry` the latter is the newest breakpoint of the previous call whose item is still sent.
     """
     positions: list[str] = []
     if params.frontier:
@@ -95,13 +95,13 @@ def anchors(view: View, fragments: Sequence[Fragment], params: Params, wire: str
 
 
 def breakpoint_label(position: BlockPosition, messages: Sequence[Message]) -> str:
-    """How a request reports a breakpoint: `head:n`, or the id of the item that carries it."""
+    """The label of a breakpoint in a request: `head:n`, or the id of its item."""
     message, block = position
     return f"head:{block}" if message == HEAD else messages[message][1][block].item.id
 
 
 def cache_control(ttl: Literal["5m", "1h"]) -> bytes:
-    """The end of a block that carries a breakpoint."""
+    """The closing bytes of a block with a cache breakpoint."""
     return b',"cache_control":{"type":"ephemeral","ttl":"1h"}}' if ttl == "1h" else b',"cache_control":{"type":"ephemeral"}}'
 
 
@@ -116,7 +116,7 @@ def _nearest(fragments: Sequence[Fragment], item_id: str) -> list[str]:
 
 
 def _find(messages: Sequence[Message], wanted: set[str]) -> list[BlockPosition]:
-    """The last block of each wanted item, from the end on, for that is where most of them are."""
+    """The last block of each wanted item, searched from the end, where most of them are."""
     positions: list[BlockPosition] = []
     for index in range(len(messages) - 1, -1, -1):
         if not wanted:

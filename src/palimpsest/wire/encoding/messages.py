@@ -1,4 +1,4 @@
-"""Fragments as messages of user, assistant and system in turn, each call answered in the message after it."""
+"""Groups fragments into alternating messages, with tool results directly after their calls."""
 
 from typing import TypeAlias
 
@@ -6,11 +6,11 @@ from palimpsest.core.items import Text
 from palimpsest.wire.encoding.fragments import Fragment, Place
 
 Message: TypeAlias = tuple[bool, list[Fragment]]
-"""Whether the model says it, and what is said: results of the calls before it first, in the order of the calls."""
+"""Whether the message is from the model, and its fragments; in other messages the results come first, in the order of their calls."""
 
 
 def alternating_messages(fragments: list[Fragment]) -> list[Message]:
-    """Messages of both sides in turn. Thoughts open their message; those that nothing follows are left out."""
+    """Group fragments into alternating messages. Thinking comes first in its message, and is dropped if nothing follows it."""
     user, result, thinking, call = Place.USER, Place.RESULT, Place.THINKING, Place.CALL
     answers = {fragment.wire_id: fragment for fragment in fragments if fragment.place == result}
     messages: list[Message] = []
@@ -56,25 +56,25 @@ def _place_thoughts(blocks: list[Fragment], thoughts: list[Fragment]) -> None:
 
 
 STATED = "stated"
-"""The group of a statement that may stand in a system message; its body is framed, and `aside` is the block of that message."""
+"""Group of a statement that may become a system message: its body is framed as user text, `aside` is the block of a system message."""
 SYSTEM = "system"
-"""The group of the blocks of a system message."""
+"""Group of the blocks of a system message."""
 
 
 def is_statement(content: Text) -> bool:
-    """Whether a text is the operator's, not the user's or the model's."""
+    """Whether a text comes from the operator rather than from the user or the model."""
     return content.role in {"system", "developer"}
 
 
 def framed_statement(text: str) -> str:
-    """A statement for a model that takes no system messages in its conversation: a user text that says whose it is."""
+    """A statement as user text, for models that accept no system messages inside the conversation."""
     return f"<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\n{text}\n</system-message>"
 
 
 def with_system_messages(messages: list[Message]) -> list[Message]:
-    """The messages with statements in system messages of their own, each right after the user message that they stand in.
+    """Move statements into system messages, each directly after the user message that contained them.
 
-    Messages takes them nowhere else, and no two in a row. A statement with no user message beside it stays framed.
+    Anthropic accepts them nowhere else and never two in a row. A user message of statements only stays as it is, framed.
     """
     separated: list[Message] = []
     for from_model, blocks in messages:

@@ -1,4 +1,4 @@
-"""Cards, tools and parameters as the fields of a request that do not depend on the view."""
+"""Encodes the request fields that do not depend on the view: model, limits, tools and options."""
 
 from collections.abc import Mapping
 
@@ -18,21 +18,21 @@ _RESERVED_KEYS: Mapping[WireName, frozenset[str]] = {
     "responses": frozenset({"input", "instructions", "tools"}),
     "chat": frozenset({"messages", "tools"}),
 }
-# All that the door for compaction takes beside the items and instructions.
+# The fields of the compaction endpoint, beside items and instructions.
 _COMPACT_FIELDS = ("model", "tools", "parallel_tool_calls", "reasoning", "text")
 
 Fields = dict[str, object]
 
 
 def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, limits, thinking and tools as Messages names them; a limit is a must there."""
+    """Fields of Anthropic Messages; `max_tokens` is mandatory there."""
     tools, params = _with_wire_names(tools, params, "anthropic")
     limit = params.max_tokens or card.reply
     fields: Fields = {"model": params.model or card.api_name or card.name, "max_tokens": limit}
     budget = params.thinking_budget
     thinks = budget is not None or params.thinking == "adaptive"
     if budget is not None:
-        # The budget is part of the limit, and below 1,024 it is refused.
+        # The budget counts towards the limit, and Anthropic rejects one below 1,024.
         fields["max_tokens"] = max(limit, _LEAST_BUDGET + 1)
         fields["thinking"] = {"type": "enabled", "budget_tokens": min(max(budget, _LEAST_BUDGET), max(limit, _LEAST_BUDGET + 1) - 1)}
     elif params.thinking:
@@ -57,7 +57,7 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
 
 
 def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, tools, reasoning and text options as Responses names them."""
+    """Fields of OpenAI Responses."""
     tools, params = _with_wire_names(tools, params, "responses")
     fields: Fields = {
         "model": params.model or card.api_name or card.name,
@@ -92,7 +92,7 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
 
 
 def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, limits, tools and stream options as Chat Completions names them."""
+    """Fields of Chat Completions."""
     tools, params = _with_wire_names(tools, params, "chat")
     fields: Fields = {"model": params.model or card.api_name or card.name}
     if params.max_tokens is not None:
@@ -126,7 +126,7 @@ def _ordered(tools: tuple[Tool, ...], params: Params) -> list[Tool]:
 
 
 def _without_overridden(fields: Fields, params: Params, wire: WireName, *, edits: bool = False) -> Fields:
-    """What the caller writes out wins over what we would send, for a key may stand only once; what shows the view is ours alone."""
+    """The fields without those that `params.extra` sets, because a key may occur once. Raises `BadInput` if `extra` sets a reserved key."""
     if not is_given(params.extra):
         return fields
     try:
@@ -142,7 +142,7 @@ def _without_overridden(fields: Fields, params: Params, wire: WireName, *, edits
 
 
 def _with_wire_names(tools: tuple[Tool, ...], params: Params, wire: WireName) -> tuple[tuple[Tool, ...], Params]:
-    """The tools, and the one that must be called, under the names they are sent by."""
+    """The tools and the tool choice under their names on the wire."""
     names = wire_names(tools, wire)
     choice = params.tool_choice
     if choice not in {"auto", "none", "required"}:

@@ -1,4 +1,4 @@
-"""Call ids of a request, and the last check before sending: every call has one result after it, and every result a call before it."""
+"""Call ids of a request, and the repair of unpaired calls and results before it is sent."""
 
 import re
 from collections import deque
@@ -13,7 +13,7 @@ from palimpsest.wire.encoding.tools import MISSING_CALL_ID
 from palimpsest.wire.request import RepairCase, RequestRepair
 
 IdRule: TypeAlias = Literal["any", "claude", "mistral"]
-"""Which letters and lengths of call ids a server accepts."""
+"""Characters and lengths of call ids that a server accepts."""
 
 _OPEN: dict[Form, tuple[RepairCase, bool]] = {
     "json": ("open_call", False),
@@ -35,7 +35,7 @@ _MISTRAL_LENGTH = 9
 
 
 def repair_pairs(fragments: list[Fragment], encoder: "RepairEncoder") -> tuple[list[Fragment], tuple[RequestRepair, ...]]:
-    """The fragments with every pair whole, and what had to be touched; a list without fault comes back as it is."""
+    """Pair every call with one result after it; returns the fragments and the repairs. A valid list is returned unchanged."""
     open_by_key: set[str] = set()
     sent_ids: set[str] = set()
     call, result = Place.CALL, Place.RESULT
@@ -59,7 +59,7 @@ def repair_pairs(fragments: list[Fragment], encoder: "RepairEncoder") -> tuple[l
 
 
 class RepairEncoder:
-    """How a wire makes what repair needs: a fragment under another id, and the answer to a call that has none."""
+    """Encodes what a repair inserts: an item under another call id, and the result of an unanswered call."""
 
     def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: IdRule) -> None:
         self.make = make
@@ -67,7 +67,7 @@ class RepairEncoder:
         self.id_rule = scrub
 
     def answer(self, call: Fragment) -> Fragment:
-        """The result of a call that nobody answered; it takes the id of the item that asked."""
+        """An error result for an unanswered call; it has the item id of the call."""
         content = call.item.content
         ref = inserted_id(call.form, content.ref)
         call_id = call.key.partition(":")[2]
@@ -76,7 +76,7 @@ class RepairEncoder:
 
 
 class _RepairPass:
-    """One pass over fragments with a fault: queues of open calls by key, in the order of the calls."""
+    """One pass over unpaired fragments: queues of open calls by pair key, oldest first."""
 
     def __init__(self, encoder: RepairEncoder) -> None:
         self.encoder = encoder
@@ -122,7 +122,7 @@ class _RepairPass:
                 case, bug = "duplicate_result", True
             self.repairs.append(RequestRepair(case, fragment.item.id, fragment.wire_id, bug))
             return
-        # A result that was given a name before answers the call of that name; any other the oldest open one.
+        # A result answers the call of its wire id, or else the oldest open call.
         index = next((each for each in queue if self.open_calls[each].wire_id == fragment.wire_id), queue[0])
         queue.remove(index)
         call = self.open_calls.pop(index)
@@ -132,7 +132,7 @@ class _RepairPass:
 
 
 def valid_call_id(call_id: str, rule: IdRule) -> str:
-    """A call id in the letters that a provider accepts."""
+    """A call id with only the characters that a server accepts."""
     match rule:
         case "any":
             return call_id or MISSING_CALL_ID
@@ -143,7 +143,7 @@ def valid_call_id(call_id: str, rule: IdRule) -> str:
 
 
 def unused_call_id(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str:
-    """Another id for a call whose own is taken, the same one whenever the same calls are sent."""
+    """A free id for a call whose own is taken; deterministic for the same calls."""
     if rule == "mistral":
         candidates = (sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] for number in count(2))
     else:
@@ -152,7 +152,7 @@ def unused_call_id(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str
 
 
 def inserted_id(form: Form, call_item: str) -> str:
-    """The provider-side id of an inserted output: a name-based UUID of the call's, so that it is the same each time."""
+    """The item id of an inserted output: a name-based UUID of the id of its call, so that it is the same each time."""
     if not call_item:
         return ""
     prefix = _PREFIX[form]
@@ -164,14 +164,14 @@ def inserted_id(form: Form, call_item: str) -> str:
 
 
 def provider_call_id(call: ToolCall, rule: IdRule) -> str:
-    """The provider's own id of a call, if it is kept beside the recorded one and these letters are accepted."""
+    """The id that the provider gave a call, if it was recorded and its characters are accepted; else empty."""
     return call.given if call.given and valid_call_id(call.given, rule) == call.given else ""
 
 
 class ProviderCallIds:
-    """Encodes calls and their results under the provider's own ids, and keeps those fragments while they are in the view.
+    """Encodes calls and their results under the ids that the provider gave, and caches these fragments while they are in the view.
 
-    The first call of a request that was given an id carries it, unless a call is recorded under it: so adding calls changes none before.
+    The first call with a provider id gets it, unless another call is recorded under that id: new calls never change earlier ones.
     """
 
     def __init__(self, make: Callable[[Item, str], Fragment]) -> None:
@@ -179,7 +179,7 @@ class ProviderCallIds:
         self.cached: dict[int, Fragment] = {}
 
     def apply(self, fragments: list[Fragment]) -> list[Fragment]:
-        """The fragments with calls and results under the ids they are sent by; a list without given ids comes back as it is."""
+        """The fragments under the ids they are sent with; a list without provider ids is returned unchanged."""
         with_provider_id = [fragment for fragment in fragments if fragment.provider_id]
         if not with_provider_id:
             self.cached = {}
@@ -197,7 +197,7 @@ class ProviderCallIds:
         ]
 
     def adopt(self, other: "ProviderCallIds") -> None:
-        """Take over what another one keeps."""
+        """Copy the cache of another instance."""
         self.cached = dict(other.cached)
 
     def _encoded_under(self, fragment: Fragment, name: str, kept: dict[int, Fragment]) -> Fragment:

@@ -1,4 +1,4 @@
-"""What a card may be shown of an item: masks applied, signatures of other models left out, media it cannot read put into words."""
+"""Adapts an item to a model: applies its mask, drops signatures of other models, replaces unsupported media by text."""
 
 from typing import Final
 
@@ -28,14 +28,14 @@ from palimpsest.wire.models.cards import ModelCard, parse_model_name
 from palimpsest.wire.rules.anthropic import block_violations
 from palimpsest.wire.rules.vocabulary import RESPONSES_PARTS
 
-# Calls and results come in pairs that are looked after; one that nobody can see would have no partner.
+# Pairs are checked by their item kinds; a call or result inside an opaque block would stay unpaired.
 _PAIRED: Final = frozenset({"tool_use", "tool_result"})
 _WITHIN_RESULTS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
 _BREAKPOINT: Final = "cache_control"
 
 
 def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str | None:
-    """The JSON object of a block as it may be sent, or `None` when the provider would refuse it."""
+    """The JSON of an opaque block without cache breakpoints, or `None` if the provider would reject it."""
     block = msgspec.json.decode(data, type=dict[str, object])
     bare = _without_breakpoints(block)
     kind = text(bare, "type")
@@ -43,7 +43,7 @@ def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str
         return None
     if any(block_violations(bare, "assistant" if role == "assistant" else "user")):
         return None
-    # As it came, if it may be: what its maker wrote is what it knows again.
+    # Unchanged bytes where possible, because providers compare what they sent.
     return data.strip() if bare is block else dump(bare)
 
 
@@ -65,7 +65,7 @@ _PAPERS = frozenset({"application/pdf", "text/plain"})
 
 
 def sendable_content(item: Item, card: ModelCard) -> Content | None:
-    """The content that this card is shown in place of an item, or `None` when it sees nothing of it."""
+    """The content that this model is sent for an item, or `None` if it is sent nothing."""
     content = shown(item)
     match content:
         case None:
@@ -89,12 +89,12 @@ def sendable_content(item: Item, card: ModelCard) -> Content | None:
 
 
 def role_of(item: Item) -> Role:
-    """Who says an item, by its content or, where that does not say, by its kind."""
+    """The role of an item, by its content or else by its kind."""
     return item.content.role if isinstance(item.content, Text) else speaker(item.kind)
 
 
 def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
-    """Whether sealed state of this provider and model may go to the card: OpenAI opens it for every model of a family."""
+    """Whether this model can use signatures and encrypted items of a provider and model; OpenAI accepts them across a model family."""
     if provider != card.provider:
         return False
     if model in {card.name, card.api_name}:
@@ -105,7 +105,7 @@ def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
 
 
 def usable_signature(content: Thinking, card: ModelCard) -> Seal | None:
-    """The seal of a thought, if this card may have it."""
+    """The signature or encrypted content of a thinking item, if this model can use it."""
     seal = content.seal
     return seal if seal is not None and may_read_state(seal.provider, seal.model, card) else None
 
@@ -115,7 +115,7 @@ def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
         return content if content.text else None
     if usable_signature(content, card) is not None:
         return content
-    # A thought of another model is never sent on, not even without its seal: it would look like this model's own.
+    # Without its signature the thinking of another model would look like that of this model.
     return None
 
 
@@ -144,7 +144,7 @@ def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part |
 
 
 def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool = False) -> Opaque | Text | None:
-    # Chat Completions has no items of its own: there every reader gets the twin.
+    # Chat Completions has no provider-specific items, so that it always gets the text fallback.
     if card.wire != "chat" and may_read_state(content.provider, content.model, card) and is_object(content.data):
         data: str | None = content.data
         if card.wire == "anthropic":

@@ -1,4 +1,4 @@
-"""Cards that a user writes: TOML text to model cards, with errors that name the key."""
+"""Parses model cards that a user wrote in TOML; errors name the key."""
 
 import math
 import tomllib
@@ -17,7 +17,10 @@ _LONG_PRICE_KEYS = frozenset(LongPrices.__struct_fields__)
 
 
 def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "cards") -> tuple[ModelCard, ...]:
-    """The cards of a TOML text: one `[cards.NAME]` table each; `like` takes over what another card says."""
+    """Parse one card from each `[cards.NAME]` table; `like` copies the fields of a known or earlier card.
+
+    Raises `BadInput`, which names the key, for TOML errors, unknown or missing keys and invalid values.
+    """
     try:
         tables: _Toml = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -50,7 +53,7 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
     fields |= {each: value for each, value in table.items() if each not in ("like", "prices")}
     fields["name"] = name
     if fields.get("cache") == "marks":
-        # The word that files of version 0.1.0 have for it.
+        # Files of version 0.1.0 have this word.
         fields["cache"] = "breakpoints"
     if prices:
         fields["prices"] = {**_table(fields.get("prices", {}), key, where), **prices}

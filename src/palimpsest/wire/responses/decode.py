@@ -1,4 +1,4 @@
-"""Responses of OpenAI to contents: whole answers, and streams item by item."""
+"""Decodes OpenAI responses into contents, whole or item by item."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from palimpsest.wire.text_fallback import text_fallback
 
 
 def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
-    """A whole response."""
+    """Decode a response that was not streamed. Raises `WireError` if it is none, `ProviderError` if it failed."""
     _refuse_failed(response, card)
     if not isinstance(response.get("output"), list):
         raise WireError("the answer is not a response", where=card.provider)
@@ -43,7 +43,7 @@ def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
 
 
 def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
-    """The contents that an output item stands for."""
+    """The contents of an output item."""
     ref, call_id = text(item, "id"), text(item, "call_id")
     match text(item, "type"):
         case "message" if all(text(part, "type") in ("output_text", "refusal") for part in tables_at(item, "content")):
@@ -53,14 +53,14 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
             yield from _decode_reasoning(item, card)
         case "function_call":
             arguments = item.get("arguments")
-            # Some servers give the object itself, where the text of one is meant.
+            # Some servers send the object itself instead of its text.
             args = arguments if isinstance(arguments, str) else dump(arguments) if is_json(arguments) else ""
             yield ToolCall(call_id, text(item, "name"), args or "{}", ref=ref)
         case "custom_tool_call":
             yield ToolCall(call_id, text(item, "name"), text(item, "input"), form="free", ref=ref)
         case "local_shell_call":
             yield ToolCall(call_id or ref, "local_shell", dump(item.get("action") or {}), form="shell", ref=ref)
-        # A search that the server ran itself has no call id: nobody has to answer it.
+        # A search that the server ran has no call id and needs no result.
         case "tool_search_call" if call_id:
             yield ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), form="search", ref=ref)
         case _:
@@ -80,7 +80,7 @@ def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
 
 
 def decode_usage(usage: Json) -> Usage:
-    """Tokens by part; the provider counts what it read from and wrote to its cache as input."""
+    """Token usage by part; the provider counts cached tokens as input tokens."""
     details = table_at(usage, "input_tokens_details")
     read = number(details, "cached_tokens")
     written = number(details, "cache_write_tokens")
@@ -93,7 +93,7 @@ def decode_usage(usage: Json) -> Usage:
     )
 
 
-# What each kind of piece adds to: the list of parts and the type of a part, or the field of the item.
+# The target of each delta event: the list of parts, the type of a part and its field, or the field of the item.
 _PARTS = {
     "response.output_text.delta": ("content", "output_text", "text"),
     "response.refusal.delta": ("content", "refusal", "refusal"),
@@ -105,24 +105,24 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 class ResponseAssembler:
-    """A streamed response."""
+    """Assembles a streamed response."""
 
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._response: Json = {}
         self._items: dict[int, Json] = {}
         self._refs: dict[str, int] = {}
-        # Pieces by item, field and place in it; they are joined once, for a long reply comes in tens of thousands of them.
+        # By item, then by event type and index of the part. Joined once, because a long reply has tens of thousands of pieces.
         self._pieces: dict[int, dict[tuple[str, int], list[str]]] = {}
         self._complete = False
 
     @property
     def complete(self) -> bool:
-        """Whether the whole response has come."""
+        """Whether the final event has arrived."""
         return self._complete
 
     def take(self, event: Json) -> Iterator[Delta]:
-        """One event of the stream."""
+        """Apply one event and yield its deltas."""
         kind, index = text(event, "type"), self._index(event)
         if kind in _PARTS:
             yield self._extend_part(kind, index, event)
@@ -148,7 +148,7 @@ class ResponseAssembler:
     def _index(self, event: Json) -> int:
         if isinstance(event.get("output_index"), int):
             return number(event, "output_index")
-        # Some servers number nothing and name an item by its id, or by the call it makes.
+        # Some servers send no index and identify an item by its id or call id.
         item = table_at(event, "item")
         ref = text(event, "item_id") or text(item, "id") or text(item, "call_id")
         return self._refs.setdefault(ref, len(self._refs)) if ref else max(0, len(self._refs) - 1)
@@ -180,7 +180,7 @@ class ResponseAssembler:
         return item
 
     def reply(self) -> ModelReplied:
-        """What has arrived so far."""
-        # Some servers leave the output out at the end, for it has already been sent.
+        """The reply as far as it has arrived."""
+        # Some servers omit the output at the end, because it was streamed.
         output = tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
         return _reply(self._response, output, self._card)

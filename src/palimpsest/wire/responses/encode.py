@@ -1,4 +1,4 @@
-"""A view as a request of OpenAI's Responses, in the dialects of two versions of Codex."""
+"""Encodes a view for OpenAI Responses, in the dialects of two versions of Codex."""
 
 from itertools import chain
 
@@ -20,7 +20,7 @@ from palimpsest.wire.rules.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
 
 class ResponsesWire:
-    """The shape of Responses: a flat list of items in the order of the view, never re-ordered."""
+    """Encoder for OpenAI Responses: a flat list of items in the order of the view."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
@@ -32,7 +32,7 @@ class ResponsesWire:
         self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A message before the conversation; base instructions keep their bare text, for they may have a field of their own."""
+        """Encode a head item; base instructions stay plain text, because they may go into the field `instructions`."""
         content = sendable_content(item, self._card)
         if not isinstance(content, Text):
             return empty_fragment(item)
@@ -41,7 +41,7 @@ class ResponsesWire:
         return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """An input item, or a part of one that neighbours complete."""
+        """Encode an item as an input item, or as a part of one that adjacent fragments complete."""
         content = sendable_content(item, self._card)
         match content:
             case None:
@@ -61,7 +61,7 @@ class ResponsesWire:
 
     def _message_part(self, item: Item, role: Role, phase: str, ref: str, part: bytes) -> Fragment:
         event, _, rest = item.id.partition(".")
-        # What an edit puts in place are messages of their own; what one event says is one message.
+        # Contents of one event are parts of one message; contents that an edit inserted are separate messages.
         origin = ref or (item.id if "." in rest else event)
         opening = b',{"type":"message"' + self._id(ref) + b',"role":"%s","content":[' % role.encode()
         closing = b'],"phase":%s}' % dump(phase) if phase else b"]}"
@@ -79,7 +79,7 @@ class ResponsesWire:
         sealed = dump(seal.data) if seal is not None else b""
         field = b"summary" if content.form == "digest" else b"content"
         group = f"reasoning:{content.ref or item.id}"
-        # A reasoning item is closed by its seal; its parts say which list they are in, and its id is the same on all of them.
+        # The parts of a reasoning item carry the name of their list in `opening` and the encrypted content in `closing`.
         return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=sealed, aside=self._id(content.ref))
 
     def _opaque(self, item: Item, content: Opaque) -> Fragment:
@@ -101,7 +101,7 @@ class ResponsesWire:
         key = pair_key(content.call_id, content.form)
         fields: dict[str, object] = {"call_id": name}
         if not content.call_id and content.form in {"shell", "search"}:
-            # The server ran it itself: it names no call and waits for no output.
+            # The server ran the call, so that it has no id and expects no output.
             key, fields = "", {}
         match content.form:
             case "json":
@@ -132,7 +132,7 @@ class ResponsesWire:
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         fields: dict[str, object] = {"call_id": name}
         if not content.call_id and not wire_id:
-            # An event from outside answers no call, and says so by naming none.
+            # A result without a call, such as a notification, has no id.
             fields = {}
         if kind == "search":
             fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found_tools(content)}
@@ -171,7 +171,7 @@ class ResponsesWire:
                 return part.data.encode()
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body: base instructions in their field or as the first developer message, then everything in order."""
+        """Join the fragments into the body; base instructions go into their field or into the first developer message."""
         del view
         chunks = [self._prefix]
         base = b"\n\n".join(head.body for head in heads if head.place and not head.group).decode()
@@ -224,7 +224,7 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
 
 
 def _reasoning(thoughts: list[Fragment]) -> bytes:
-    """One reasoning item of all its parts; without a seal that may be opened it is left out."""
+    """One reasoning item of all parts; empty if there is no encrypted content that this model can use."""
     seal = next((each.closing for each in thoughts if each.closing), b"")
     if not seal:
         return b""
@@ -245,7 +245,7 @@ def _reasoning(thoughts: list[Fragment]) -> bytes:
 
 
 def _action(call: ToolCall) -> object:
-    """What a shell call did: as it came if it is a command, else a command whose only word is what there is."""
+    """The action of a shell call: verbatim if it is a valid command, else a command with the arguments as its only word."""
     if is_object(call.args):
         action = msgspec.json.decode(call.args)
         command = action.get("command")
@@ -257,7 +257,7 @@ def _action(call: ToolCall) -> object:
 
 
 def _found_tools(result: ToolResult) -> object:
-    """The tools that a search found: the result is the JSON of a list, or of an object that has one."""
+    """The tools in the result of a search, which is the JSON of a list or of an object with the list `tools`."""
     text = "".join(part.text for part in result.parts if isinstance(part, Text))
     try:
         found = msgspec.json.decode(text) if text else []
@@ -268,7 +268,7 @@ def _found_tools(result: ToolResult) -> object:
 
 
 def _readable(text: str) -> str:
-    """The output of a command as lines to read, where it was kept as JSON with exit code and duration."""
+    """The output of a command as plain lines, if it was recorded as JSON with exit code and duration in seconds."""
     if not text.startswith("{") or not is_object(text):
         return text
     recorded = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""The JSON that a content has on the Responses wire, as far as its size depends on it."""
+"""The JSON of a content on the Responses wire, for size rules."""
 
 import re
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ _DATA_IMAGE = re.compile(r"(data:image/[A-Za-z0-9.+-]{1,40}(?:;[a-z0-9=-]{1,40})
 
 
 class ItemJson(Value, frozen=True):
-    """JSON whose base64 pictures were taken out, and how many there were."""
+    """JSON without its base64 images, and their number."""
 
     json: Json
     payloads: int = 0
 
 
 def without_payloads(text: str) -> tuple[str, int]:
-    """A text with the payload of each base64 picture taken out, and their number."""
+    """The text without the base64 of its images, and their number."""
     return _DATA_IMAGE.subn(r"\1", text) if "data:image/" in text else (text, 0)
 
 
 def item_json(content: Content) -> ItemJson:
-    """The item that a content becomes."""
+    """The Responses item of a content."""
     match content:
         case Text():
             part: dict[str, Json] = {"type": "output_text" if content.role == "assistant" else "input_text", "text": content.text}
@@ -66,7 +66,7 @@ def _part(part: Part) -> ItemJson:
 
 
 def _json(text: str) -> Json:
-    """Raw JSON where the text is that, else the text as a string: what a model writes is not always well formed."""
+    """Raw JSON if the text is valid, else a JSON string: arguments of a model may be malformed."""
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages refuses."""
+"""Rules of Anthropic Messages for a request."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def anthropic_violations(request: Json) -> Iterator[str]:
-    """Limits, sides in turn, whole pairs, thoughts in order, at most four breakpoints."""
+    """Violations of limits, alternating roles, call and result pairs, thinking blocks and the number of cache breakpoints."""
     messages = tables_at(request, "messages")
     yield from _limits(request)
     yield from _sides(messages)
@@ -77,7 +77,7 @@ def _blocks(messages: list[Json]) -> Iterator[str]:
 
 
 def block_violations(block: Json, role: str) -> Iterator[str]:
-    """What is wrong with a block by itself, in a message of this role."""
+    """Violations of a single block in a message of this role."""
     kind = text(block, "type")
     if kind not in ANTHROPIC_BLOCKS:
         yield f"unknown block type {kind!r}"
@@ -118,7 +118,7 @@ def _thoughts(kinds: list[str]) -> Iterator[str]:
 
 
 def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
-    """With a budget for thinking, the last message is the user's, and a turn whose results come last began with a thought."""
+    """With a thinking budget the last message is from the user, and a turn that ends with results began with thinking."""
     if text(table_at(request, "thinking"), "type") != "enabled":
         return
     if messages and text(messages[-1], "role") == "assistant":

@@ -1,4 +1,4 @@
-"""What Chat Completions refuses."""
+"""Rules of Chat Completions for a request."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 def chat_violations(request: Json) -> Iterator[str]:
-    """Known roles, content that is there, tool messages right after their calls."""
+    """Violations of roles, content, tool calls, and tool messages that do not follow their calls."""
     messages = tables_at(request, "messages")
     if not messages:
         yield "messages: empty"

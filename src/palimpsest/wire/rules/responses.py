@@ -1,4 +1,4 @@
-"""What OpenAI's Responses refuses."""
+"""Rules of OpenAI Responses for a request."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _OUTPUTS = {"function_call_output": "function", "custom_tool_call_output": "cust
 
 
 def responses_violations(request: Json) -> Iterator[str]:
-    """Known items, whole pairs of one kind, arguments that are JSON, reasoning that can be opened."""
+    """Violations of item types, call and output pairs, JSON arguments and encrypted reasoning."""
     items = tables_at(request, "input")
     if not isinstance(request.get("input"), list | str):
         yield "input: missing"
