@@ -25,7 +25,7 @@ class Encoder:
         self._fetch = fetch
         self._wire = _wire(card, tools, params, fetch)
         names = wire_names(tools, card.wire)
-        self._changed_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
+        self._numbered_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
         self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
         self.heads = FragmentCache(self._wire.head)
         self.items = FragmentCache(self._wire.fragment)
@@ -45,7 +45,7 @@ class Encoder:
 
     def fragment_settings(self) -> tuple[object, ...]:
         """The parameters and tool settings on which the bytes of a single item depend."""
-        return self._params.dialect, self._params.echo, self._changed_names, [tool.name for tool in self._tools if tool.form == "free"]
+        return self._params.dialect, self._params.echo, self._numbered_names, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
         """Encode a view. Raises `MissingBlob` if a blob that it shows cannot be fetched."""

@@ -69,7 +69,7 @@ def table_at(table: Json, key: str) -> Json:
 def tables_at(table: Json, key: str) -> list[Json]:
     """The objects in the list at a key; other entries are skipped. Empty if there is no list."""
     value = table.get(key)
-    return [each for each in value if is_json(each)] if isinstance(value, list) else []
+    return [entry for entry in value if is_json(entry)] if isinstance(value, list) else []
 
 
 def is_object(text: str) -> bool:

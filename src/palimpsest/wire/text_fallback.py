@@ -30,7 +30,7 @@ def _query_of(item: Json) -> str:
             if found := text(table, key):
                 return shorten(found)
     queries = item.get("queries")
-    return shorten(", ".join(str(each) for each in queries)) if isinstance(queries, list) else ""
+    return shorten(", ".join(str(query) for query in queries)) if isinstance(queries, list) else ""
 
 
 def _readable(item: Json) -> str:

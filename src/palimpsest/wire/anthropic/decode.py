@@ -40,10 +40,10 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
             if shown_text := text(block, "text"):
                 yield Text(shown_text, role="assistant")
         case "thinking":
-            thought, signature = text(block, "thinking"), text(block, "signature")
-            seal = Seal(card.provider, card.name, signature) if signature else None
-            if thought or seal:
-                yield Thinking(thought, seal, form="whole" if thought else "sealed")
+            thinking, signed = text(block, "thinking"), text(block, "signature")
+            signature = Seal(card.provider, card.name, signed) if signed else None
+            if thinking or signature:
+                yield Thinking(thinking, signature, form="whole" if thinking else "sealed")
         case "tool_use":
             yield ToolCall(text(block, "id"), text(block, "name"), args or dump(block.get("input") or {}))
         case _:

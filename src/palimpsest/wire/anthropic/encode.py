@@ -27,8 +27,8 @@ from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
 _OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
 _SYSTEM_OPENING = b',{"role":"system","content":['
-_FIRST = "Go on."
-_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_OPENING_TEXT = "Go on."
+_THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 class AnthropicWire:
@@ -66,9 +66,9 @@ class AnthropicWire:
             case Image() | Document():
                 return Fragment(item, Place.USER, self._media(content))
             case Opaque():
-                thought = opaque_type(content) in _THOUGHTS
-                from_model = Place.THINKING if thought else Place.ASSISTANT
-                return Fragment(item, from_model if role_of(item) == "assistant" else Place.USER, content.data.encode())
+                from_thinking = opaque_type(content) in _THINKING_BLOCKS
+                place = Place.THINKING if from_thinking else Place.ASSISTANT
+                return Fragment(item, place if role_of(item) == "assistant" else Place.USER, content.data.encode())
             case ToolCall():
                 name = wire_id or valid_call_id(content.call_id, "claude")
                 block = {
@@ -91,10 +91,10 @@ class AnthropicWire:
         return Fragment(item, Place.USER, body, group=STATED, aside=_text(content.text))
 
     def _thinking(self, item: Item, content: Thinking) -> Fragment:
-        seal = usable_signature(content, self._card)
-        if seal is None:
+        signature = usable_signature(content, self._card)
+        if signature is None:
             return empty_fragment(item)
-        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": seal.data}))
+        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": signature.data}))
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, "claude")
@@ -105,7 +105,7 @@ class AnthropicWire:
             case (Text(text=text),):
                 block["content"] = text
             case parts:
-                if shown := [Raw(each) for part in parts if (each := self._part(part))]:
+                if shown := [Raw(encoded) for part in parts if (encoded := self._part(part))]:
                     block["content"] = shown
         if content.error:
             block["is_error"] = True
@@ -140,14 +140,14 @@ class AnthropicWire:
             messages = with_system_messages(messages)
         repairs: tuple[RequestRepair, ...] = ()
         if not messages or messages[0][0]:
-            opener = Fragment(Item("", "notice", Text(_FIRST)), Place.USER, _text(_FIRST))
+            opener = Fragment(Item("", "notice", Text(_OPENING_TEXT)), Place.USER, _text(_OPENING_TEXT))
             messages.insert(0, (False, [opener]))
             repairs = (RequestRepair("no_first_user", fragments[0].item.id if fragments else ""),)
         wanted = anchors(view, fragments, self._params, "anthropic") if self._rule == "palimpsest" else ()
         positions = breakpoint_positions(self._rule, len(heads), messages, wanted)
         _end_without_space(messages)
         chunks = [self._prefix]
-        if self._prefix != self._prefix_without_thinking and (self._forced or messages[-1][0] or _began_without_thought(messages)):
+        if self._prefix != self._prefix_without_thinking and (self._forced or messages[-1][0] or _began_without_thinking(messages)):
             chunks = [self._prefix_without_thinking]
             repairs += (RequestRepair("thinking_off", messages[-1][1][0].item.id),)
         self._add_system(chunks, heads, positions)
@@ -176,13 +176,13 @@ class AnthropicWire:
             if index in wanted:
                 chunks.append(
                     b",".join(
-                        [self._with_breakpoint(each.body) if (index, at) in positions else each.body for at, each in enumerate(blocks)]
+                        [self._with_breakpoint(block.body) if (index, at) in positions else block.body for at, block in enumerate(blocks)]
                     )
                 )
             elif len(blocks) == 1:
                 chunks.append(blocks[0].body)
             else:
-                chunks.append(b",".join([each.body for each in blocks]))
+                chunks.append(b",".join([block.body for block in blocks]))
             chunks.append(b"]}")
         chunks[start] = chunks[start][1:]
 
@@ -199,7 +199,7 @@ def cache_edits(fragments: list[Fragment]) -> bytes:
     return b',"context_management":' + dump({"edits": [edit]})
 
 
-def _began_without_thought(messages: list[Message]) -> bool:
+def _began_without_thinking(messages: list[Message]) -> bool:
     """Whether the open turn, whose results come last, began without thinking, as after a switch of models.
 
     Anthropic rejects a thinking budget there, as it does for a prefilled reply and a forced tool call.

@@ -12,7 +12,7 @@ from palimpsest.wire.json_reading import Json, dump, is_json, is_object, number,
 from palimpsest.wire.models.cards import ModelCard
 
 # Servers disagree on the field of the thinking text.
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+_THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
@@ -80,7 +80,7 @@ class ChunkAssembler:
         self._card = card
         self._id = ""
         self._texts: list[str] = []
-        self._thoughts: list[str] = []
+        self._thinking: list[str] = []
         self._calls: list[_StreamedCall] = []
         self._open: dict[int, _StreamedCall] = {}
         self._choice: int | None = None
@@ -112,10 +112,10 @@ class ChunkAssembler:
             yield UsageDelta(decode_usage(usage))
 
     def _extend(self, delta: Json) -> Iterator[Delta]:
-        thought = next(filter(None, (text(delta, name) for name in _THOUGHTS)), "") + _parts(delta, "thinking")
-        if thought:
-            self._thoughts.append(thought)
-            yield ThinkingDelta(thought)
+        thinking = next(filter(None, (text(delta, name) for name in _THINKING_FIELDS)), "") + _parts(delta, "thinking")
+        if thinking:
+            self._thinking.append(thinking)
+            yield ThinkingDelta(thinking)
         refusal = text(delta, "refusal")
         self._refused = self._refused or bool(refusal)
         visible_text = text(delta, "content") + _parts(delta, "text") + refusal
@@ -163,8 +163,8 @@ class ChunkAssembler:
     def reply(self) -> ModelReplied:
         """The reply as far as it has arrived."""
         parts: list[Content] = []
-        if self._thoughts:
-            parts.append(Thinking("".join(self._thoughts)))
+        if self._thinking:
+            parts.append(Thinking("".join(self._thinking)))
         if self._texts:
             parts.append(Text("".join(self._texts), role="assistant"))
         calls = sorted(self._calls, key=lambda call: call.place)

@@ -12,8 +12,8 @@ from palimpsest.wire.encoding.tools import arguments_object, pair_key, sent_name
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
-_FIRST = "Go on."
-_DONE = b',{"role":"assistant","content":"Done."}'
+_OPENING_TEXT = "Go on."
+_DONE_MESSAGE = b',{"role":"assistant","content":"Done."}'
 _TEXT = "text"
 
 
@@ -101,8 +101,8 @@ class ChatWire:
         messages = alternating_messages(fragments)
         repairs: tuple[RequestRepair, ...] = ()
         if not messages:
-            opener = Item("", "notice", Text(_FIRST))
-            messages = [(False, [self._text(opener, Text(_FIRST))])]
+            opener = Item("", "notice", Text(_OPENING_TEXT))
+            messages = [(False, [self._text(opener, Text(_OPENING_TEXT))])]
             repairs = (RequestRepair("no_first_user", ""),)
         chunks = [self._prefix, b',"messages":[']
         start = len(chunks)
@@ -131,7 +131,7 @@ class ChatWire:
         if rest == len(blocks) and not asides:
             return
         if rest and self._mistral:
-            chunks.append(_DONE)
+            chunks.append(_DONE_MESSAGE)
         for block in blocks[rest:]:
             if block.group != "message":
                 parts.append(block)

@@ -73,17 +73,17 @@ class Wire(Protocol):
 class FragmentCache:
     """Fragments by the identity of their item; a fragment holds its item, so that the identity is not reused while it is cached."""
 
-    def __init__(self, make: Callable[[Item], Fragment]) -> None:
-        self._make = make
+    def __init__(self, encode_item: Callable[[Item], Fragment]) -> None:
+        self._encode_item = encode_item
         self.items: tuple[Item, ...] = ()
         self.fragments: list[Fragment] = []
         self.by_identity: dict[int, Fragment] = {}
 
     def fragments_of(self, items: tuple[Item, ...]) -> list[Fragment]:
         """The fragments of all items, in order; only items that were not in the previous view are encoded."""
-        known = len(self.items)
-        if items[:known] == self.items:
-            self.fragments += [self._fragment(item) for item in items[known:]]
+        previous_count = len(self.items)
+        if items[:previous_count] == self.items:
+            self.fragments += [self._fragment(item) for item in items[previous_count:]]
         else:
             self.fragments = [self._fragment(item) for item in items]
         if len(self.by_identity) > len(items):
@@ -94,7 +94,7 @@ class FragmentCache:
     def _fragment(self, item: Item) -> Fragment:
         found = self.by_identity.get(id(item))
         if found is None:
-            found = self.by_identity[id(item)] = self._make(item)
+            found = self.by_identity[id(item)] = self._encode_item(item)
         return found
 
     def adopt(self, other: "FragmentCache") -> None:

@@ -16,43 +16,43 @@ def alternating_messages(fragments: list[Fragment]) -> list[Message]:
     messages: list[Message] = []
     blocks: list[Fragment] = []
     calls: list[Fragment] = []
-    thoughts: list[Fragment] = []
+    thinking_run: list[Fragment] = []
     from_model: bool | None = None
     for fragment in fragments:
         place = fragment.place
         if place > result:
             if place == thinking:
-                thoughts.append(fragment)
+                thinking_run.append(fragment)
                 continue
             if from_model is not True:
                 from_model = True
                 blocks = []
                 messages.append((True, blocks))
-            if thoughts:
-                _place_thoughts(blocks, thoughts)
-                thoughts = []
+            if thinking_run:
+                _add_thinking(blocks, thinking_run)
+                thinking_run = []
             blocks.append(fragment)
             if place == call:
                 calls.append(fragment)
         elif place == user or (place == result and calls):
             if from_model is not False:
                 from_model = False
-                thoughts = []
-                blocks = [answers[each.wire_id] for each in calls]
+                thinking_run = []
+                blocks = [answers[open_call.wire_id] for open_call in calls]
                 calls = []
                 messages.append((False, blocks))
             if place == user:
                 blocks.append(fragment)
     if calls:
-        messages.append((False, [answers[each.wire_id] for each in calls]))
+        messages.append((False, [answers[open_call.wire_id] for open_call in calls]))
     return messages
 
 
-def _place_thoughts(blocks: list[Fragment], thoughts: list[Fragment]) -> None:
+def _add_thinking(blocks: list[Fragment], thinking_run: list[Fragment]) -> None:
     if blocks and blocks[0].place != Place.THINKING:
-        blocks[0:0] = thoughts
+        blocks[0:0] = thinking_run
     else:
-        blocks.extend(thoughts)
+        blocks.extend(thinking_run)
 
 
 STATED = "stated"

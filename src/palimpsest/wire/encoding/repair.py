@@ -61,18 +61,20 @@ def repair_pairs(fragments: list[Fragment], encoder: "RepairEncoder") -> tuple[l
 class RepairEncoder:
     """Encodes what a repair inserts: an item under another call id, and the result of an unanswered call."""
 
-    def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: IdRule) -> None:
-        self.make = make
+    def __init__(self, encode_under: Callable[[Item, str], Fragment], interrupted: str, id_rule: IdRule) -> None:
+        self.encode_under = encode_under
         self.interrupted = interrupted
-        self.id_rule = scrub
+        self.id_rule = id_rule
 
-    def answer(self, call: Fragment) -> Fragment:
+    def error_result(self, call: Fragment) -> Fragment:
         """An error result for an unanswered call; it has the item id of the call."""
         content = call.item.content
         ref = inserted_id(call.form, content.ref)
         call_id = call.key.partition(":")[2]
         parts = () if call.form == "search" else (Text(self.interrupted),)
-        return self.make(Item(call.item.id, "result", ToolResult(call_id, parts, error=True, form=call.form, ref=ref)), call.wire_id)
+        return self.encode_under(
+            Item(call.item.id, "result", ToolResult(call_id, parts, error=True, form=call.form, ref=ref)), call.wire_id
+        )
 
 
 class _RepairPass:
@@ -80,7 +82,7 @@ class _RepairPass:
 
     def __init__(self, encoder: RepairEncoder) -> None:
         self.encoder = encoder
-        self.repaired_fragments: list[Fragment] = []
+        self.sent_fragments: list[Fragment] = []
         self.repairs: list[RequestRepair] = []
         self.open_by_key: dict[str, deque[int]] = {}
         self.open_calls: dict[int, Fragment] = {}
@@ -89,32 +91,32 @@ class _RepairPass:
     def run(self, fragments: list[Fragment]) -> tuple[list[Fragment], tuple[RequestRepair, ...]]:
         for fragment in fragments:
             if not fragment.key:
-                self.repaired_fragments.append(fragment)
+                self.sent_fragments.append(fragment)
             elif fragment.place == Place.CALL:
-                self.call(fragment)
+                self.add_call(fragment)
             else:
-                self.result(fragment)
+                self.add_result(fragment)
         for call in self.open_calls.values():
             case, bug = _OPEN[call.form]
             self.repairs.append(RequestRepair(case, call.item.id, call.wire_id, bug))
         repaired: list[Fragment] = []
-        for index, fragment in enumerate(self.repaired_fragments):
+        for index, fragment in enumerate(self.sent_fragments):
             repaired.append(fragment)
             if index in self.open_calls:
-                repaired.append(self.encoder.answer(fragment))
+                repaired.append(self.encoder.error_result(fragment))
         return repaired, tuple(self.repairs)
 
-    def call(self, fragment: Fragment) -> None:
+    def add_call(self, fragment: Fragment) -> None:
         if fragment.wire_id in self.sent_ids:
             other = unused_call_id(fragment.wire_id, fragment.key, self.sent_ids, self.encoder.id_rule)
             self.repairs.append(RequestRepair("renamed_call", fragment.item.id, other))
-            fragment = self.encoder.make(fragment.item, other)
+            fragment = self.encoder.encode_under(fragment.item, other)
         self.sent_ids.add(fragment.wire_id)
-        self.open_by_key.setdefault(fragment.key, deque()).append(len(self.repaired_fragments))
-        self.open_calls[len(self.repaired_fragments)] = fragment
-        self.repaired_fragments.append(fragment)
+        self.open_by_key.setdefault(fragment.key, deque()).append(len(self.sent_fragments))
+        self.open_calls[len(self.sent_fragments)] = fragment
+        self.sent_fragments.append(fragment)
 
-    def result(self, fragment: Fragment) -> None:
+    def add_result(self, fragment: Fragment) -> None:
         queue = self.open_by_key.get(fragment.key)
         if not queue:
             case, bug = _ORPHAN[fragment.form]
@@ -123,12 +125,12 @@ class _RepairPass:
             self.repairs.append(RequestRepair(case, fragment.item.id, fragment.wire_id, bug))
             return
         # A result answers the call of its wire id, or else the oldest open call.
-        index = next((each for each in queue if self.open_calls[each].wire_id == fragment.wire_id), queue[0])
+        index = next((place for place in queue if self.open_calls[place].wire_id == fragment.wire_id), queue[0])
         queue.remove(index)
         call = self.open_calls.pop(index)
         if call.wire_id != fragment.wire_id:
-            fragment = self.encoder.make(fragment.item, call.wire_id)
-        self.repaired_fragments.append(fragment)
+            fragment = self.encoder.encode_under(fragment.item, call.wire_id)
+        self.sent_fragments.append(fragment)
 
 
 def valid_call_id(call_id: str, rule: IdRule) -> str:
@@ -174,8 +176,8 @@ class ProviderCallIds:
     The first call with a provider id gets it, unless another call is recorded under that id: new calls never change earlier ones.
     """
 
-    def __init__(self, make: Callable[[Item, str], Fragment]) -> None:
-        self._make = make
+    def __init__(self, encode_under: Callable[[Item, str], Fragment]) -> None:
+        self._encode_under = encode_under
         self.cached: dict[int, Fragment] = {}
 
     def apply(self, fragments: list[Fragment]) -> list[Fragment]:
@@ -203,6 +205,6 @@ class ProviderCallIds:
     def _encoded_under(self, fragment: Fragment, name: str, kept: dict[int, Fragment]) -> Fragment:
         found = kept.get(id(fragment.item))
         if found is None or found.wire_id != name:
-            found = self._make(fragment.item, name)
+            found = self._encode_under(fragment.item, name)
         self.cached[id(fragment.item)] = found
         return found

@@ -106,8 +106,8 @@ def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
 
 def usable_signature(content: Thinking, card: ModelCard) -> Seal | None:
     """The signature or encrypted content of a thinking item, if this model can use it."""
-    seal = content.seal
-    return seal if seal is not None and may_read_state(seal.provider, seal.model, card) else None
+    signature = content.seal
+    return signature if signature is not None and may_read_state(signature.provider, signature.model, card) else None
 
 
 def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
@@ -120,7 +120,7 @@ def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
 
 
 def _result(content: ToolResult, card: ModelCard) -> ToolResult:
-    fitted = tuple(part for each in content.parts if (part := _part(each, card, within_result=True)) is not None)
+    fitted = tuple(fitted_part for part in content.parts if (fitted_part := _part(part, card, within_result=True)) is not None)
     return content if fitted == content.parts else replace(content, parts=fitted)
 
 

@@ -50,7 +50,7 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
             fields = msgspec.to_builtins(card(str(like), known))
         except BadInput as error:
             raise BadInput(f"the key {key}.like names no card: {error.message}", where=where) from error
-    fields |= {each: value for each, value in table.items() if each not in ("like", "prices")}
+    fields |= {field: value for field, value in table.items() if field not in ("like", "prices")}
     fields["name"] = name
     if fields.get("cache") == "marks":
         # Files of version 0.1.0 have this word.

@@ -237,7 +237,7 @@ _LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONN
 
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
     """The card of a model by name, dated name or alias; `window` overrides the window. Raises `BadInput` if it is unknown."""
-    known = {each.name: each for each in cards}
+    known = {model.name: model for model in cards}
     found = known.get(name) or _generic(name) or _alias(name, known)
     if found is None:
         raise BadInput(

@@ -68,15 +68,15 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
 
 
 def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
-    ref, sealed = text(item, "id"), text(item, "encrypted_content")
-    seal = Seal(card.provider, card.name, sealed) if sealed else None
+    ref, encrypted = text(item, "id"), text(item, "encrypted_content")
+    signature = Seal(card.provider, card.name, encrypted) if encrypted else None
     parts = [Thinking(text(part, "text"), form="digest", ref=ref) for part in tables_at(item, "summary")]
     parts += [Thinking(text(part, "text"), form="whole", ref=ref) for part in tables_at(item, "content")]
     if not parts:
-        yield Thinking("", seal, "sealed", ref)
+        yield Thinking("", signature, "sealed", ref)
         return
     yield from parts[:-1]
-    yield Thinking(parts[-1].text, seal, parts[-1].form, ref)
+    yield Thinking(parts[-1].text, signature, parts[-1].form, ref)
 
 
 def decode_usage(usage: Json) -> Usage:

@@ -75,12 +75,12 @@ class ResponsesWire:
         part = b""
         if content.text:
             part = dump({"type": "summary_text" if content.form == "digest" else "reasoning_text", "text": content.text})
-        seal = usable_signature(content, self._card)
-        sealed = dump(seal.data) if seal is not None else b""
+        signature = usable_signature(content, self._card)
+        encrypted = dump(signature.data) if signature is not None else b""
         field = b"summary" if content.form == "digest" else b"content"
         group = f"reasoning:{content.ref or item.id}"
         # The parts of a reasoning item carry the name of their list in `opening` and the encrypted content in `closing`.
-        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=sealed, aside=self._id(content.ref))
+        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=encrypted, aside=self._id(content.ref))
 
     def _opaque(self, item: Item, content: Opaque) -> Fragment:
         kind = opaque_type(content)
@@ -191,14 +191,14 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
     start = len(chunks)
     thinking = Place.THINKING
     add = chunks.append
-    thoughts: list[Fragment] = []
+    parts: list[Fragment] = []
     group, closing = "", b""
     for fragment in chain(lead, fragments):
         if not fragment.place:
             continue
-        if thoughts and (fragment.place != thinking or fragment.group != thoughts[0].group):
-            add(_reasoning(thoughts))
-            thoughts = []
+        if parts and (fragment.place != thinking or fragment.group != parts[0].group):
+            add(_reasoning(parts))
+            parts = []
         if group:
             if fragment.group == group:
                 add(b",")
@@ -207,15 +207,15 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
             add(closing)
             group = ""
         if fragment.place == thinking:
-            thoughts.append(fragment)
+            parts.append(fragment)
         elif fragment.group:
             add(fragment.opening)
             add(fragment.body)
             group, closing = fragment.group, fragment.closing
         else:
             add(fragment.body)
-    if thoughts:
-        add(_reasoning(thoughts))
+    if parts:
+        add(_reasoning(parts))
     if group:
         add(closing)
     first = next((index for index in range(start, len(chunks)) if chunks[index]), None)
@@ -223,23 +223,23 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
         chunks[first] = chunks[first][1:]
 
 
-def _reasoning(thoughts: list[Fragment]) -> bytes:
+def _reasoning(parts: list[Fragment]) -> bytes:
     """One reasoning item of all parts; empty if there is no encrypted content that this model can use."""
-    seal = next((each.closing for each in thoughts if each.closing), b"")
-    if not seal:
+    signature = next((part.closing for part in parts if part.closing), b"")
+    if not signature:
         return b""
-    summary = b",".join(each.body for each in thoughts if each.body and each.opening == b"summary")
-    content = b",".join(each.body for each in thoughts if each.body and each.opening == b"content")
+    summary = b",".join(part.body for part in parts if part.body and part.opening == b"summary")
+    content = b",".join(part.body for part in parts if part.body and part.opening == b"content")
     content_field = b',"content":[' + content + b"]" if content else b""
     return (
         b',{"type":"reasoning"'
-        + thoughts[0].aside
+        + parts[0].aside
         + b',"summary":['
         + summary
         + b"]"
         + content_field
         + b',"encrypted_content":'
-        + seal
+        + signature
         + b"}"
     )
 

@@ -54,21 +54,21 @@ def _message(message: Json) -> Iterator[str]:
 
 def _pairs(messages: list[Json]) -> Iterator[str]:
     seen: set[str] = set()
-    waiting: list[str] = []
+    open_calls: list[str] = []
     for index, message in enumerate(messages):
         if text(message, "role") == "tool":
             call_id = text(message, "tool_call_id")
-            if call_id not in waiting:
+            if call_id not in open_calls:
                 yield f"messages[{index}]: the result of {call_id!r} has no open call right before it"
             else:
-                waiting.remove(call_id)
+                open_calls.remove(call_id)
             continue
-        for call_id in waiting:
+        for call_id in open_calls:
             yield f"messages[{index}]: the call {call_id!r} has no result before this message"
-        waiting = [text(call, "id") for call in tables_at(message, "tool_calls")]
-        for call_id in waiting:
+        open_calls = [text(call, "id") for call in tables_at(message, "tool_calls")]
+        for call_id in open_calls:
             if call_id in seen:
                 yield f"messages[{index}]: the call id {call_id!r} is taken twice"
             seen.add(call_id)
-    for call_id in waiting:
+    for call_id in open_calls:
         yield f"messages: the call {call_id!r} at the end has no result"
