@@ -1,4 +1,4 @@
-"""Which tool results of a view are dead and may be cleared, and the short line that stands for a cleared one."""
+"""Dead tool results of a view, which may be cleared, and the stubs that replace them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -20,13 +20,13 @@ from palimpsest.core.view import View
 STUB_TOKENS = 25
 _LONGEST = 80
 _STEP = 4
-# Characters of a call's arguments: more than this is remembered for a few calls only, and more than that for none.
+# Calls with longer arguments are kept in a small cache, calls above the second limit in none.
 _LONG_CALL: Final = 1_000
 _LONGEST_CALL: Final = 100_000
 
 
 def _rounded(factor: float) -> float:
-    """A factor as stubs are measured with it, so that they do not change with every call."""
+    """The factor to two decimals, so that stubs do not change with every call."""
     return round(factor, 2)
 
 
@@ -34,7 +34,7 @@ def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
     """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
     argument, is_path = _argument(call)
-    # Nothing is cut off before the length comes below that of tool and argument.
+    # The first attempts cut nothing, because both texts are shorter.
     whole = max(len(tool), len(argument))
     length = _LONGEST
     while True:
@@ -58,7 +58,7 @@ def _cut(text: str, length: int, *, end: bool) -> str:
 
 
 def _argument(call: ToolCall) -> tuple[str, bool]:
-    """What a call was about: its path, its command, or its arguments as they were written; and whether it is a path."""
+    """The path, the command or the raw arguments of a call, and whether it is a path."""
     action = action_of(call)
     if action.paths and not action.command:
         return action.paths[0].path, True
@@ -67,9 +67,9 @@ def _argument(call: ToolCall) -> tuple[str, bool]:
 
 
 def call_of_result(items: Sequence[Item], place: int) -> ToolCall:
-    """The call that a result answers: the nearest before it of that id, or one of an unnamed tool where there is none.
+    """The call of a result: the nearest one before it with its id, or a placeholder.
 
-    A reply of 0.1.0 may have several calls with one id; only then are all pairs of the view looked for.
+    Replies of 0.1.0 may repeat a call id; only then are all pairs of the view computed.
     """
     result = items[place]
     call_id = result.content.call_id if isinstance(result.content, ToolResult) else ""
@@ -84,13 +84,13 @@ def call_of_result(items: Sequence[Item], place: int) -> ToolCall:
 
 
 def clearing_masks(view: View, places: Iterable[int], tokens: TokenSizes) -> list[tuple[Mask, int]]:
-    """The mask that clears the result at each of some places of the view, and the tokens that it frees."""
+    """The mask that clears the result at each place of the view, and the tokens that it frees."""
     items, sizes = view.items, tokens.in_order(view)
     rule, factor = tokens.rule, tokens.factor
     found: list[tuple[Mask, int]] = []
     for place in places:
         item, call = items[place], items[place - 1].content
-        # Mostly the call stands right before its result, and looking there costs half as much as a function that does.
+        # The call mostly stands directly before its result; checking that here takes half the time of a function call.
         if (
             not (isinstance(call, ToolCall) and isinstance(item.content, ToolResult) and call.call_id == item.content.call_id and place)
             or items[place - 2].kind == "call"
@@ -102,7 +102,7 @@ def clearing_masks(view: View, places: Iterable[int], tokens: TokenSizes) -> lis
 
 
 def _clearing_mask(call: ToolCall, raw: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
-    """The mask of a result whose unscaled size is `raw`, and the tokens that it frees."""
+    """The mask of a result with unscaled size `raw`, and the tokens that it frees."""
     tokens, length = scaled(raw, factor), len(call.args)
     write = _cached_mask if length <= _LONG_CALL else _cached_long_mask if length <= _LONGEST_CALL else _mask_of
     mask, size = write(call, tokens, item_id, _rounded(factor), rule)
@@ -110,13 +110,13 @@ def _clearing_mask(call: ToolCall, raw: int, item_id: str, factor: float, rule: 
 
 
 def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: SizeRule) -> tuple[Mask, int]:
-    """The mask of a result of so many tokens, and the unscaled size of what it shows."""
+    """The mask of a result of `tokens` tokens, and the unscaled size of its stub."""
     text = stub_text(call, tokens, item_id, factor)
     return Mask((item_id,), text), rule(ToolResult(call.call_id, (Text(text),)))
 
 
-# Before most calls the same results are dead as before the last one. Writing a stub takes 20 times as long as finding it; a factor that
-# moved a little, as it does with every reply, changes what a mask frees and mostly not its words.
+# Most results that are dead before one call were dead before the previous one, and writing a stub takes 20 times as long as a cache hit.
+# A reply changes the factor a little, which changes what a mask frees but mostly not its text.
 _cached_clearing_mask = lru_cache(maxsize=4_096)(_clearing_mask)
 _cached_mask = lru_cache(maxsize=4_096)(_mask_of)
 _cached_long_mask = lru_cache(maxsize=128)(_mask_of)
@@ -126,9 +126,9 @@ _place = attrgetter("place")
 
 
 class DeadResult(Value, frozen=True):
-    """A dead result: its place in the view, the tokens that clearing it frees, the calls for which it paid rent, and its mask.
+    """A dead result: its place in the view, the tokens that clearing it frees, and the calls for which it has paid rent.
 
-    Without a mask the gain is the size of the whole result, from which that of the mask is still to be taken.
+    Without a mask `gain` is the size of the whole result, from which the size of the stub is not yet subtracted.
     """
 
     place: int
@@ -140,9 +140,9 @@ class DeadResult(Value, frozen=True):
 def dead_results(
     situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None
 ) -> list[DeadResult]:
-    """The dead results that show, newest first, without masks: writing those costs more than finding out that none is worth it.
+    """The visible dead results, newest first and without masks, which are expensive to write.
 
-    Pins stay, and what an undo brought back is only taken when `held` says so.
+    Pinned items are left out, and unless `held` is set also items that an undo restored. `patience` scales lifespans.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
@@ -155,18 +155,18 @@ def dead_results(
             continue
         place = places.get(name)
         if place is not None and items[place].mask is None:
-            # The size is scaled here, for a call of `scaled` would take a tenth of the time; the coming call pays rent as well.
+            # Scaled inline, because a call of `scaled` takes a tenth of the time; the coming call pays rent too.
             found.append(DeadResult(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
     found.sort(key=_place, reverse=True)
     return found
 
 
 def with_masks(dead: list[DeadResult], situation: Situation) -> list[DeadResult]:
-    """The same with the masks of all of them and what each then frees; those that free nothing are left out."""
+    """The results with their masks and what each then frees; those that free nothing are left out."""
     masks = clearing_masks(situation.view, [result.place for result in dead], situation.tokens)
     return [DeadResult(result.place, gain, result.calls, mask) for result, (mask, gain) in zip(dead, masks, strict=True) if gain > 0]
 
 
 def masks_of(dead: Sequence[DeadResult]) -> tuple[Mask, ...]:
-    """The masks of dead results that have one, in the order of the view."""
+    """The masks of the results that have one, in the order of the view."""
     return tuple([result.mask for result in reversed(dead) if result.mask is not None])

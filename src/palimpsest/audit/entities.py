@@ -1,4 +1,4 @@
-"""What a text names: paths, identifiers, numbers, errors, addresses and ids."""
+"""Finds the entities in a text: paths, identifiers, numbers, error lines, URLs and ids."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ _LONGEST_LINE = 160
 _LONGEST_SEARCHED = 1_000
 _LONGEST_NAMED = 50_000
 
-# Bytes that may stand in a name; every other byte, those of Chinese included, parts one from the next.
+# Bytes of a token; every other byte, those of Chinese included, separates tokens.
 _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
 _SEPARATED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
@@ -22,13 +22,13 @@ _URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9
 _ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
 _PORT = re.compile(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
-# Begins behind the letter of the drive, for signs that are rare are found much faster.
+# Starts after the drive letter, because the search is much faster for rare characters.
 _DRIVE = re.compile(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
 _NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
 _HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
 _UUID_LENGTH = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-# A text is first looked through for plain letters, which is much faster than any pattern.
+# Plain substrings are searched first, which is much faster than any pattern.
 _ERRORS = {
     "rror": re.compile(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
     "xception": re.compile(r"xception(?<=Exception)\b"),
@@ -48,7 +48,7 @@ _EXTENSIONS = frozenset(_EXTENSION_LIST.split())
 _IDENTIFIER_SIGN = re.compile(r"[_./0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
-# Longer texts are looked at anew each time, so that little is kept in memory.
+# Results for longer texts are not cached, to bound memory.
 CACHED_CHARACTERS = 20_000
 
 
@@ -56,34 +56,34 @@ TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
 
 
 def distinct_tokens(text: str) -> dict[str, None]:
-    """Everything in a text that could be a name, a path or a number, each once and in order; much faster than a pattern."""
+    """The distinct tokens of a text in order: candidates for names, paths and numbers. Much faster than a pattern."""
     return dict.fromkeys(all_tokens(text))
 
 
 def all_tokens(text: str) -> list[str]:
-    """The same, each as often as it is there."""
+    """All tokens of a text, with repetitions."""
     return text.encode("utf-8", "replace").translate(_SEPARATED).decode("ascii").split()
 
 
 def names_of(text: str) -> list[str]:
-    """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
+    """The distinct identifiers and paths of a text: 6 characters or more, with `_ . /`, a digit or an inner capital."""
     return list(_cached_names(text) if len(text) <= _LONGEST_NAMED else _find_names(text))
 
 
 def _find_names(text: str) -> tuple[str, ...]:
     if "://" in text:
         text = _URL.sub(" ", text)
-    # Words of small letters name nothing, and are most of what there is.
+    # Lower-case words name nothing and are most of a text.
     candidates = (trimmed(token) for token in distinct_tokens(text) if not (token.isalpha() and token.islower()))
     return tuple(dict.fromkeys(name for name in candidates if len(name) >= SHORTEST_NAME and is_name(name)))
 
 
-# A result is looked at when it arrives, and again when a fold hides it.
+# Names of a result are needed when it arrives, and again when a fold hides it.
 _cached_names = lru_cache(maxsize=512)(_find_names)
 
 
 def names_used(part: Content) -> list[str]:
-    """The names that a model tells in a text or uses in a call."""
+    """The names that the model uses in a text or in a call."""
     match part:
         case Text():
             return names_of(part.text)
@@ -98,7 +98,7 @@ def is_name(token: str) -> bool:
     if len(token) < SHORTEST_NAME or len(token) > _LONGEST_NAME:
         return False
     if token.isalpha():
-        # A capital inside tells `useState` from `Either`; all capitals are a heading more often than a constant.
+        # An inner capital distinguishes `useState` from `Either`; upper-case words are headings more often than constants.
         return not token.islower() and not token.isupper() and not token[1:].islower()
     return _IDENTIFIER_SIGN.search(token) is not None and _LETTER.search(token) is not None
 
@@ -120,7 +120,7 @@ def is_path(token: str) -> bool:
 
 
 def paths_of(text: str) -> list[str]:
-    """The paths of a text, each once."""
+    """The distinct paths of a text."""
     if "/" not in text and "." not in text and "\\" not in text:
         return []
     drives = drives_of(text)
@@ -133,36 +133,36 @@ def paths_of(text: str) -> list[str]:
 
 
 def drives_of(text: str) -> list[str]:
-    """The paths of a text that begin with the letter of a drive."""
+    """The paths of a text that start with a drive letter."""
     if ":\\" not in text:
         return []
     return [text[found.start() - 1 : found.end()].rstrip(".,;:!)]}`") for found in _DRIVE.finditer(text)]
 
 
 def numbers_of(text: str) -> list[str]:
-    """The numbers of a text, each once, without signs and separators."""
+    """The distinct numbers of a text, without signs and thousands separators."""
     if "," in text:
         text = _THOUSANDS.sub("", text)
     return list(dict.fromkeys([number for token in distinct_tokens(text) if token[0] in NUMBER_STARTS and (number := number_of(token))]))
 
 
-# The first signs of tokens that may be numbers.
+# First characters of tokens that may be numbers.
 NUMBER_STARTS = "+-.0123456789"
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
 def has_grouped_number(text: str) -> bool:
-    """Whether a number with separators may be in a text."""
+    """Whether a text may contain a number with thousands separators."""
     return "," in text and _THOUSANDS.search(text) is not None
 
 
 def all_tokens_ungrouped(text: str) -> list[str]:
-    """The parts of a text in which a number with separators is one part, without them, as it is counted."""
+    """All tokens of a text after its thousands separators are removed."""
     return all_tokens(_THOUSANDS.sub("", text) if "," in text else text)
 
 
 def number_of(token: str) -> str:
-    """The number that a token is, or nothing."""
+    """The number that a token is, or an empty string."""
     if token.isdecimal():
         return token
     plain = token.strip("+-./@~")
@@ -170,7 +170,7 @@ def number_of(token: str) -> str:
 
 
 def errors_of(text: str) -> list[str]:
-    """The lines of a text that tell of an error, cut to a length, each once."""
+    """The distinct lines of a text that report an error, cut to 160 characters, at most 50."""
     words = [word for word in _ERRORS if word in text]
     if not words:
         return []
@@ -183,7 +183,7 @@ def errors_of(text: str) -> list[str]:
 
 
 def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """The first lines in which a pattern is found near the beginning, each with its place."""
+    """The first matching lines with their offset; matches far into a line are skipped."""
     place, seen = 0, set[str]()
     while len(seen) < _MOST_ERRORS and (match := pattern.search(text, place)) is not None:
         start = text.rfind("\n", 0, match.start()) + 1
@@ -196,13 +196,13 @@ def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]
 
 
 def urls_of(text: str) -> list[str]:
-    """The web addresses of a text, each once."""
+    """The distinct URLs of a text."""
     return list(dict.fromkeys(url.rstrip(".,;:!?") for url in _URL.findall(text))) if "://" in text else []
 
 
 def token_kind(name: str) -> TokenKind | None:
-    """What a trimmed token that is no number names, if it names something."""
-    # Two slashes begin a comment, or the rest of an address.
+    """The kind of entity that a trimmed token names, if any; the token is no number."""
+    # Two slashes start a comment, or follow the scheme of a URL.
     if name.startswith("//") or (name.isalpha() and (name.islower() or len(name) < SHORTEST_NAME)):
         return None
     if ("/" in name or "." in name) and is_path(name):
@@ -215,7 +215,7 @@ def token_kind(name: str) -> TokenKind | None:
 
 
 def without_addresses(text: str) -> str:
-    """A text without addresses, drives and the escapes of JSON, pieces of which would look like paths and names."""
+    """The text without URLs, drive paths and JSON escapes, parts of which look like paths and names."""
     if "://" in text:
         text = _ADDRESS.sub(" ", text)
     if ":\\" in text:
@@ -226,7 +226,7 @@ def without_addresses(text: str) -> str:
 
 
 def argument_texts(call: ToolCall) -> Iterator[str]:
-    """The texts that a model wrote into a call, without the quoting of JSON."""
+    """The texts in the arguments of a call, without JSON quoting."""
     args = args_of(call)
     if args:
         yield from _strings(args.values())
@@ -247,6 +247,6 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 def trimmed(token: str) -> str:
-    """A token without the signs that a sentence puts around it."""
+    """The token without punctuation around it."""
     name = token.rstrip(_ENDS).lstrip("-+@")
     return name.removeprefix("./")

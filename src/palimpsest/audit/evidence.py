@@ -1,4 +1,4 @@
-"""What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
+"""Evidence: what the log proves about the work, as paths, commands, tests, errors, user messages, tasks and names."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import chain, count
@@ -33,7 +33,7 @@ MOST_PENDING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
-# What is read out of arguments of so many characters is never longer than that.
+# Nothing read out of arguments of this length is longer.
 _SHORT: Final = 2_000
 
 _evidences = msgspec.json.Decoder(Evidence)
@@ -44,10 +44,10 @@ Entry = TypeVar("Entry")
 
 
 class EvidenceProjection:
-    """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
+    """Projection of the evidence along the path; the cost of an event does not depend on the length of the session.
 
-    It is `bounded` by what can ever be shown, unless somebody wants to measure what was not. `names_used` is for whoever remembers
-    the names of replies, `declared` what tools are for that say more of themselves than their names do.
+    If `bounded`, each kind keeps only as many entries as can ever be shown. `names_used` finds the names in a reply and may be replaced by
+    a cached function. `declared` gives the classes of tools whose names do not tell them.
     """
 
     name: ClassVar = "evidence"
@@ -66,11 +66,11 @@ class EvidenceProjection:
         return _encode(self.value())
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._start_from(_evidences.decode(data))
 
     def reset(self) -> None:
-        """Go back to no evidence."""
+        """Start again without evidence."""
         self._start_from(Evidence())
 
     def _start_from(self, restored: Evidence) -> None:
@@ -83,13 +83,13 @@ class EvidenceProjection:
         self._errors = {normalized_command(ran.command): ran for ran in restored.errors}
         self._tasks = {task_key(task): task for task in restored.tasks}
         self._names = dict.fromkeys(restored.names)
-        self._messages = {said.id: said for said in restored.said}
+        self._messages = {message.id: message for message in restored.said}
         self._pending: dict[str, PendingCall] = {}
         for pending in restored.pending:
             self._pending[_free_key(pending.call_id, self._pending)] = pending
 
     def take(self, event: Event) -> None:
-        """Look at one event."""
+        """Apply one event."""
         match event.body:
             case UserSaid():
                 self._add_message(event.seq, event.at, event.body)
@@ -103,7 +103,7 @@ class EvidenceProjection:
                 pass
 
     def value(self) -> Evidence:
-        """What is proven up to the last event taken; only what changed is put together again."""
+        """The evidence up to the last applied event; only changed fields are rebuilt."""
         if self._changed:
             parts: dict[str, Callable[[], object]] = {
                 "edited": lambda: tuple(self._edited),
@@ -151,7 +151,7 @@ class EvidenceProjection:
             tasks, task, drop = task_change(call)
             return PendingCall(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
         command, handle = action.command[:LONGEST_COMMAND], ""
-        # Asked here, for what is kept of a long command may end in the middle of it.
+        # Decided here, because a long command is cut off when it is kept.
         tests = bool(command) and is_test_command(shell_line(call))
         if not command and action.kind in ("command", "other"):
             handle = handle_in_call(call)
@@ -162,8 +162,8 @@ class EvidenceProjection:
             call.call_id,
             "command" if command else action.kind,
             command,
-            tuple(touched.path for touched in action.paths if touched.changes),
-            tuple(touched.path for touched in action.paths if touched.how == "read"),
+            tuple(access.path for access in action.paths if access.changes),
+            tuple(access.path for access in action.paths if access.how == "read"),
             handle,
             tests=tests,
         )
@@ -249,12 +249,12 @@ class EvidenceProjection:
         self._put("edited", self._edited, path, None)
 
     def _add_read(self, path: str) -> None:
-        # What was edited is listed as such; that it was also read says nothing more.
+        # An edited path is not listed as read too.
         if path not in self._edited:
             self._put("read", self._read, path, None, MOST_READ)
 
     def _put(self, field: str, entries: dict[Key, Entry], key: Key, value: Entry, most: int = 0) -> None:
-        """Keep something as the newest; beyond the most that can ever be shown the oldest goes."""
+        """Add an entry as the newest; above `most` entries the oldest is dropped."""
         entries.pop(key, None)
         entries[key] = value
         if most and self._bounded and len(entries) > most:
@@ -263,7 +263,7 @@ class EvidenceProjection:
 
 
 def _free_key(call_id: str, taken: Container[str]) -> str:
-    """The key of one more call with this id: the id itself, or another where a reply of 0.1.0 repeats it."""
+    """A free key for a call: its id, or a numbered one where a reply of 0.1.0 repeats it."""
     return next(key for key in chain((call_id,), (f"{call_id} #{number}" for number in count(2))) if key not in taken)
 
 

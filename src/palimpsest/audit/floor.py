@@ -1,4 +1,4 @@
-"""What can never be left out of a request: head, tools, pins and the last request, each with its tokens."""
+"""The floor: parts of a request that cannot be left out, namely head, tools, pins and the last user request, with their tokens."""
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.errors import TooFull
@@ -7,12 +7,12 @@ from palimpsest.core.pairs import pending_calls
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
-# Sources without which the model would not know what it may do and what is left to do.
+# Without these sources the model would not know its permissions and open tasks.
 REQUIRED_SOURCES = frozenset({"mode", "permissions", "tasks"})
 
 
 class FloorPart(Value, frozen=True):
-    """One part, its tokens, and what could be done to make it smaller."""
+    """One part of the floor, its tokens, and advice how to shrink it."""
 
     name: str
     tokens: int
@@ -20,19 +20,19 @@ class FloorPart(Value, frozen=True):
 
 
 class Floor(Value, frozen=True):
-    """All parts; `ids` are the items of the conversation among them."""
+    """The parts of the floor; `ids` are the items of the conversation among them."""
 
     parts: tuple[FloorPart, ...]
     ids: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> int:
-        """All of them together."""
+        """Tokens of all parts."""
         return sum(part.tokens for part in self.parts)
 
 
 def last_request(view: View) -> tuple[Item, ...]:
-    """What the user asked for last, with all that was said in between since."""
+    """The last request of the user, with the steering messages since."""
     messages = [item for item in view.items if item.kind in ("user", "steering")]
     newest = next((item for item in reversed(messages) if item.kind == "user"), None)
     if newest is None:
@@ -42,7 +42,7 @@ def last_request(view: View) -> tuple[Item, ...]:
 
 
 def floor_of(situation: Situation) -> Floor:
-    """The irreducible floor of the view as it is now."""
+    """The floor of the current view."""
     view, counter = situation.view, situation.tokens
     pins, request, pending = pinned(view), last_request(view), pending_calls(view.items)
     request_ids = frozenset(item.id for item in request)
@@ -67,13 +67,13 @@ def floor_of(situation: Situation) -> Floor:
 
 
 def token_limit(situation: Situation) -> int | None:
-    """How many tokens may be sent at all; nobody knows when the card has no window."""
+    """The most tokens that a request may have, or `None` if the card has no window."""
     level = situation.budget.block_at or situation.budget.window
     return level or None
 
 
 def check_floor(situation: Situation) -> Floor:
-    """The floor, unless it alone does not fit: then the error names each part and what could be dropped."""
+    """The floor of the current view. Raises `TooFull` if it alone exceeds the limit."""
     floor, room = floor_of(situation), token_limit(situation)
     if room is not None and floor.tokens >= room:
         raise too_full(situation, floor, room)
@@ -81,7 +81,7 @@ def check_floor(situation: Situation) -> Floor:
 
 
 def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
-    """The error that names each part of the floor with its tokens."""
+    """The error that lists the parts of the floor with their tokens and advice."""
     part_list = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
     return TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {part_list}", where=situation.session)
 
@@ -91,7 +91,7 @@ def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
 
 
 def _tasks(situation: Situation) -> int:
-    """Open tasks are listed by their opening words whatever else goes."""
+    """Tokens of the open tasks, of which the first 60 characters are always listed."""
     lines = "\n".join(f"- {task[:60]}" for task in situation.evidence.tasks)
     return situation.tokens.content(Text(lines)) if lines else 0
 

@@ -1,4 +1,4 @@
-"""The texts that a fold adds, computed from the log: evidence, names and older messages of the user."""
+"""Texts that a fold adds to the view, computed from the log: evidence, names and older user messages."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,24 +14,24 @@ EVIDENCE: Final = "evidence"
 NAMES: Final = "names"
 SEEN: Final = "names seen"
 NARRATIVE: Final = "narrative"
-# A message of the user that is shown in part: this and its id.
+# Prefix of the source of a user message that is shown in part; the id of the message follows.
 PARTIAL_MESSAGE: Final = "message "
 
 _COMPUTED = frozenset({MESSAGES, EVIDENCE, NAMES, SEEN})
 
 
 def is_computed(piece: Piece | Item) -> bool:
-    """Whether code wrote it from the log, and no model had a hand in it."""
+    """Whether a summary was computed from the log, without a model."""
     return piece.kind == "summary" and (piece.source in _COMPUTED or piece.source.startswith(PARTIAL_MESSAGE))
 
 
 def is_fold_part(piece: Piece | Item) -> bool:
-    """Whether it belongs to a fold of ours."""
+    """Whether a piece was written by our fold: a computed text or its narrative."""
     return is_computed(piece) or (piece.kind == "summary" and piece.source == NARRATIVE)
 
 
 def lines_by_folder(paths: Sequence[str]) -> list[str]:
-    """One line for each beginning, the newest path first; each path shows as it was written or by its last two parts."""
+    """One line per parent folder, newest path first; a path is shown whole or by its last two parts."""
     groups: dict[str, list[str]] = {}
     for path in reversed(paths):
         beginning, rest = _split_path(path)
@@ -40,7 +40,7 @@ def lines_by_folder(paths: Sequence[str]) -> list[str]:
 
 
 def counts_by_folder(paths: Sequence[str]) -> list[str]:
-    """One line for each folder with how many of the paths lie in it, the newest folder first."""
+    """One line per folder with its number of paths, newest folder first."""
     counts: dict[str, int] = {}
     for path in reversed(paths):
         folder = _folder(path)
@@ -49,7 +49,7 @@ def counts_by_folder(paths: Sequence[str]) -> list[str]:
 
 
 def path_lines(paths: Sequence[str], room: int, size: Callable[[str], int]) -> list[str]:
-    """Lines within a room: all paths, or the newest that fit and the others by folder with counts, or by number alone."""
+    """Lines of at most `room` tokens: all paths, or the newest that fit and counts by folder for the rest, or only the total."""
     whole = lines_by_folder(paths)
     if size("\n".join(whole)) <= room:
         return whole
@@ -106,10 +106,10 @@ def evidence_block(
     turns: int = TURNS,
     factor: float = 1.0,
 ) -> str:
-    """What the log proves, within a room in tokens.
+    """The evidence as text of at most `tokens` tokens.
 
-    Paths come before commands, which take what is left: those of the last turns, newest first. Where not all of them fit, those whose
-    results (by event) show `elsewhere` go first.
+    Commands get the tokens that the other sections leave: those of the last `turns` turns, newest first. If not all of them fit, those
+    whose results are visible `elsewhere` (sequence numbers) are left out first. `factor` scales token estimates.
     """
     block = _SectionedText(tokens, factor)
     block.add("tests", [_command_line(evidence.tests, LONG)] if evidence.tests is not None else [])
@@ -123,7 +123,7 @@ def evidence_block(
 
 
 def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: float = 1.0) -> str:
-    """The names that the model used itself, most recent first, as many as fit."""
+    """The newest names that the model used, as many as fit into `tokens` tokens."""
     shown: list[str] = []
     room = float(tokens)
     for name in reversed(names):
@@ -134,13 +134,15 @@ def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: flo
     return ", ".join(shown)
 
 
-def older_messages_block(said: Iterable[Said], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
-    """Messages of the user that do not show any more: id, time and opening words of each, oldest first."""
-    return "\n".join(f"- {each.id}, {time_of(each.at)}: {each.opening[:opening]}" for each in said if each.id not in shown)
+def older_messages_block(messages: Iterable[Said], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
+    """User messages that are not in `shown`: id, time and first `opening` characters of each, oldest first."""
+    return "\n".join(
+        f"- {message.id}, {time_of(message.at)}: {message.opening[:opening]}" for message in messages if message.id not in shown
+    )
 
 
 def time_of(at: int) -> str:
-    """A moment as people read it, to the minute."""
+    """A timestamp in milliseconds as UTC date and time, to the minute."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -155,7 +157,7 @@ _TITLES: Final = {
 
 
 class _SectionedText:
-    """Parts of a text that share one room."""
+    """Sections that share one limit in tokens."""
 
     def __init__(self, tokens: int, factor: float) -> None:
         self._remaining = tokens
@@ -166,7 +168,7 @@ class _SectionedText:
         return estimate(text, self._factor)
 
     def room(self, share: float) -> int:
-        """So much of what is left, less what a title needs."""
+        """A share of the remaining tokens, less 14 for a title."""
         return max(0, int((self._remaining - 14) * share))
 
     def add(self, part: str, lines: list[str]) -> None:
@@ -177,45 +179,48 @@ class _SectionedText:
                 self._remaining -= need
 
     def text(self) -> str:
-        """The parts that are there, in the order of their titles."""
+        """The sections in the order of their titles."""
         return "\n".join("\n".join((title, *self._sections[part])) for part, title in _TITLES.items() if part in self._sections)
 
 
 def _command_line(ran: Ran, length: int) -> str:
-    """The code stands first, so that a command ends its line as it was written."""
+    """The exit code comes first, so that the command ends its line verbatim."""
     code = "?" if ran.exit is None else str(ran.exit)
     note = f"{ran.note[:length]} | " if ran.note else ""
     return f"- [{code}] {note}{truncated(ran.command, length)}"
 
 
 def truncated(text: str, length: int) -> str:
-    """A text up to a length, and a mark if there was more."""
+    """The first `length` characters of a text, with an ellipsis if it is longer."""
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def _commands(commands: Sequence[Ran], elsewhere: AbstractSet[int], room: int, size: Callable[[str], int]) -> list[str]:
-    """Newest first: all of them at length, or all of them short, or the newest of them short; of those that begin alike the newest."""
+    """Commands, newest first: all in long form, else in short form without repeated beginnings, as many as fit."""
     newest = list(reversed(commands))
     long = [_command_line(Ran(ran.command, ran.exit), LONG) for ran in newest]
     if size("\n".join(long)) <= room:
         return long
-    alike: dict[str, Ran] = {}
+    by_beginning: dict[str, Ran] = {}
     for ran in newest:
-        alike.setdefault(ran.command[:SHORT], ran)
-    short = [short_command_line(ran) for ran in alike.values()]
+        by_beginning.setdefault(ran.command[:SHORT], ran)
+    short = [short_command_line(ran) for ran in by_beginning.values()]
     if size("\n".join(short)) <= room:
         return short
-    return _lines_that_fit([short_command_line(ran) for ran in alike.values() if ran.seq not in elsewhere], room, size)
+    return _lines_that_fit([short_command_line(ran) for ran in by_beginning.values() if ran.seq not in elsewhere], room, size)
 
 
 def short_command_line(ran: Ran) -> str:
-    """The exit code and the beginning of a command, with nothing around them: where this is used every token counts."""
+    """The exit code and the first 60 characters of a command, without any markup, to save tokens."""
     return f"{'?' if ran.exit is None else ran.exit} {ran.command[:SHORT]}"
 
 
 def first_event_of_turns(evidence: Evidence, turns: int = TURNS, elsewhere: AbstractSet[int] = frozenset()) -> int:
-    """The event with which the last turns begin; one without a command, or whose commands all show `elsewhere`, does not count."""
-    starts = [seq_of(said.id) for said in evidence.said if not said.steering]
+    """The sequence number of the first event of the last `turns` turns, or -1.
+
+    Turns at the end without a command, or whose commands are all visible `elsewhere`, do not count.
+    """
+    starts = [seq_of(message.id) for message in evidence.said if not message.steering]
     newest = max((ran.seq for ran in evidence.commands if ran.seq not in elsewhere), default=-1)
     while starts and starts[-1] > newest:
         starts.pop()
@@ -223,8 +228,8 @@ def first_event_of_turns(evidence: Evidence, turns: int = TURNS, elsewhere: Abst
 
 
 def _commands_of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[Ran]:
-    begins = first_event_of_turns(evidence, turns, elsewhere)
-    return [ran for ran in evidence.commands if ran.seq >= begins]
+    first_event = first_event_of_turns(evidence, turns, elsewhere)
+    return [ran for ran in evidence.commands if ran.seq >= first_event]
 
 
 def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:
@@ -234,11 +239,11 @@ def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> 
 
 
 def _lines_that_fit(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:
-    """As many lines from the beginning as fit."""
-    kept: list[str] = []
+    """The first lines that fit into `room` tokens."""
+    fitting_lines: list[str] = []
     for line in lines:
         room -= size(line + "\n")
         if room < 0:
             break
-        kept.append(line)
-    return kept
+        fitting_lines.append(line)
+    return fitting_lines

@@ -1,4 +1,4 @@
-"""The gate: what an edit must keep, what is changed in it, and what makes it refused."""
+"""The gate: checks the edits of a policy before they are installed, and adapts or refuses them."""
 
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from palimpsest.core.view import View, is_readable, shown
 
 
 def keep_pins(edits: Edits, view: View) -> Edits:
-    """The edits with everything pinned left where it shows, or moved along; whole calls with their results."""
+    """The edits without masks on pinned items, and with pinned items kept by folds; calls and results stay together."""
     protected = pinned(view)
     if not protected:
         return edits
@@ -38,14 +38,14 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
             run = view.items[places[first] : places[last] + 1]
             there = frozenset(kept(edit))
             lost = tuple(Keep(item.id) for item in run if item.id in protected and item.id not in there)
-            # Behind the first piece, which as a rule is the user's, so that a view does not begin with a call.
+            # After the first piece, which is usually a user message, so that a view does not begin with a call.
             return replace(edit, into=(*into[:1], *lost, *into[1:])) if lost else edit
         case Unmask() | Insert():
             return edit
 
 
 def without_unsupported_lines(edits: Edits, situation: Situation) -> tuple[Edits, tuple[str, ...]]:
-    """The edits without the lines of narratives that no cited event supports, and these lines."""
+    """The edits without narrative lines that no cited event supports, and these lines."""
     removed: list[str] = []
     cleaned: list[Edit] = []
     for edit in edits:
@@ -83,22 +83,22 @@ def _is_narrative(piece: Put | Keep) -> bool:
 
 
 def removed_lines_text(count: int) -> str:
-    """How many lines were left out, in words."""
+    """A message that says how many lines were removed."""
     return "1 line without a valid citation was left out" if count == 1 else f"{count} lines without a valid citation were left out"
 
 
 Strictness: TypeAlias = Literal["full", "alive"]
-# The share of the room between the floor and the next fold that a fold must leave free.
+# Share of the tokens between the floor and the compaction level that a fold must free.
 FREE_SHARE = 0.15
-# An open task shows when this much of it does.
+# Characters of an open task that must stay visible.
 OPENING = 40
 
 
 class Verdict(Value, frozen=True):
-    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative without a valid citation.
+    """The edits that may be installed, or the reason why not; `removed` are narrative lines without a valid citation.
 
-    Edits that the gate changed must be judged again, with the view that they leave. `warnings` are what a full gate would have said
-    where only what a session needs was asked.
+    Edits that the gate changed must be judged again, with the view that they leave. `warnings` are what a full gate would have refused,
+    if `strictness` is `alive`.
     """
 
     edits: Edits = ()
@@ -108,9 +108,9 @@ class Verdict(Value, frozen=True):
 
 
 def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
-    """Whether edits may be installed; `after` is the view they would leave.
+    """Judge edits; `after` is the view they would leave, and `shrinks` demands that it is smaller.
 
-    An `alive` gate asks only what a session needs to go on, and tells of a fold what else there is to say.
+    With strictness `alive` only what keeps a session working is checked, and all other objections to a fold become warnings.
     """
     changed = keep_pins(edits, situation.view)
     removed: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
 
 
 def fold_limit(situation: Situation, floor: int) -> int | None:
-    """How many tokens a fold may leave at the most: so that a share of the room above the floor is free; without a window any number."""
+    """The most tokens that a fold may leave, so that a share of the tokens above the floor is free; `None` without a window."""
     room = token_limit(situation)
     level = situation.budget.compact_at or room
     if level is None or room is None:
@@ -142,7 +142,7 @@ def fold_limit(situation: Situation, floor: int) -> int | None:
 
 
 def _size_problem(edits: Edits, before: int, left: int, situation: Situation) -> str:
-    """Folds and masks shrink, a fold enough; anything else fits."""
+    """Why the size is wrong, or empty: folds and masks must shrink the view, a fold to its limit, and other edits must fit."""
     folds = any(isinstance(edit, Fold) for edit in edits)
     if (folds or any(isinstance(edit, Mask) for edit in edits)) and left >= before:
         return "the view would not be smaller"
@@ -157,14 +157,14 @@ def _size_problem(edits: Edits, before: int, left: int, situation: Situation) ->
 
 
 def _warnings(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation) -> tuple[str, ...]:
-    """What a full gate would say about a fold, its narrative aside: other programs cite nothing."""
+    """What a full gate would refuse about a fold, except for citations: imitated programs have none."""
     if not any(isinstance(edit, Fold) for edit in edits):
         return ()
     return tuple(warning for warning in (_size_problem(edits, *sizes, situation), _missing_content(after, situation)) if warning)
 
 
 def _missing_content(after: View, situation: Situation) -> str:
-    """What must be there after any edit and is not, if it was there before."""
+    """What the edits would hide although it must stay visible, or empty."""
     view = situation.view
     seen = {item.id for item in after.items if is_readable(item)}
     lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in seen), None)

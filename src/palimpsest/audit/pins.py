@@ -1,4 +1,4 @@
-"""What the user pinned, as items: those named, those that show a pinned file, and the other half of each call or result."""
+"""Pinned items: those that the user named, those that show a pinned file, and the other half of their call and result pairs."""
 
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.core.events.event_items import numbers_of
@@ -24,10 +24,10 @@ def pinned(view: View) -> frozenset[str]:
 
 
 def _shows(call: ToolCall, paths: tuple[str, ...], pinned_by_path: dict[str, bool]) -> bool:
-    """Whether a call shows one of some files; `pinned_by_path` remembers that of each path, for most are touched again and again."""
-    for touched in action_of(call).paths:
-        if touched.how != "search":
-            path = touched.path
+    """Whether a call shows one of the pinned files; `pinned_by_path` caches the answer, because most paths occur many times."""
+    for access in action_of(call).paths:
+        if access.how != "search":
+            path = access.path
             if path not in pinned_by_path:
                 pinned_by_path[path] = any(same_path(path, pin) for pin in paths)
             if pinned_by_path[path]:
@@ -36,6 +36,6 @@ def _shows(call: ToolCall, paths: tuple[str, ...], pinned_by_path: dict[str, boo
 
 
 def same_path(one: str, other: str) -> bool:
-    """Whether two paths are the same, one of them perhaps written from nearer by."""
+    """Whether two paths are equal, or one of them ends with the other at a folder boundary."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

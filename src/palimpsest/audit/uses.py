@@ -1,4 +1,4 @@
-"""The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
+"""Uses: when each tool result arrived, was last named and superseded, and after which model call it is dead."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -16,7 +16,6 @@ from palimpsest.audit.visibility.result_index import (
     names_in_reply,
     names_in_result,
     results_in,
-    without_hidden,
 )
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, FrozenDict, Item, Text, ToolResult, Value, frozen
@@ -26,14 +25,14 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View, is_readable
 
 SMALL_TOKENS = 100
-# Texts of so many characters have more tokens than that, whatever is in them.
+# Texts of this many characters have more tokens than that, whatever they contain.
 _LARGE_CHARACTERS = 4_000
 
 Kind: TypeAlias = Literal["acknowledgement", "read", "report", "recalled", "other"]
 
 
 class Lifespans(NamedTuple):
-    """How many calls a result lives when nobody named it, since it was named, and once it is superseded; `None` is for ever."""
+    """Model calls that a result lives: if never named, since it was last named, and once superseded; `None` is for ever."""
 
     unnamed: int | None
     named: int | None
@@ -58,7 +57,7 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 
 @lru_cache(maxsize=16)
 def lifespans_for(patience: float) -> Mapping[Kind, Lifespans]:
-    """The ages for somebody with more or less patience than usual; what is superseded dies as soon as ever."""
+    """The lifespans scaled by `patience`; that of a superseded result is not scaled."""
 
     def scaled(age: int | None) -> int | None:
         return None if age is None else max(1, round(age * patience))
@@ -69,7 +68,7 @@ def lifespans_for(patience: float) -> Mapping[Kind, Lifespans]:
 
 
 def dies_at(use: Use, lifespans: Mapping[Kind, Lifespans] = LIFESPANS) -> int | None:
-    """The call after which a result is dead if nothing names it before; `None` while it cannot die."""
+    """The number of the call after which a result is dead if nothing names it before; `None` if it never is."""
     if use.failed:
         return None
     unnamed, named, superseded = lifespans[use.kind]
@@ -91,7 +90,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UsesProjection:
-    """Uses that are being followed, event by event; `calls` counts the replies of the model."""
+    """Projection of the uses of the visible results; `calls` counts the replies of the model."""
 
     name: ClassVar = "uses"
     watches: ClassVar = frozenset({ToolReturned, ModelReplied, ViewEdited, EditUndone, ContextStated})
@@ -106,7 +105,7 @@ class UsesProjection:
         self.declared: Mapping[str, ToolClass] | None = None
 
     def reset(self) -> None:
-        """Go back to no results."""
+        """Start again without results."""
         self._start_from(_UsesSnapshot({}, 0))
 
     def snapshot(self) -> bytes:
@@ -114,13 +113,13 @@ class UsesProjection:
         return _encode(_UsesSnapshot(self._uses, self._calls))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot; the texts of the view are looked at when they are needed."""
+        """Continue from a snapshot; texts of the view are searched when they are needed."""
         self._start_from(_snapshots.decode(data))
 
-    def _start_from(self, known: "_UsesSnapshot") -> None:
-        self._uses = dict(known.uses)
+    def _start_from(self, restored: "_UsesSnapshot") -> None:
+        self._uses = dict(restored.uses)
         self._value: FrozenDict[str, Use] | None = None
-        self._calls = known.calls
+        self._calls = restored.calls
         self._due: dict[int, list[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._index: ResultIndex | None = None
@@ -129,7 +128,7 @@ class UsesProjection:
                 self._schedule(name, use)
 
     def take(self, event: Event) -> None:
-        """Follow one event."""
+        """Apply one event."""
         self._value = None
         match event.body:
             case ToolReturned() as returned:
@@ -146,7 +145,7 @@ class UsesProjection:
                 pass
 
     def value(self) -> FrozenDict[str, Use]:
-        """The life of every result that shows. Several policies look at it between two events, so that it is copied only once for all."""
+        """The uses of all visible results; copied once between two events, because several policies read them."""
         if self._value is None:
             self._value = frozen(self._uses)
         return self._value
@@ -179,17 +178,17 @@ class UsesProjection:
         if self._uses:
             for name in index.results_naming(names_in_reply(reply.parts, self.names_used)):
                 self._set(name, replace(self._uses[name], last_named=self._calls, died=None))
-        index.calls |= calls_by_id(reply.parts)
+        index.pending_calls |= calls_by_id(reply.parts)
         for name in self._due.pop(self._calls, ()):
             use = self._uses.get(name)
             if use is not None and use.died is None and dies_at(use) == self._calls:
                 self._uses[name] = replace(use, died=self._calls)
 
     def _apply_edit(self, before: tuple[Item, ...], view: View) -> None:
-        """Results that left are forgotten; those that came back start anew. Where items were only covered, all stay."""
+        """Drop hidden results and add restored ones as new; if items were only masked, all uses stay."""
         if view.ids == tuple(item.id for item in before):
-            changed = [(then, now) for then, now in zip(before, view.items, strict=True) if then is not now]
-            if any(is_readable(now) and not is_readable(then) for then, now in changed):
+            changed = [(old, new) for old, new in zip(before, view.items, strict=True) if old is not new]
+            if any(is_readable(new) and not is_readable(old) for old, new in changed):
                 self._index = None
             elif self._index is not None:
                 for _, item in changed:
@@ -198,7 +197,7 @@ class UsesProjection:
             return
         shown = frozenset(view.ids)
         self._uses = {name: use for name, use in self._uses.items() if name in shown}
-        self._names = without_hidden(self._names, shown)
+        self._names = {name: names for name, names in self._names.items() if name in shown}
         self._index = None
         for item, result, call in results_in(view.items):
             if item.id not in self._uses and is_large(result):
@@ -206,7 +205,7 @@ class UsesProjection:
                 self._set(item.id, Use(self._calls, kind=kind_of_result(action), failed=result.error))
 
     def _set(self, name: str, use: Use) -> None:
-        """Keep a use, and remember when it dies."""
+        """Set a use and schedule its death."""
         self._uses[name] = use
         if use.died is None:
             self._schedule(name, use)
@@ -222,13 +221,13 @@ class UsesProjection:
 
 
 def _failed(returned: ToolReturned, action: Action | None) -> bool:
-    """Whether a result tells of an error; only of a command is the output asked for an exit code."""
+    """Whether a result is a failure; only the output of a command is searched for an exit code."""
     exit_code = exit_of(returned) if action is not None and action.kind == "command" else returned.exit
     return returned.result.error or exit_code not in (None, 0)
 
 
 def kind_of_result(action: Action | None) -> Kind:
-    """What a result is, by what its call did."""
+    """The kind of a result, by what its call did."""
     return _KINDS.get(action.kind, "other") if action is not None else "other"
 
 

@@ -1,4 +1,4 @@
-"""What a request costs under the rules of a prompt cache: what is read, written and fresh, and what the cache holds after it."""
+"""Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache contents."""
 
 from collections.abc import Sequence
 from typing import Literal, Self, TypeAlias
@@ -12,19 +12,22 @@ from palimpsest.wire.request import MAX_BREAKPOINTS
 
 FIVE_MINUTES_MS = 300_000
 HOUR_MS = 3_600_000
-# An automatic cache keeps what nobody used for five to ten minutes.
+# Automatic caches evict entries after 5 to 10 idle minutes.
 IDLE_MS = 600_000
 LOOK_BACK_BLOCKS = 20
 STEP_TOKENS = 128
-# How many different prompts an automatic cache is followed for; those that only grow count once.
+# Prompts that an automatic cache is simulated for; a prompt that extends another replaces it.
 MOST_PROMPTS = 8
 
 Block: TypeAlias = tuple[str, int]
-"""What stands for the bytes of a block, and its tokens."""
+"""The identity of a block, which stands for its bytes, and its tokens."""
 
 
 class CacheRules(Value, frozen=True):
-    """How a provider's cache works. Breakpoints look back over `look_back` blocks, their own included; times are in milliseconds."""
+    """Rules of a prompt cache: `minimum` and `step` in tokens, `idle` in milliseconds.
+
+    A breakpoint finds entries up to `look_back` blocks back, its own block included.
+    """
 
     kind: Literal["none", "breakpoints", "automatic"]
     minimum: int = 1_024
@@ -34,14 +37,14 @@ class CacheRules(Value, frozen=True):
 
 
 class Breakpoint(Value, frozen=True):
-    """A block whose end is to be kept, for five minutes or for an hour."""
+    """A cache breakpoint at the end of a block, for five minutes or, if `long`, for an hour."""
 
     at: int
     long: bool = False
 
 
 class Prompt(Value, frozen=True):
-    """A request: for each block a link that stands for everything up to its end, and the tokens up to there."""
+    """The prompt of a request: per block a hash of everything up to its end, and the tokens up to there."""
 
     blocks: tuple[Block, ...] = ()
     links: tuple[int, ...] = ()
@@ -49,7 +52,7 @@ class Prompt(Value, frozen=True):
 
     @classmethod
     def of(cls, blocks: Sequence[Block], previous: Self | None = None) -> Self:
-        """The prompt of some blocks; what it shares with a `previous` prompt from the start is taken over from there."""
+        """The prompt of these blocks; hashes and sums of the prefix shared with `previous` are reused."""
         blocks = tuple(blocks)
         links: list[int] = []
         sums: list[int] = []
@@ -67,12 +70,12 @@ class Prompt(Value, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """All of it."""
+        """Tokens of the whole prompt."""
         return self.sums[-1] if self.sums else 0
 
 
 class CacheEntry(Value, frozen=True):
-    """A prefix that is kept: the block it ends with, its link and tokens, when it was last used, and for how long that lasts."""
+    """A cached prefix: its last block, hash and tokens, the time of its last use and its lifetime, both in milliseconds."""
 
     at_block: int
     link: int
@@ -82,7 +85,7 @@ class CacheEntry(Value, frozen=True):
 
 
 class CacheContents(Value, frozen=True):
-    """What a cache holds: entries that breakpoints made, or whole prompts with the time of their last use."""
+    """The contents of a cache: entries made by breakpoints, or whole prompts with the time of their last use."""
 
     entries: tuple[CacheEntry, ...] = ()
     prompts: tuple[tuple[tuple[int, ...], int], ...] = ()
@@ -92,26 +95,26 @@ EMPTY_CACHE = CacheContents()
 
 
 class Bill(Value, frozen=True):
-    """The tokens of a request as they are billed, and what the cache holds after it."""
+    """The billed tokens of a request, and the cache contents after it."""
 
     usage: Usage
     contents: CacheContents = EMPTY_CACHE
 
 
 def cache_rules(card: Card) -> CacheRules:
-    """The rules of a model's cache."""
+    """The cache rules of a model."""
     return CacheRules(card.cache, card.cache_minimum)
 
 
 def prices_of(prices: CardPrices) -> Prices:
-    """The prices of a card as the wire knows them."""
+    """The prices of a card as `Prices` of the wire."""
     if isinstance(prices, Prices):
         return prices
     return Prices(prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long)
 
 
 def bill(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint] = ()) -> Bill:
-    """What one request reads from the cache, writes to it and sends afresh at a time."""
+    """Bill one request at time `now`, in milliseconds. Raises `BadInput` if it has more than 4 breakpoints."""
     match rules.kind:
         case "none":
             return Bill(Usage(input=prompt.tokens), contents)
@@ -126,31 +129,31 @@ def _by_breakpoints(prompt: Prompt, contents: CacheContents, now: int, rules: Ca
         raise BadInput(f"a request has at most {MAX_BREAKPOINTS} breakpoints, not {len(breakpoints)}")
     sums, links = prompt.sums, prompt.links
     count = len(sums)
-    # What another prefix holds stays there, and is of no use to this request.
+    # Entries of other prefixes stay in the cache, but do not match this request.
     matching = {
         entry.at_block: entry
         for entry in contents.entries
         if now - entry.used < entry.ttl and entry.at_block < count and links[entry.at_block] == entry.link
     }
     others = [entry for entry in contents.entries if now - entry.used < entry.ttl and matching.get(entry.at_block) is not entry]
-    valid = [each for each in breakpoints if 0 <= each.at < count and sums[each.at] >= rules.minimum]
-    hit = max((_newest_hit(matching, each.at, rules.look_back) for each in valid), default=-1)
+    valid = [point for point in breakpoints if 0 <= point.at < count and sums[point.at] >= rules.minimum]
+    hit = max((_newest_hit(matching, point.at, rules.look_back) for point in valid), default=-1)
     read = sums[hit] if hit >= 0 else 0
-    reach = max((sums[each.at] for each in valid), default=0)
-    reach_long = max((sums[each.at] for each in valid if each.long), default=0)
+    reach = max((sums[point.at] for point in valid), default=0)
+    reach_long = max((sums[point.at] for point in valid if point.long), default=0)
     long = max(0, reach_long - read)
     written = max(0, reach - max(read, reach_long))
-    # Reading a prefix uses every shorter one that it contains.
+    # Reading a prefix refreshes every shorter prefix of it.
     entries = [_refreshed(entry, now) if at <= hit else entry for at, entry in matching.items()]
     refreshed_blocks = {entry.at_block for entry in entries if entry.at_block <= hit}
-    new_entries = {each.at: _new_entry(prompt, each, now) for each in valid if each.at not in refreshed_blocks}
+    new_entries = {point.at: _new_entry(prompt, point, now) for point in valid if point.at not in refreshed_blocks}
     entries = [entry for entry in entries if entry.at_block not in new_entries]
     usage = Usage(prompt.tokens - read - written - long, read, written, long)
     return Bill(usage, CacheContents((*others, *entries, *new_entries.values())))
 
 
 def _newest_hit(matching: dict[int, CacheEntry], at: int, look_back: int) -> int:
-    """The newest kept block that a breakpoint finds; its own is the first it looks at."""
+    """The newest cached block that a breakpoint finds, its own first; -1 if there is none."""
     return next((place for place in range(at, max(-1, at - look_back), -1) if place in matching), -1)
 
 
@@ -165,7 +168,7 @@ def _new_entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> CacheEntry:
 
 
 def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules) -> Bill:
-    """Prefixes are found in whole steps. What the cache takes in is billed as written, which costs what the card says, or as input."""
+    """Bill a request to an automatic cache, which matches whole steps; tokens that enter the cache count as written."""
     live = [(links, used) for links, used in contents.prompts if now - used < rules.idle]
     shared = [_shared_blocks(links, prompt.links) for links, _ in live]
     longest = max(shared, default=0)
@@ -179,7 +182,7 @@ def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules
 
 
 def _shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many blocks two prompts have in common from the start; links tell by one comparison whether all before them agree."""
+    """The number of leading blocks that two prompts share; equal hashes mean that everything before them is equal."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

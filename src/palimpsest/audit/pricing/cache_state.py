@@ -1,4 +1,4 @@
-"""Cache state: which prefixes the provider holds, from breakpoints sent, times and reported reads."""
+"""Cache state: the prefixes that the provider is believed to hold, from sent breakpoints, times and reported reads."""
 
 from typing import ClassVar
 
@@ -32,12 +32,12 @@ from palimpsest.core.view import View
 
 DROP_SHARE = 0.05
 DROP_TOKENS = 2_000
-# The policies whose masks change what is cached and who say so; folds and cached masks do whoever made them.
+# Policies whose masks change cached bytes on purpose; folds and cached masks are expected to by any policy.
 EXPECTED_DROP_POLICIES = frozenset({"clear_idle", "clear_dead", "supersede"})
 
 
 def watch_after_edit(watch: Watch, edited: ViewEdited) -> Watch:
-    """After an edit: a fold, a mask for idleness or a cached mask makes the next drop an expected one."""
+    """The watch after an edit: after a fold, an idle mask or a cached mask the next drop of cache reads is expected."""
     expected = edited.moment == "idle" or edited.by in EXPECTED_DROP_POLICIES
     masks = (edit for edit in edited.edits if isinstance(edit, Mask))
     folds = any(isinstance(edit, Fold) for edit in edited.edits)
@@ -47,7 +47,7 @@ def watch_after_edit(watch: Watch, edited: ViewEdited) -> Watch:
 
 
 def watch_after_reply(watch: Watch, usage: Usage) -> Watch:
-    """After a reply: a drop of more than 5 % and 2,000 tokens is told, unless it was expected; then the base line starts anew."""
+    """The watch after a reply: an unexpected drop of more than 5 % and 2,000 tokens is reported, and the baseline reset."""
     if not usage.prompt:
         return Watch(watch.read, watch.expected)
     before = watch.read
@@ -57,12 +57,12 @@ def watch_after_reply(watch: Watch, usage: Usage) -> Watch:
     return Watch(usage.cache_read, dropped=0 if watch.expected else drop)
 
 
-# A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
+# A cold start and one miss are normal; after more misses in a row the cache is taken to be ineffective.
 _MOST_MISSES = 2
 
 
 class _CacheSnapshot(Value, frozen=True):
-    """A belief, the newest turn call, and the unscaled tokens of its request."""
+    """The believed cache, the newest turn call, and the unscaled tokens of its request."""
 
     cache: Cache = Cache()
     call: CallStarted | None = None
@@ -74,7 +74,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class CacheProjection:
-    """A belief about the provider's cache that follows every event."""
+    """Projection of the believed contents of the provider cache."""
 
     name: ClassVar = "cache"
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
@@ -87,15 +87,15 @@ class CacheProjection:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to an empty cache."""
+        """Start again with an empty cache."""
         self._start_from(_CacheSnapshot())
 
     def snapshot(self) -> bytes:
-        """The belief as JSON."""
+        """The state as JSON."""
         return _encode(_CacheSnapshot(self._value, self._call, self._raw))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._start_from(_snapshots.decode(data))
 
     def _start_from(self, restored: _CacheSnapshot) -> None:
@@ -106,7 +106,7 @@ class CacheProjection:
         self._items: tuple[Item, ...] = ()
 
     def take(self, event: Event) -> None:
-        """Follow one event."""
+        """Apply one event."""
         body = event.body
         views, counter, card = self._views, self._metering.counter, self._metering.card
         self._head, self._items, view = views.head_before, views.items_before, views.view
@@ -129,13 +129,13 @@ class CacheProjection:
                 pass
 
     def value(self) -> Cache:
-        """What we believe now."""
+        """The believed cache."""
         return self._value
 
     def _start_call(self, call: CallStarted, at: int, card: Card) -> None:
         last = self._call
         self._call = call
-        # Tools stand before everything else, and a cache belongs to one model.
+        # Tools come first in a request, and a cache belongs to one model.
         same_tools = last is None or (last.model, last.tools) == (call.model, call.tools)
         prefixes = self._value.prefixes if same_tools else ()
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
@@ -154,7 +154,7 @@ class CacheProjection:
         self._value = replace(cache, prefixes=tuple(bounded_prefixes(prefixes)), called=called)
 
     def _request_tokens(self, counter: TokenCounter) -> int:
-        """Tokens of the last request by our own estimate."""
+        """Estimated tokens of the last request."""
         if self._raw is not None:
             return counter.scaled(self._raw)
         return sum(counter.item(item) for part in (self._head, self._items) for item in part)
@@ -165,7 +165,7 @@ class CacheProjection:
         return self._value.missed + 1 if usage.cache_read * 2 < usage.prompt else 0
 
     def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
-        """An automatic cache keeps the whole prompt, unless it shows again and again that it does not."""
+        """The prefix in an automatic cache: the whole prompt, or after repeated misses only what was read."""
         last = self._items[-1].id if self._items else ""
         tokens = whole_steps(usage.prompt or self._request_tokens(counter))
         if missed > _MOST_MISSES:
@@ -174,7 +174,7 @@ class CacheProjection:
         return [CachedPrefix(last, tokens, at, IDLE_MS)] if last and tokens >= card.cache_minimum else []
 
     def _after_breakpoints(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
-        """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""
+        """The prefixes after a request with breakpoints: refreshed if read, added if marked, dropped if they should have been read."""
         call, total = self._call, self._request_tokens(counter)
         breakpoints = breakpoints_of(call, self._head, self._items)
         reported = usage.prompt > 0
@@ -200,7 +200,7 @@ class CacheProjection:
         return sorted(kept, key=lambda prefix: prefix.tokens)
 
     def _change_items(self, view: View, counter: TokenCounter, by: ViewEdited | None = None) -> None:
-        """An edit changed what is sent from some place on: what reaches that far can no longer be read."""
+        """Drop the prefixes that reach beyond the first changed item."""
         place = first_change(self._items, view.items)
         cache = self._value
         edited = cache.edited or (by is not None and not all(isinstance(edit, Insert) for edit in by.edits))
@@ -215,14 +215,14 @@ class CacheProjection:
         self._value = replace(cache, prefixes=tuple(remaining), frontier=frontier, edited=edited)
 
     def _change_head(self, view: View) -> None:
-        """A new head: only what it shares with the old one can still be read."""
+        """Drop the prefixes that reach beyond the unchanged blocks of the head."""
         blocks = shared_head_blocks(self._head, view.head)
         if blocks == len(self._head) == len(view.head):
             return
         self._value = replace(self._value, prefixes=tuple(each for each in self._value.prefixes if ends_in_head(each, blocks)))
 
     def _side_call(self, side: ModelReplied, at: int) -> None:
-        """A call beside the conversation that read its prefix keeps that alive."""
+        """Refresh the prefixes that a side call read."""
         read = side.usage.cache_read
         if not read or (self._call is not None and side.model != self._call.model):
             return

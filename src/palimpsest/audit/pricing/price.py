@@ -1,4 +1,4 @@
-"""What an edit costs once and saves on every call, and the rent of waiting with a fold, under the cache rules of a card."""
+"""Prices of edits: what they cost once and save per call, and the rent of delaying a fold."""
 
 from palimpsest.audit.pricing.bill import (
     FIVE_MINUTES_MS,
@@ -23,7 +23,7 @@ from palimpsest.wire.models.prices import cost
 
 
 class Rates(Value, frozen=True):
-    """Prices relative to that of input."""
+    """Prices relative to the input price."""
 
     write: float = 1.25
     read: float = 0.1
@@ -31,7 +31,7 @@ class Rates(Value, frozen=True):
 
 
 def rates_of(card: Card, cache: Cache) -> Rates:
-    """The rates of a card; its cache is written for as long as the newest entry lasts. A card without prices has the usual rates."""
+    """The rates of a card; the write rate follows the lifetime of the newest entry. A card without prices has default rates."""
     prices = card.prices
     if card.cache == "none":
         return Rates(1.0, 1.0, prices.output / prices.input if prices.input else 5.0)
@@ -52,32 +52,32 @@ MESSAGE_TOKENS = 20_000
 
 
 class Narrative(Value, frozen=True):
-    """The request for a narrative: its prompt and what the model writes, in tokens."""
+    """The request for a narrative: its prompt and its output, in tokens."""
 
     prompt: int
     output: int
 
 
 def _scaled_to_window(tokens: int, window: int) -> int:
-    """A bound that is meant for a window of 200k, for a smaller one."""
+    """A limit for a window of 200,000 tokens, scaled down to a smaller window."""
     return tokens if window >= REFERENCE_WINDOW else tokens * window // REFERENCE_WINDOW
 
 
 def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
-    """How many tokens a folded view would have, as far as can be told before it is folded: head, messages, and all other `parts`."""
+    """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
     users = min(_scaled_to_window(MESSAGE_TOKENS, card.window), sum(said.tokens for said in evidence.said))
     return head + users + _scaled_to_window(parts, card.window)
 
 
 def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, tools: int = 0, parts: int = PARTS) -> float:
-    """Tokens, weighed by the price of a cached read, that this call carries and a folded view would not; both carry the tools."""
+    """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read."""
     extra = used(view, counter, tools) - tools - tokens_after_fold(view, evidence, counter, card, parts)
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
 
 
 def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates, narrative: Narrative | None = None) -> float:
-    """What a fold makes the next request cost more, in input tokens; a narrative adds the request for it. Below zero it is a gain."""
+    """The extra cost of the next request after a fold, in input tokens; a narrative adds its own request. Negative if it saves."""
     cached, head = min(warm.longest, total), min(warm.head, after)
     price = rates.write * (after - head) + rates.read * head - rates.read * cached - rates.write * (total - cached)
     if narrative is not None:
@@ -86,7 +86,7 @@ def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates, narrati
 
 
 def price_of_fold(situation: Situation, narrative: Narrative | None = None) -> float:
-    """The price of folding now; it is worth it once the rent covers twice as much."""
+    """The price of folding now, in input tokens; a fold pays off once the rent is twice as high."""
     parts = situation.parts + (narrative.output if narrative else 0)
     after = tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, parts)
     rates = rates_of(situation.card, situation.cache)
@@ -97,14 +97,14 @@ _PER = 1_000_000
 
 
 class Price(Value, frozen=True):
-    """Dollars: what the next request costs more (or less) because of an edit, and what every later one costs less."""
+    """The extra dollars of the next request, and the dollars that every later one saves."""
 
     usd: float = 0.0
     saved_usd_per_call: float = 0.0
 
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
-    """The difference of two bills for the next request, with and without an edit."""
+    """The price of an edit: the difference of two bills for the next request."""
     card, counter = situation.card, situation.tokens
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
@@ -114,7 +114,7 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:
-    """What the next request reads, writes and sends afresh as the view is, and as an edit that saves some tokens would leave it."""
+    """The usage of the next request without an edit, and with an edit that saves `saved` tokens."""
     warm = warm_prefixes(situation)
     total = situation.used
     remaining = total - saved
@@ -126,7 +126,7 @@ def next_bills(before: View, after: View, situation: Situation, saved: int) -> t
 
 
 def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheContents, situation: Situation) -> Usage:
-    """The bill of a request that is as cached up to a place: its breakpoints are the end of what is cached there, and the tail."""
+    """The usage of a request that is cached up to `place`; its breakpoints are the end of the cached part, and the tail."""
     blocks = _blocks(warm, place, total)
     rules = cache_rules(situation.card)
     last = len(blocks) - 1
@@ -136,7 +136,7 @@ def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheConte
 
 
 def _blocks(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
-    """A request as one block for each stretch between two cached ends before a place, and one for all the rest."""
+    """The request as one block per stretch between cached ends before `place`, and one for the rest."""
     blocks: list[Block] = []
     start = 0
     for end, tokens in zip(warm.ends, warm.tokens, strict=True):
@@ -148,7 +148,7 @@ def _blocks(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
 
 
 def _believed_contents(warm: WarmPrefixes, situation: Situation) -> CacheContents:
-    """The cache as we believe it to be, for requests that are made of the same stretches."""
+    """The believed cache contents, for requests of the same stretches."""
     blocks = [(f"to {end}", 0) for end in warm.ends]
     links = Prompt.of(blocks).links
     if situation.cache.automatic:

@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def codex_size(content: Content) -> int:
-    """A quarter of the bytes of the compact JSON on the Responses wire; pictures and encrypted payloads count as codex has them."""
+    """A quarter of the bytes of the compact JSON on the Responses wire; images and encrypted payloads count as in Codex."""
     if isinstance(content, Thinking) and content.seal is not None:
         return quarter_up(sealed_bytes(len(content.seal.data)))
     if isinstance(content, Opaque):
@@ -30,7 +30,7 @@ def codex_size(content: Content) -> int:
 
 
 def claude_size(content: Content) -> int:
-    """Four characters a token; a picture counts 2,000."""
+    """Four characters per token; an image counts 2,000 tokens."""
     match content:
         case Image() | Document():
             return CLAUDE_IMAGE_TOKENS
@@ -41,12 +41,12 @@ def claude_size(content: Content) -> int:
 
 
 def claude_list_size(sizes: Iterable[int]) -> int:
-    """A whole list without reported usage: a third more than its sum, rounded up."""
+    """A list without reported usage: a third more than its sum, rounded up."""
     return -(-sum(sizes) * 4 // 3)
 
 
 def opencode_size(content: Content) -> int:
-    """A quarter of the characters of what can be read, rounded to the nearest; pictures count nothing."""
+    """A quarter of the readable characters, rounded to the nearest; images count nothing."""
     match content:
         case Image() | Document():
             return 0
@@ -66,7 +66,7 @@ def _quarter(text: str) -> int:
 
 
 def bytes_size(content: Content) -> int:
-    """Bytes on the wire rather than tokens; what lies in a blob counts as a picture of common size."""
+    """Bytes on the wire instead of tokens; an image counts 500,000 bytes."""
     shape = item_json(content)
     return len(_encode(shape.json)) + shape.payloads * BLOB_BYTES
 

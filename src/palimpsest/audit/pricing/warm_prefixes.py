@@ -1,4 +1,4 @@
-"""How much of the next request is cached, up to any item of the view."""
+"""Warm prefixes: how many tokens of the next request are cached, up to any item of the view."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HEAD = "head:"
 
 @dataclass(frozen=True)
 class WarmPrefixes:
-    """Live prefixes by the place they end at, each longer than the one before; places count the items, the head is -1."""
+    """Live cached prefixes by the index of their last item (-1 is the head), each longer than the one before."""
 
     ends: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
@@ -32,12 +32,12 @@ class WarmPrefixes:
 
     @property
     def head(self) -> int:
-        """The cached part of the head."""
+        """Cached tokens of the head."""
         return self.before(0)
 
 
 def item_positions(view: View) -> dict[str, int]:
-    """Where each item stands; the head is before them all."""
+    """The index of each item of the view; items of the head have -1."""
     places = {item.id: -1 for item in view.head}
     for place, item in enumerate(view.items):
         places[item.id] = place
@@ -45,7 +45,7 @@ def item_positions(view: View) -> dict[str, int]:
 
 
 def warm_prefixes(situation: Situation, before: Sequence[int] | None = None) -> WarmPrefixes:
-    """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
+    """The live prefixes of the view; `before` limits the work for an automatic cache to these indexes, in ascending order."""
     view, cache, now = situation.view, situation.cache, situation.now
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
@@ -71,7 +71,7 @@ def warm_prefixes(situation: Situation, before: Sequence[int] | None = None) -> 
 
 
 def _automatic_prefixes(situation: Situation, ends: Sequence[int], cached: int) -> WarmPrefixes:
-    """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
+    """An automatic cache matches up to any item, in whole steps; the cached tokens are distributed over the items by their estimates."""
     view, tokens = situation.view, situation.tokens
     sizes = tokens.in_order(view)
     tools = round(situation.tools_tokens / tokens.factor)

@@ -1,4 +1,4 @@
-"""What a tool call does, whichever program it comes from: its class, the paths it touches and the command line it runs."""
+"""What a tool call does, for the tools of any program: its class, the files it accesses and the command it runs."""
 
 import re
 import shlex
@@ -15,14 +15,14 @@ from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
 from palimpsest.wire.json_reading import Json, is_json
 from palimpsest.wire.request import Tool
 
-# What calls with longer arguments do is worked out each time, so that little is kept in memory.
+# Results for longer arguments are not cached, to bound memory.
 _CACHED_CHARACTERS = 4_000
 
 ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
 
 
 class Action(Value, frozen=True):
-    """What one call does; a command has a line, everything else touches its paths directly."""
+    """What one call does: a command has a line, other calls access their paths directly."""
 
     kind: ToolClass
     paths: tuple[FileAccess, ...] = ()
@@ -48,7 +48,7 @@ _NAMES: dict[ToolClass, str] = {
     "write_todos exitplanmode enterplanmode exit_plan_mode update_todo_list plan task_create task_update",
     "recall": "recall remember search_memory search_sessions context_recall",
 }
-# What these mean depends on whose they are: on a server's own things they are no work on files.
+# Generic names: with the prefix of a server they do not mean work on files.
 _BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
 _BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -95,12 +95,12 @@ _OPENED = re.compile(r"^\[File: (\S.*?) \(\d+ lines total\)\]", re.MULTILINE)
 
 
 def plain_name(tool: str) -> str:
-    """The name of a tool without the server or the namespace in front of it."""
+    """The name of a tool without the prefix of its server or namespace."""
     return _SERVER.sub("", tool) or tool
 
 
 def tool_class(tool: str, declared: Mapping[str, ToolClass] | None = None) -> ToolClass:
-    """What a tool is for: as it was declared, by a known name, or by the words its name is made of."""
+    """The class of a tool: as declared, by its known name, or by the words of its name."""
     if declared is not None and tool in declared:
         return declared[tool]
     kind = _class_by_tool.get(tool)
@@ -139,7 +139,7 @@ class _Schema(msgspec.Struct):
 
 
 def declared_class(tool: Tool) -> ToolClass:
-    """What a tool is for by its own declaration: its name, or else the arguments that it takes."""
+    """The class of a tool by its declaration: its name, or else its parameters."""
     kind = tool_class(tool.name)
     if kind != "other":
         return kind
@@ -159,13 +159,13 @@ def declared_class(tool: Tool) -> ToolClass:
 
 
 def declared_classes(tools: Iterable[Tool]) -> dict[str, ToolClass]:
-    """The tools whose declarations tell more than their names do, and what they are for."""
+    """The classes of tools whose declarations say more than their names."""
     classes = {tool.name: declared_class(tool) for tool in tools}
     return {name: kind for name, kind in classes.items() if kind != tool_class(name)}
 
 
 def args_of(call: ToolCall) -> Json:
-    """The arguments of a call as far as they can be read; broken JSON still gives its path or its command."""
+    """The arguments of a call; from malformed JSON only its paths and commands."""
     text = call.args
     if text[:1] == "{" or text.lstrip()[:1] == "{":
         try:
@@ -181,7 +181,7 @@ def _unescape(text: str) -> str:
 
 
 def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
-    """What a call does, as far as the call itself says."""
+    """What a call does, as far as the call alone tells."""
     if (declared is None or call.tool not in declared) and len(call.args) <= _CACHED_CHARACTERS:
         return _cached_action(call.tool, call.args, call.form)
     return _action_of(call, declared)
@@ -189,7 +189,7 @@ def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -
 
 @lru_cache(maxsize=4_096)
 def _cached_action(tool: str, args: str, form: Form) -> Action:
-    """Everybody who looks at a view asks this of the same calls again and again."""
+    """Cached, because every reader of a view asks for the same calls."""
     return _action_of(ToolCall("", tool, args, form), None)
 
 
@@ -209,11 +209,11 @@ def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Acti
 
 
 def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, ToolClass] | None = None) -> Action:
-    """What a call did, with the paths that only its result names; a call that failed touched nothing."""
+    """What a call did, including paths that only its result names; a failed call other than a command accessed nothing."""
     action = action_of(call, declared)
     if returned.result.error and action.kind != "command":
         return Action(action.kind, (), action.command)
-    known = {touched.path for touched in action.paths}
+    known = {access.path for access in action.paths}
     how = _ACCESS_BY_CLASS.get(action.kind)
     if how is not None:
         return Action(action.kind, (*action.paths, *(FileAccess(path, how) for path in returned.paths if path not in known)))
@@ -222,7 +222,7 @@ def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, T
 
 
 def opened_file(command: str, output: str) -> str:
-    """The file that an `edit` without a name changed: where an editor is part of the shell, its answer names the open file."""
+    """The file that an `edit` without a path changed: editors inside a shell name the open file in their output."""
     found = _OPENED.search(output[:2_000]) if command[:5] in ("edit\n", "edit ") else None
     return found[1] if found is not None else ""
 
@@ -234,7 +234,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def exit_of(returned: ToolReturned) -> int | None:
-    """The exit code of a command: as recorded, or as the first or last lines of its output tell."""
+    """The exit code of a command: as recorded, or from the first or last lines of its output."""
     if returned.exit is not None:
         return returned.exit
     text = result_text(returned.result)
@@ -246,12 +246,12 @@ def exit_of(returned: ToolReturned) -> int | None:
 
 
 def shell_line(call: ToolCall) -> str:
-    """The line of a command as a shell would be given it: the words of a list are quoted. Empty where the tool runs other code."""
+    """The command line as a shell gets it, with the words of a list quoted; empty if the tool runs other code."""
     return _command_line(call, args_of(call))[1]
 
 
 def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
-    """The patch that a call holds: of a tool that is no edit only one that is a patch from its first line to its last."""
+    """The patch in a call; for a tool that does not edit, only text that is a complete patch."""
     if kind != "edit":
         values = [args.get(name) for name in _PATCH_KEYS] if args else [call.args]
         return next((value for value in values if isinstance(value, str) and is_patch(value)), "")
@@ -265,7 +265,7 @@ def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
 
 
 def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
-    """The command of a call as it is listed, and as a shell would be given it."""
+    """The command line of a call, for display and as a shell gets it."""
     if not args:
         return call.args, call.args
     for name in _COMMAND_KEYS:
@@ -309,7 +309,7 @@ def _range_of(args: Json) -> tuple[int | None, int | None]:
 
 
 def _line(value: object) -> int | None:
-    """A line number that may have been written as a text; -1 stands for the end, and so for no bound."""
+    """A line number, perhaps given as text; -1 means no bound."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**11 else None

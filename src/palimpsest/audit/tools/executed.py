@@ -8,24 +8,24 @@ from typing import Final, NamedTuple
 from palimpsest.audit.tools.shell import ShellCommand, parse_line
 
 SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish"})
-# Longer lines are parsed each time, so that little is kept in memory.
+# Longer lines are not cached, to bound memory.
 _CACHED_CHARACTERS: Final = 4_000
 _DEEPEST: Final = 3
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _SUFFIX: Final = re.compile(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
-# The editor inside SWE-agent's shell takes lines of text up to this one.
+# The editor inside the shell of SWE-agent reads text up to this line.
 _END_OF_EDIT: Final = "end_of_edit"
 
 
 class Executed(NamedTuple):
-    """A command with the program that runs in the end; `elsewhere` in a container, where the paths are not those of the session."""
+    """A command after its wrappers are removed; `elsewhere` means in a container, whose paths are not those of the session."""
 
     command: ShellCommand
     elsewhere: bool = False
 
 
 class _Wrapper(NamedTuple):
-    """How a program holds another command in its arguments: behind its options, and behind so many operands or behind `--`."""
+    """How a wrapper holds a command: after its options and operands, or after `--` if `dashes`; `valued` options take a value."""
 
     valued: frozenset[str] = frozenset()
     operands: int = 0
@@ -34,7 +34,7 @@ class _Wrapper(NamedTuple):
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The programs or options of a table, with blanks between them."""
+    """The words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -42,7 +42,7 @@ def _wrappers(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
     return dict.fromkeys(commands.split(", "), wrapper)
 
 
-# For each package manager the options in front of its sub-command that take a value.
+# Options before the sub-command that take a value.
 PACKAGE_MANAGERS: Final = {
     "npm": word_set("--prefix -w --workspace -C"),
     "pnpm": word_set("-C --dir --filter -F"),
@@ -86,7 +86,7 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
         _Wrapper(_CONTAINER, 1, elsewhere=True),
     ),
 }
-# Programs whose sub-commands are wrappers, with the options in front of the sub-command that take a value.
+# Programs whose sub-commands are wrappers, with the options before the sub-command that take a value.
 _GROUPS: Final[dict[str, frozenset[str]]] = {
     **{name.rpartition(" ")[0]: frozenset() for name in _WRAPPERS if " " in name},
     **PACKAGE_MANAGERS,
@@ -98,24 +98,24 @@ _GROUPS: Final[dict[str, frozenset[str]]] = {
 
 
 def executed(line: str) -> tuple[Executed, ...]:
-    """The commands of a line in order, each with the program that it comes down to."""
+    """The commands of a line in order, without their wrappers."""
     return _cached_commands(line) if len(line) <= _CACHED_CHARACTERS else tuple(_commands(line, 0))
 
 
 @lru_cache(maxsize=64)
 def _cached_commands(line: str) -> tuple[Executed, ...]:
-    """What a line reads and writes and whether it runs tests is asked one after the other."""
+    """Cached, because file accesses and test runs of a line are asked one after the other."""
     return tuple(_commands(line, 0))
 
 
 def program_name(word: str) -> str:
-    """The name of a program without its folder and without the ending of an executable."""
-    # Most names are plain words, and each is asked for several times.
+    """The name of a program without folder and executable suffix."""
+    # Most names are plain words.
     return word if word.isalnum() else _SUFFIX.sub("", word.replace("\\", "/").rpartition("/")[2])
 
 
 def after_options(words: tuple[str, ...], valued: frozenset[str], at: int = 1) -> int:
-    """The place of the first operand; options in `valued` take the next word, and `--` ends them."""
+    """The index of the first operand; options in `valued` take the next word, and `--` ends the options."""
     while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
         if words[at] == "--":
             return at + 1
@@ -131,7 +131,7 @@ def _commands(line: str, depth: int) -> Iterator[Executed]:
 
 
 def _unwrap(command: ShellCommand, depth: int) -> Iterator[Executed]:
-    """A command without its wrappers, or the commands of the script that it holds."""
+    """A command without its wrappers, or the commands of the script in its arguments."""
     words, elsewhere = unwrapped(command.words)
     script = _script_of(words, command.text) if words and depth < _DEEPEST else None
     if script is None:
@@ -144,7 +144,7 @@ def _unwrap(command: ShellCommand, depth: int) -> Iterator[Executed]:
 
 
 def unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The words of the command that all wrappers in front of it come down to, and whether it runs elsewhere."""
+    """The words of a command without all of its wrappers, and whether it runs elsewhere."""
     elsewhere = False
     while words and (wrapped := _wrapped_command(words)) is not None:
         words, outside = wrapped
@@ -153,7 +153,7 @@ def unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
 
 
 def _wrapped_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
-    """The words of the command that a wrapper runs, and whether it runs elsewhere; nothing where the words are no wrapper."""
+    """The words of the wrapped command, and whether it runs elsewhere; `None` if the words are no wrapper."""
     name, at = program_name(words[0]), 1
     while name in _GROUPS:
         at = after_options(words, _GROUPS[name], at)
@@ -161,7 +161,7 @@ def _wrapped_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | N
             return None
         name, at = f"{name} {words[at]}", at + 1
     wrapper = _WRAPPERS.get(name)
-    # `command -v` asks where a program is and runs none.
+    # `command -v` only prints where a program is.
     if wrapper is None or (name == "command" and words[1:2] in (("-v",), ("-V",))):
         return None
     if wrapper.dashes and "--" in words[at:]:
@@ -173,7 +173,7 @@ def _wrapped_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | N
 
 
 def _script_of(words: tuple[str, ...], text: str) -> str | None:
-    """The script that a shell is given, as an argument or as its input; nothing for another program or a script in a file."""
+    """The script that a shell gets as argument or input; `None` for other programs and script files."""
     name = program_name(words[0])
     if name == "eval":
         return " ".join(words[1:])
@@ -184,6 +184,6 @@ def _script_of(words: tuple[str, ...], text: str) -> str | None:
         word = words[at]
         if word[1:2] != "-" and "c" in word:
             return words[at + 1] if at + 1 < len(words) else None
-        # The name of a shell option is a word of its own.
+        # The value of `-o` is a separate word.
         at += 2 if word[1:2] != "-" and word.endswith("o") else 1
     return text or None if at >= len(words) else None

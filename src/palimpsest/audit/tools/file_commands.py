@@ -1,4 +1,4 @@
-"""The files that a shell line reads, edits, writes and removes, for the programs that agents use all the time."""
+"""The files that a shell line reads, edits, writes and removes, for the programs that agents use most."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ _OUTPUTS: Final[dict[str, AccessKind]] = {">": "write", ">|": "write", "&>": "wr
 
 
 class _Arguments(NamedTuple):
-    """Options by their letter or long name, each with its value or nothing, and the operands."""
+    """Parsed arguments: options by letter or long name with their value or an empty string, and the operands."""
 
     options: dict[str, str]
     operands: list[str]
@@ -26,7 +26,7 @@ class _Arguments(NamedTuple):
 
 
 def shell_file_accesses(line: str) -> tuple[FileAccess, ...]:
-    """Each file once in each way it is touched; a line that cannot be parsed gives what is clear of it."""
+    """The file accesses of a line, each path once per kind; of a line that cannot be parsed those that are clear."""
     found: list[FileAccess] = []
     folders: set[str] = set()
     for command, elsewhere in executed(line) if line else ():
@@ -34,7 +34,7 @@ def shell_file_accesses(line: str) -> tuple[FileAccess, ...]:
             found += _redirect_accesses(command.redirects)
         if command.words and not elsewhere:
             found += _program_accesses(command, folders)
-    return tuple({(each.path, each.how): each for each in found}.values()) if found else ()
+    return tuple({(access.path, access.how): access for access in found}.values()) if found else ()
 
 
 def _redirect_accesses(redirects: Iterable[Redirect]) -> Iterator[FileAccess]:
@@ -48,7 +48,7 @@ def _redirect_accesses(redirects: Iterable[Redirect]) -> Iterator[FileAccess]:
 
 
 def _program_accesses(command: ShellCommand, folders: set[str]) -> Iterable[FileAccess]:
-    """What one program does; `folders` are those that the line has made so far."""
+    """The file accesses of one program; `folders` are those that the line has created so far."""
     name, rest = program_name(command.words[0]), command.words[1:]
     if name == "git":
         return _git(rest, folders)
@@ -59,12 +59,12 @@ def _program_accesses(command: ShellCommand, folders: set[str]) -> Iterable[File
         return _TRANSFERS[name](rest, folders)
     if name in _PATCHERS:
         return _patch(name, rest, command.text)
-    work = _PROGRAMS.get(name)
-    return work(rest) if work is not None else ()
+    accesses_of = _PROGRAMS.get(name)
+    return accesses_of(rest) if accesses_of is not None else ()
 
 
 def _arguments(words: Iterable[str], valued: frozenset[str] = _NONE) -> _Arguments:
-    """Words apart by the conventions of getopt: letters may stand together, and a value in the same word or in the next."""
+    """Parse words by the conventions of getopt: letters may be combined, a value is in the same word or the next."""
     options: dict[str, str] = {}
     operands: list[str] = []
     rest = iter(words)
@@ -86,9 +86,9 @@ def _arguments(words: Iterable[str], valued: frozenset[str] = _NONE) -> _Argumen
 
 
 def _every_operand(how: AccessKind, valued: str = "") -> Callable[[tuple[str, ...]], Iterable[FileAccess]]:
-    """A program that does the same to each of its operands."""
-    takes = word_set(valued)
-    return lambda rest: _accesses(_arguments(rest, takes).operands, how)
+    """A program that accesses each of its operands in the same way."""
+    valued_options = word_set(valued)
+    return lambda rest: _accesses(_arguments(rest, valued_options).operands, how)
 
 
 def _accesses(paths: Iterable[str], how: AccessKind) -> list[FileAccess]:
@@ -103,7 +103,7 @@ def _head(rest: tuple[str, ...]) -> list[FileAccess]:
 
 
 def _tail(rest: tuple[str, ...]) -> list[FileAccess]:
-    """Lines from the end have no number: line 0 stands for them."""
+    """The last lines have no numbers, so that 0 stands for them."""
     operands = _arguments(rest, word_set("n c lines bytes")).operands
     return [FileAccess(path, "read", 0, 0) for path in operands if _is_path(path)]
 
@@ -115,7 +115,7 @@ def _get_content(rest: tuple[str, ...]) -> list[FileAccess]:
 
 
 def _sed(rest: tuple[str, ...]) -> list[FileAccess]:
-    # On macOS `-i` is followed by the ending of the copy, which is mostly empty.
+    # On macOS `-i` takes the suffix of the backup, which is mostly empty.
     words = [word for place, word in enumerate(rest) if word or not place or rest[place - 1] != "-i"]
     arguments = _arguments([_cut_suffix(word) for word in words], word_set("e f l expression file line-length"))
     scripted = arguments.has("e", "f", "expression", "file")
@@ -130,12 +130,12 @@ def _sed(rest: tuple[str, ...]) -> list[FileAccess]:
 
 
 def _cut_suffix(word: str) -> str:
-    """Options of `sed` up to `-i`: what follows in the same word is the ending of the copy."""
+    """Cut the backup suffix off the option `-i` of `sed`."""
     return word[: word.index("i") + 1] if word.startswith("-") and word[1:2] not in ("-", "e", "f", "l", "") and "i" in word else word
 
 
 def _perl(rest: tuple[str, ...]) -> list[FileAccess]:
-    """`perl -i` and `ruby -i` edit their operands; without `-e` the first of them is the program."""
+    """`perl -i` and `ruby -i` edit their operands; without `-e` the first operand is the program."""
     in_place = scripted = False
     at = 0
     while at < len(rest) and rest[at].startswith("-") and rest[at] != "--":
@@ -144,7 +144,7 @@ def _perl(rest: tuple[str, ...]) -> list[FileAccess]:
             in_place = in_place or letter == "i"
             if letter in "eE":
                 scripted, takes_next = True, not rest[at][place:]
-            # What follows one of these in the same word is its value.
+            # The rest of the word after one of these letters is its value.
             if letter in "eEiMmIFxCDr":
                 break
         at += 2 if takes_next else 1
@@ -170,7 +170,7 @@ def _create(rest: tuple[str, ...]) -> list[FileAccess]:
 
 
 def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, valued: frozenset[str] = _NONE) -> list[FileAccess]:
-    """The targets of a copy, a link or a move; the sources of a move are gone."""
+    """The targets of a copy, link or move; the sources of a move are removed."""
     arguments = _arguments(rest, valued | {"t", "S", "target-directory", "suffix"})
     sources = arguments.operands
     folder = arguments.options.get("t") or arguments.options.get("target-directory", "")
@@ -186,7 +186,7 @@ def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, 
 
 
 def _within(folder: str, source: str) -> str:
-    """The path of a file once it is in a folder."""
+    """The path of a file inside a folder."""
     name = source.rstrip("/").rpartition("/")[2]
     return name if folder in (".", "./") else f"{folder.rstrip('/')}/{name}"
 
@@ -212,7 +212,7 @@ def _link(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
 
 
 def _patch(name: str, rest: tuple[str, ...], text: str) -> list[FileAccess]:
-    """The file that `patch` is told to change, or else those that the patch itself names where the line holds it."""
+    """The file that `patch` is asked to change, or else the files that a patch inside the line names."""
     if name != "patch":
         return list(patched_files("\n".join((*rest, text))))
     arguments = _arguments(rest, word_set("p i o d B D F g r V Y z strip input output directory"))
@@ -223,7 +223,7 @@ def _patch(name: str, rest: tuple[str, ...], text: str) -> list[FileAccess]:
 
 
 def _git(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
-    """What git does to the files of the working tree by their names."""
+    """The file accesses of git commands that name files of the working tree."""
     at, folder = 0, ""
     while at < len(rest) and rest[at].startswith("-"):
         if rest[at] == "-C" and at + 1 < len(rest):
@@ -243,7 +243,7 @@ def _git(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
         found = [] if staged else _accesses(arguments.operands, "edit")
     if not folder:
         return found
-    return [each if each.path.startswith("/") else FileAccess(f"{folder.rstrip('/')}/{each.path}", each.how) for each in found]
+    return [access if access.path.startswith("/") else FileAccess(f"{folder.rstrip('/')}/{access.path}", access.how) for access in found]
 
 
 def _number(digits: str) -> int | None:

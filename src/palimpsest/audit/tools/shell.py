@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-# Characters of a line that are parsed, here-documents aside. Recovering from errors takes time with the square of the length.
+# Parsed characters of a line, here-documents aside; error recovery takes time with the square of the length.
 LONGEST: Final = 2_500
 _MOST_PARSES: Final = 8
 _BASH: Final = Language(tree_sitter_bash.language())
@@ -25,16 +25,16 @@ _LEAVES: Final = _PLAIN | {"variable_name", "comment", "heredoc_start", "heredoc
 
 
 class Redirect(NamedTuple):
-    """A redirection: its operator with the descriptor in front of it, and the word behind it."""
+    """A redirection: its operator with the file descriptor, and its target."""
 
     operator: str
     target: str
 
 
 class ShellCommand(NamedTuple):
-    """A simple command. A redirection of a compound statement is a command without words.
+    """A simple command; a redirection of a compound statement is a command without words.
 
-    Words that hold an expansion or a pattern stay as they were written. `text` is what a here-document or a here-string feeds it.
+    Words with an expansion or a pattern stay verbatim. `text` is the content of a here-document or here-string.
     """
 
     words: tuple[str, ...] = ()
@@ -53,13 +53,13 @@ def parse_line(line: str) -> list[ShellCommand]:
         commands = list(walk.commands())
         if not walk.overrun:
             break
-        # The grammar takes the line after some pipelines for more arguments: there a semicolon says what the end of a line means.
+        # The grammar takes the line after some pipelines for more arguments; a semicolon in place of the line break corrects that.
         line = "".join([";" if place in walk.overrun else letter for place, letter in enumerate(line)])
     return commands
 
 
 def _without_bodies(line: str, bodies: list[str]) -> str:
-    """The line with a number in place of each here-document, which goes to the bodies; one that does not end takes the rest."""
+    """The line with each here-document replaced by its index in `bodies`; one without an end takes the rest of the line."""
     kept: list[str] = []
     body: list[str] = []
     waiting: list[str] = []
@@ -80,9 +80,9 @@ def _without_bodies(line: str, bodies: list[str]) -> str:
 
 
 class _LineWalker:
-    """One walk over the tree of a line, without recursion: lines may nest as deep as they are long.
+    """Walks the syntax tree of a line without recursion, because lines may be nested as deep as they are long.
 
-    `overrun` are the places of the ends of lines that the grammar took for blanks.
+    `overrun` are the offsets of line breaks that the grammar took for blanks.
     """
 
     def __init__(self, line: str, bodies: list[str]) -> None:
@@ -97,7 +97,7 @@ class _LineWalker:
         self.overrun: set[int] = set()
 
     def commands(self) -> Iterator[ShellCommand]:
-        # A parser is no value: one that several threads share would mix up their trees. The tree is held as long as its nodes.
+        # A parser shared by threads would mix up their trees. The local variable keeps the tree alive as long as its nodes.
         tree = Parser(_BASH).parse(self._source)
         self._nodes.append(tree.root_node)
         while self._nodes:
@@ -120,7 +120,7 @@ class _LineWalker:
                 self._nodes += reversed(node.named_children)
 
     def _simple(self, command: Node, attached: list[Node]) -> ShellCommand:
-        """The command of a node; what stands in its words is walked next."""
+        """The command of a node; nested commands in its words are walked next."""
         words: list[str] = []
         redirects: list[Node] = []
         inner: list[Node] = []
@@ -149,7 +149,7 @@ class _LineWalker:
             if not words or line[end:start] == " ":
                 words.append(word)
             elif start == end:
-                # The grammar cuts a word such as `a$b.$c` in two.
+                # The grammar splits a word such as `a$b.$c` in two.
                 words[-1] += word
             else:
                 self._look_between(end, start)
@@ -161,13 +161,13 @@ class _LineWalker:
         return self._redirected(found, [*redirects, *attached]) if redirects or attached else found
 
     def _look_between(self, end: int, start: int) -> None:
-        """Note the end of a line that the grammar did not see between two words."""
+        """Record a line break between two words that the grammar took for a blank."""
         gap = self._line[end:start].replace("\\\n", "  ")
         if "\n" in gap:
             self.overrun.add(end + gap.index("\n"))
 
     def _redirected(self, command: ShellCommand, nodes: list[Node]) -> ShellCommand:
-        """A command with its redirections; words behind the file of a redirection are arguments, and other commands are walked next."""
+        """The command with its redirections; words after the target are arguments, and nested commands are walked next."""
         words, redirects, text = list(command.words), list[Redirect](), command.text
         inner: list[Node] = []
         rest = nodes[::-1]
@@ -205,7 +205,7 @@ class _LineWalker:
         return self._bodies[int(number)] if self._bodies and number.isdecimal() and int(number) < len(self._bodies) else body
 
     def _word(self, node: Node) -> str:
-        """What the shell would pass on, as far as that does not depend on its state."""
+        """The word as the shell would pass it on, as far as that does not depend on its state."""
         text = self._text(node)
         match node.type:
             case "word":

@@ -1,4 +1,4 @@
-"""The open items of task lists, in the forms that tools of all programs give them."""
+"""Open tasks of task lists, in the formats of the tools of all programs."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _LONGEST = 300
 
 
 def open_tasks(state: object) -> tuple[str, ...] | None:
-    """The texts of what is still to do in a list; nothing when this is no list of tasks."""
+    """The texts of the open tasks in a list; `None` if the value is no task list."""
     if isinstance(state, str):
         boxes = _BOX.findall(state)
         return tuple(text[:_LONGEST] for mark, text in boxes if mark not in "xX") if boxes else None
@@ -34,7 +34,7 @@ def open_tasks(state: object) -> tuple[str, ...] | None:
 
 
 def recorded_open_tasks(state: Raw) -> tuple[str, ...] | None:
-    """The same for a state as it was recorded."""
+    """The open tasks of a recorded state."""
     try:
         return open_tasks(msgspec.json.decode(state))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -60,7 +60,7 @@ def _first_text(item: Json, names: tuple[str, ...]) -> str:
 
 
 def task_change(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
-    """What a call does to the open items: a whole new list, or one that is added and one that goes."""
+    """The change that a call makes to the open tasks: a new list or `None`, a task to add, and the key of a task to remove."""
     args = args_of(call)
     whole = open_tasks(args)
     if whole is not None:
@@ -74,12 +74,12 @@ def task_change(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
 
 
 def task_key(task: str) -> str:
-    """What a task is known by: its number if it has one, else its text."""
+    """The key of a task: its number if it has one, else its text."""
     with_task_number = _NUMBERED.match(task)
     return f"#{with_task_number[1]}" if with_task_number else task
 
 
 def with_task_number(task: str, answer: str) -> str:
-    """A new task with the number that the answer gives it."""
+    """A new task with the number that the tool answered, if any."""
     found = None if _NUMBERED.match(task) else _CREATED.search(answer[:200])
     return f"#{found[1]} {task}" if found is not None else task

@@ -1,4 +1,4 @@
-"""Whether a command runs tests: decided by the program that is executed and its sub-command, never by words elsewhere in the line."""
+"""Decides whether a command runs tests, by its program and sub-command and never by other words of the line."""
 
 import re
 from typing import Final
@@ -64,7 +64,7 @@ _DEEPEST: Final = 4
 
 
 def runs_tests(words: tuple[str, ...], depth: int = 0) -> bool:
-    """Whether a simple command runs tests, given without wrappers."""
+    """Whether a simple command without wrappers runs tests."""
     return depth <= _DEEPEST and _is_test_run(words, depth) and _RUNS_NOTHING.isdisjoint(words)
 
 
@@ -84,7 +84,7 @@ def _is_test_run(words: tuple[str, ...], depth: int) -> bool:
 
 
 def _plain(word: str) -> str:
-    """The name of a program without folder, version and the ending of a script."""
+    """The name of a program without folder, version and script suffix."""
     name = program_name(word)
     return name if name.isalnum() or name in _BY_SUBCOMMAND else _ENDING.sub("", name.partition("@")[0] or name)
 
@@ -132,7 +132,7 @@ def _is_gradle_test(task: str) -> bool:
 
 
 def _is_test_script(word: str) -> bool:
-    """Whether a script or a target is named as one that runs tests: `test`, `test:unit`, `web:test`, `unit-tests`, `e2e`."""
+    """Whether the name of a script or target says that it runs tests: `test`, `test:unit`, `web:test`, `unit-tests`, `e2e`."""
     parts = [part.lower() for part in _PARTS.split(word) if part]
     if not parts or not _NO_RUN_TASKS.isdisjoint(parts):
         return False
@@ -160,17 +160,17 @@ def _runs_script(name: str, words: tuple[str, ...], depth: int) -> bool:
 
 
 def _interprets(words: tuple[str, ...], depth: int) -> bool:
-    """A module, a script of the project or a program in a file, run by its interpreter; `node --test` by itself."""
+    """Whether an interpreter runs tests: a module, a script of the project, or `node --test`."""
     at = 1
     shell = program_name(words[0]) in SHELLS
     while at < len(words) and words[at].startswith("-"):
         word = words[at]
         if word == "--test":
             return True
-        # Letters may stand together: `python -um pytest`.
+        # Letters may be combined: `python -um pytest`.
         if word[1:2] != "-" and word.endswith("m") and not shell:
             return at + 1 < len(words) and _runs_tests_unwrapped(words[at + 1 :], depth)
-        # Code in an argument is not looked into, and `bash -n` only checks the syntax.
+        # Code in an argument is not parsed, and `bash -n` only checks the syntax.
         if word in ("-c", "-e", "-p", "--eval", "--print") or (shell and word == "-n"):
             return False
         at += 2 if word in _VALUED else 1
@@ -183,7 +183,7 @@ def _runs_tests_unwrapped(words: tuple[str, ...], depth: int) -> bool:
 
 
 def _is_own_script(words: tuple[str, ...]) -> bool:
-    """A script of the project, by its path: one named as tests, or one that is given a test runner to run."""
+    """Whether a script of the project, given by its path, runs tests: by its name, or because it gets a test runner as argument."""
     path = words[0]
     if "/" not in path or path.startswith("/"):
         return False

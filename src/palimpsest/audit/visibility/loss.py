@@ -1,4 +1,4 @@
-"""What was visible before an edit and is not after it: paths, commands and all other kinds, with the items in which they stood."""
+"""Loss: what was visible before an edit and is not after it, by kind, with the items that showed it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
@@ -15,23 +15,23 @@ from palimpsest.core.view import View
 MOST_PATHS: Final = 500
 MOST_COMMANDS: Final = 400
 LONGEST_COMMAND: Final = 160
-# Of every other kind the newest are listed, so that an event stays small however much it hides.
+# Only the newest of the other kinds are listed, so that an event stays small.
 MOST: Final = 40
 LONGEST: Final = 160
 
 ItemByText: TypeAlias = dict[str, str]
-"""What was named, each with the item in which it stood first."""
+"""Lost texts, each with the id of the first item that showed it."""
 
 
 class _HiddenItem(NamedTuple):
-    """An item that no longer shows, and what it said."""
+    """An item that is no longer visible, and its text."""
 
     item: Item
     text: str
 
 
 class _LostNames(NamedTuple):
-    """What the tokens of some texts name, by kind."""
+    """Names, paths and numbers that are no longer visible, by kind."""
 
     paths: ItemByText
     symbols: ItemByText
@@ -40,7 +40,7 @@ class _LostNames(NamedTuple):
 
 
 class _HiddenQuotes(NamedTuple):
-    """The errors, addresses and paths on drives that some items told."""
+    """Errors, URLs and drive paths of hidden items."""
 
     errors: ItemByText
     urls: ItemByText
@@ -48,9 +48,9 @@ class _HiddenQuotes(NamedTuple):
 
 
 def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None = None) -> Loss:
-    """What an edit hides: something counts as lost only if nothing that still shows names it.
+    """The loss of an edit: what hidden items name and no visible text does.
 
-    Paths that were worked on come before those that a text only mentions; `declared` says what tools are for that their names do not tell.
+    Paths of tool calls come before paths that are only mentioned; `declared` gives the classes of tools whose names do not tell them.
     """
     visible_ids = {item.id for item in after.items if item.mask is None}
     hidden = [_HiddenItem(item, readable_text(item.content)) for item in before.items if item.mask is None and item.id not in visible_ids]
@@ -85,13 +85,13 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
 
 
 def _changed_items(before: View, after: View) -> list[Item]:
-    """The items that an edit brought or covered."""
+    """Items that an edit inserted or masked."""
     covers = {item.id: item.mask for item in before.items}
     return [item for item in after.items if item.id not in covers or item.mask != covers[item.id]]
 
 
 def _lost_names(hidden: Sequence[_HiddenItem], visible: VisibleText) -> _LostNames:
-    """The paths, symbols, identifiers and numbers that no longer show; paths may still show by their last two parts."""
+    """The paths, symbols, identifiers and numbers that are no longer visible; a path may still be visible by its last two parts."""
     tokens: dict[str, int] = {}
     for place in range(len(hidden) - 1, -1, -1):
         tokens.update(zip(all_tokens_ungrouped(without_addresses(hidden[place].text)), repeat(place)))
@@ -100,10 +100,10 @@ def _lost_names(hidden: Sequence[_HiddenItem], visible: VisibleText) -> _LostNam
     for token, place in tokens.items():
         if token[0] in NUMBER_STARTS and (number := number_of(token)):
             numbers.add(number)
-        # Words of small letters name nothing, and are most of what there is.
+        # Lower-case words name nothing and are most of a text.
         elif not token.islower() or not token.isalpha():
             name = trimmed(token)
-            # The same name may stand in one item as it is, and in another at the end of a sentence.
+            # One name may be a plain word in one item, and end a sentence in another.
             if names.get(name, place) >= place:
                 names[name] = place
     lost = visible.missing_tokens(set(names))
@@ -127,15 +127,15 @@ def _without_visible_endings(paths: ItemByText, visible: VisibleText) -> ItemByT
 def _lost_paths_and_commands(
     hidden: Sequence[_HiddenItem], mentioned: ItemByText, visible: VisibleText, declared: Mapping[str, ToolClass] | None
 ) -> tuple[ItemByText, ItemByText]:
-    """Paths, first those of calls, and the commands that ran."""
+    """The lost paths, those of calls first, and the lost commands."""
     paths, commands = ItemByText(), ItemByText()
     for each in hidden:
         if not isinstance(each.item.content, ToolCall):
             continue
         action = action_of(each.item.content, declared)
-        for touched in action.paths:
-            if touched.how != "search" and touched.path not in paths and not visible.shows_path(touched.path):
-                paths[touched.path] = each.item.id
+        for access in action.paths:
+            if access.how != "search" and access.path not in paths and not visible.shows_path(access.path):
+                paths[access.path] = each.item.id
         if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.shows_command(action.command):
             commands[action.command[:LONGEST_COMMAND]] = each.item.id
     return paths | {path: item for path, item in mentioned.items() if path not in paths}, commands
@@ -155,7 +155,7 @@ def _by_user(hidden: Sequence[_HiddenItem]) -> list[_HiddenItem]:
 
 
 def _messages(hidden: Sequence[_HiddenItem], visible: VisibleText) -> int:
-    """Messages of which nothing shows: one whose first words are told with its id is not among them, however many parts it has."""
+    """The number of user messages that are not visible: neither whole nor by id and opening words."""
     first: dict[str, _HiddenItem] = {}
     for each in _by_user(hidden):
         first.setdefault(each.item.id.partition(".")[0], each)

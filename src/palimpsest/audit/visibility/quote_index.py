@@ -1,4 +1,4 @@
-"""Lines and addresses that still show: looked for as they are in what was there before, and letter by letter in what an edit brought."""
+"""Finds error lines, URLs and drive paths that are still visible: by identity in kept texts, by text search in changed ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -12,7 +12,7 @@ _LARGEST_BLOCK: Final = 400_000
 
 
 class Quotes(NamedTuple):
-    """The errors, the addresses and the paths on drives of a text."""
+    """The error lines, URLs and drive paths of a text."""
 
     errors: tuple[str, ...]
     urls: tuple[str, ...]
@@ -23,12 +23,12 @@ def _find_quotes(text: str) -> Quotes:
     return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
 
 
-# A view is looked at again after each of its edits, and most of its texts are the same.
+# A view is searched after each of its edits, and most of its texts stay the same.
 _cached_quotes = lru_cache(maxsize=2_048)(_find_quotes)
 
 
 def quotes_in(text: str) -> Quotes:
-    """What a text tells that somebody may quote."""
+    """The error lines, URLs and drive paths of a text."""
     return _cached_quotes(text) if len(text) <= CACHED_CHARACTERS else _find_quotes(text)
 
 
@@ -40,12 +40,12 @@ _cached_block = lru_cache(maxsize=64)(_quotes_of_block)
 
 
 def opening(text: str) -> str:
-    """As much of a text as counts for all of it."""
+    """The first characters of a text, which stand for all of it."""
     return text[:SENTENCE_CHARACTERS]
 
 
 class QuoteIndex:
-    """The errors, addresses and drives of all texts that show, and the few texts that an edit brought, which may tell them in part."""
+    """Quotes of all visible texts; texts that an edit changed may contain a quote in part."""
 
     def __init__(self, texts: Sequence[str], brought: Callable[[], Iterable[str]]) -> None:
         self._texts = tuple(texts)
@@ -61,7 +61,7 @@ class QuoteIndex:
         return [_cached_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _quotes_of_block(part) for part in parts]
 
     def missing(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
-        """Those of some lines, addresses or paths that do not show any more; what an edit brought may tell them in brief."""
+        """The entries of `found` that are no longer visible; `brief` shortens a quote for the search in changed texts."""
         if not found:
             return {}
         lost = set(found).difference(*self._visible_quotes)

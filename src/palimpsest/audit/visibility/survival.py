@@ -1,4 +1,4 @@
-"""How much of a folded span the request right after it still shows: defined once for tests, lab and bars."""
+"""Survival: how much of a folded span the next request still shows, defined once for tests, lab and benchmarks."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -13,14 +13,14 @@ TURNS: Final = 3
 
 
 class ShownCount(Value, frozen=True):
-    """So many of so many; shares of several folds are pooled by adding them."""
+    """Shown entities out of all; counts of several folds are pooled by adding them."""
 
     shown: int = 0
     of: int = 0
 
     @property
     def ratio(self) -> float:
-        """As a part of one; nothing to show is all shown."""
+        """The shown share between 0 and 1; 1 if there are no entities."""
         return self.shown / self.of if self.of else 1.0
 
     def __add__(self, other: "ShownCount") -> "ShownCount":
@@ -28,7 +28,7 @@ class ShownCount(Value, frozen=True):
 
 
 class Survival(Value, frozen=True):
-    """The share of each kind of entity that still shows."""
+    """The shown entities of each kind."""
 
     edited: ShownCount = ShownCount()
     read: ShownCount = ShownCount()
@@ -53,11 +53,11 @@ def survival_of(
     turns_begin: int | None = None,
     numbers: Callable[[Content], Iterable[str]] | None = None,
 ) -> Survival:
-    """What a request shows of the distinct entities in a span of events.
+    """Count how many of the distinct entities in a span of events a request shows.
 
-    A path counts as written or by its last two parts, a command of the last three turns by its first 60 characters, a message verbatim or
-    by id and opening 40 characters. `turns_begin` is the event with which the last three turns begin; without it they are counted within
-    the span. `numbers` is a cached version of `numbers_in`.
+    A path counts if it shows as written or by its last two parts, a command of the last three turns by its first 60 characters, a message
+    verbatim or by id and its first 40 characters. `turns_begin` is the first event of the last three turns, by default of the span.
+    `numbers` may be a cached version of `numbers_in`.
     """
     events = tuple(span)
     tally = EvidenceProjection(bounded=False, names_used=_no_names)
@@ -79,12 +79,12 @@ def survival_of(
 
 
 def _no_names(_: Content) -> tuple[str, ...]:
-    """Names are not asked for here, and looking for them takes longest."""
+    """Names are not counted, and finding them takes longest."""
     return ()
 
 
 def _shows_message(visible: VisibleText, seq: int, message: UserSaid) -> bool:
-    """Whether every part of a message shows verbatim, or the message by its id and opening; pictures are not looked for."""
+    """Whether a message shows verbatim in all its text parts, or by id and opening; images are ignored."""
     texts = [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
     return all(visible.contains(text) for text in texts) or visible.shows_message("\n".join(texts), f"{seq}.0")
 
@@ -95,7 +95,7 @@ def _count(shown: Iterable[bool]) -> ShownCount:
 
 
 def numbers_in(content: Content) -> set[str]:
-    """Numbers of two signs or more; a single digit is everywhere."""
+    """The numbers of a content with 2 characters or more; single digits are everywhere."""
     return {number for number in numbers_of(readable_text(content)) if len(number) > 1}
 
 

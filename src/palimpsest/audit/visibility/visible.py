@@ -1,4 +1,4 @@
-"""What a model can still read: whether a text, a path, a command or a message shows, in any of the ways that count as showing."""
+"""Decides whether a text, path, command or message is visible to the model, in any of the forms that count."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
@@ -31,7 +31,7 @@ _LARGEST_BLOCK: Final = 400_000
 
 
 class _TextTokens(NamedTuple):
-    """What a text shows: names, paths and numbers as they are compared, and the numbers that are written in another way."""
+    """Tokens of a text as they are compared, and its numbers in normalized form."""
 
     tokens: frozenset[str]
     numbers: frozenset[str]
@@ -45,12 +45,12 @@ def _tokens_of_text(text: str) -> _TextTokens:
     return _TextTokens(tokens, frozenset([number_of(part) for part in parts if part[0] in NUMBER_STARTS and not part.isdecimal()]) - tokens)
 
 
-# A view is looked at again after each of its edits, and most of its texts are the same.
+# A view is searched after each of its edits, and most of its texts stay the same.
 _cached_tokens = lru_cache(maxsize=2_048)(_tokens_of_text)
 
 
 class _TokenBlock(NamedTuple):
-    """What some texts show, and the last two parts of those paths that have more."""
+    """Tokens of a block of texts, the last two parts of its paths, and its normalized numbers."""
 
     tokens: frozenset[str]
     endings: frozenset[str]
@@ -60,25 +60,25 @@ class _TokenBlock(NamedTuple):
 def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
     seen = [_cached_tokens(text) if len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
     tokens = frozenset().union(*[each.tokens for each in seen])
-    # A folder may be written with a slash at its end or without.
+    # A folder may be written with or without a slash at its end.
     paths = [token.rstrip("/") for token in tokens if "/" in token]
     endings = frozenset([last_two_parts(path) for path in paths if "/" in path])
     return _TokenBlock(tokens.union(paths), endings, frozenset().union(*[each.numbers for each in seen]))
 
 
-# An edit leaves all blocks before it as they were; so many are a view of two thousand items.
+# An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
 _cached_block = lru_cache(maxsize=64)(_block_of)
 
 
 class VisibleText:
-    """Everything that shows, as one text; looking for many things in it costs little."""
+    """All visible texts, indexed so that many searches are cheap."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = tuple(texts)
 
     @cached_property
     def text(self) -> str:
-        """All of it."""
+        """All texts, joined by line breaks."""
         return "\n".join(self._texts)
 
     @cached_property
@@ -87,15 +87,15 @@ class VisibleText:
         return tuple([_cached_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
 
     def missing_tokens(self, tokens: set[str]) -> set[str]:
-        """Those of some names, paths and numbers, as they are compared, that do not show."""
+        """The tokens, as they are compared, that are not visible."""
         return tokens.difference(*[block.tokens for block in self._blocks])
 
     def missing_numbers(self, numbers: set[str]) -> set[str]:
-        """Those of some numbers that do not show, with or without signs and separators."""
+        """The numbers that are not visible, with or without signs and separators."""
         return self.missing_tokens(numbers).difference(*[block.numbers for block in self._blocks])
 
     def missing_endings(self, endings: set[str]) -> set[str]:
-        """Those of some paths' last two parts that are no path's last two parts here."""
+        """The endings of two parts that no visible path has."""
         return endings.difference(*[block.endings for block in self._blocks])
 
     @cached_property
@@ -103,34 +103,34 @@ class VisibleText:
         return " ".join(self.text.split())
 
     def shows_path(self, path: str) -> bool:
-        """Whether a path shows as it was written or by its last two parts."""
+        """Whether a path is visible as written or by its last two parts."""
         plain = path.removeprefix("./").rstrip("/")
         ending = last_two_parts(plain) if "/" in plain else ""
         for block in self._blocks:
             if plain in block.tokens or ending in block.endings:
                 return True
-        # A path with blanks, Chinese or backslashes in it is no single token, and is looked for letter by letter.
+        # A path with blanks, Chinese or backslashes is no single token, so that the text is searched.
         return not _is_token(plain) and (plain in self.text or last_two_parts(plain) in self.text)
 
     def shows_command(self, command: str) -> bool:
-        """Whether a command shows, by its first characters at least."""
+        """Whether the first 60 characters of a command are visible."""
         return self.contains(command.strip()[:COMMAND_CHARACTERS])
 
     def shows_sentence(self, sentence: str) -> bool:
-        """Whether a sentence shows, by its first characters at least."""
+        """Whether the first 60 characters of a sentence are visible."""
         return self.contains(sentence.strip()[:SENTENCE_CHARACTERS])
 
     def shows_message(self, text: str, item_id: str) -> bool:
-        """Whether a message shows whole, or by its id and its opening."""
+        """Whether a message is visible whole, or by its id and first 40 characters."""
         if self.contains(text.strip()):
             return True
         return item_id in self.text and self.contains(text.strip()[:OPENING_CHARACTERS])
 
     def contains(self, words: str) -> bool:
-        """Whether some words show, however they are broken into lines."""
+        """Whether a text is visible, in any line wrapping."""
         if words in self.text:
             return True
-        # Blanks may have been joined on the way, in what shows or in what is looked for.
+        # White space may have been normalized in either text.
         return " ".join(words.split()) in self._plain
 
 
@@ -145,7 +145,7 @@ def _is_token(path: str) -> bool:
 
 
 def readable_text(content: Content) -> str:
-    """What a content says, without the quoting of JSON."""
+    """The readable text of a content, without JSON quoting."""
     if not isinstance(content, ToolCall):
         return text_of(content)
     size = len(content.args)
@@ -162,13 +162,13 @@ def _call_text(call: ToolCall) -> str:
     return "\n".join((call.tool, *argument_texts(call)))
 
 
-# Whoever looks at a view after each of its edits reads the same calls again and again.
+# Readers of a view ask for the same calls after each edit.
 _cached_call_text = lru_cache(maxsize=4_096)(_call_text)
 _cached_long_call_text = lru_cache(maxsize=128)(_call_text)
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
-    """What the model reads of some items."""
+    """The texts that the model reads of the items."""
     for item in items:
         content = shown(item)
         if isinstance(content, Text):
@@ -178,7 +178,7 @@ def texts_of(items: Iterable[Item]) -> Iterator[str]:
 
 
 def strings_in(body: bytes | str) -> Iterator[str]:
-    """Every text in a request as it is sent; JSON within a text is opened too, for so do the arguments of calls travel."""
+    """Every string in a request body, including those in JSON inside strings, which is how arguments are sent."""
     try:
         yield from _strings(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
