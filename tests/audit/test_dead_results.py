@@ -1,4 +1,4 @@
-"""What is remembered from one look to the next changes nothing: dead results, masks, pins and what is cached are as if looked at anew."""
+"""Caching changes nothing: dead results, masks, pins and warm prefixes equal those computed without caches."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from palimpsest.wire.models.cards import card
 
 
 def by_definition(now: Situation, *, held: bool, patience: float) -> list[DeadResult]:
-    """The dead results of a view, one by one, with everything worked out for each."""
+    """The dead results of a view, each computed without caches."""
     found: list[DeadResult] = []
     for place, item in enumerate(now.view.items):
         use = now.uses.get(item.id)
@@ -47,12 +47,10 @@ def by_definition(now: Situation, *, held: bool, patience: float) -> list[DeadRe
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(steps, st.sampled_from([1.0, 1.004, 1.2, 1.33])), max_size=4), st.booleans(), st.sampled_from([0.5, 1.0]))
-def test_a_session_that_is_looked_at_again_and_again_has_the_same_dead(
-    parts: list[tuple[list[Step], float]], held: bool, patience: float
-) -> None:
+def test_repeated_runs_find_the_same_dead_results(parts: list[tuple[list[Step], float]], held: bool, patience: float) -> None:
     session = work(replace(PROFILE, size="palimpsest"), clock=FixedClock(START, 1_000))
-    for told, factor in parts:
-        tell(session, told, take_back)
+    for sampled_steps, factor in parts:
+        tell(session, sampled_steps, take_back)
         for _ in range(9):
             reply(session, Text("go on", "assistant"))
         session.counter.factor = factor
@@ -112,9 +110,9 @@ def test_items_are_not_walked_for_what_ends_within_the_head() -> None:
 
 @settings(max_examples=60)
 @given(steps, st.sets(st.sampled_from(["src/f1.py", "f2.py", "./src/f3.py", "1.0", "4.0", "7.0", "9.0"])))
-def test_pins_are_the_items_named_those_that_show_a_file_and_their_other_halves(told: list[Step], pins: set[str]) -> None:
+def test_pins_are_the_named_items_those_that_show_a_file_and_their_pairs(sampled_steps: list[Step], pins: set[str]) -> None:
     session = work(PROFILE)
-    tell(session, told)
+    tell(session, sampled_steps)
     items = session.log.view.items
     named = {item.id for item in items if item.id in pins}
     for item in items:

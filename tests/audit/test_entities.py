@@ -1,4 +1,4 @@
-"""What a text names."""
+"""Entities in a text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The texts that go with every fold, within their rooms."""
+"""Texts that a fold adds, within their token limits."""
 
 from hypothesis import given
 from hypothesis import strategies as st

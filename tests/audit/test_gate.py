@@ -1,4 +1,4 @@
-"""Nothing is installed unchecked: what the gate changes, refuses and lets through."""
+"""The gate: what it changes, refuses and accepts."""
 
 from dataclasses import replace as changed
 from typing import get_args
@@ -61,7 +61,7 @@ def test_a_fold_that_keeps_what_must_be_kept_is_let_through() -> None:
         ((Keep("2.0"), SHORT), "what mode says would not show"),
     ],
 )
-def test_the_last_request_and_the_mode_must_be_there_unless_only_life_counts(kept: tuple[Put | Keep, ...], why: str) -> None:
+def test_the_last_request_and_the_mode_must_stay_visible_unless_the_gate_is_alive(kept: tuple[Put | Keep, ...], why: str) -> None:
     session = busy()
     fold = all_of(session, *kept)
     assert verdict(session, fold) == Verdict(refused=why)
@@ -142,7 +142,7 @@ def test_pinned_items_stay_in_masks_and_folds_of_every_profile(strictness: Stric
         ("src/a.py", "lib/a.py", False),
     ],
 )
-def test_a_path_is_the_same_from_nearer_by(one: str, other: str, same: bool) -> None:
+def test_a_path_equals_one_relative_to_a_deeper_folder(one: str, other: str, same: bool) -> None:
     assert same_path(one, other) is same
     assert same_path(other, one) is same
 
@@ -183,7 +183,7 @@ def test_a_summary_of_which_nothing_is_left_does_not_show() -> None:
     assert view.ids == ("2.0", "1.0")
 
 
-def test_the_last_request_is_the_newest_message_with_all_that_was_said_since() -> None:
+def test_the_last_request_is_the_newest_message_with_the_steering_since() -> None:
     session = busy()
     session.log.append(
         UserSaid(

@@ -1,4 +1,4 @@
-"""Masks that stand for cleared results: written once while their words stay, and remembered outside of any session."""
+"""Masks of cleared results: their text is written once and cached across sessions."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def test_each_place_gets_the_mask_of_its_result_and_what_that_frees() -> None:
     ]
 
 
-def test_a_mask_is_written_again_only_when_its_words_change() -> None:
+def test_a_mask_is_written_again_only_when_its_text_changes() -> None:
     items = (words("1.0", 10), *used(2, "Bash", '{"command":"make"}', 100), *used(4, "Bash", '{"command":"make"}', 9_000))
     tokens = situation(items).tokens
     first = [mask for mask, _ in clearing_masks(View(items=items), (2, 4), tokens)]
@@ -53,6 +53,6 @@ def test_the_mask_of_a_call_of_any_usual_length_is_written_once(length: int, wri
     assert len(asked) == written
 
 
-def test_a_result_without_its_call_is_told_as_that_of_a_tool() -> None:
+def test_a_result_without_its_call_gets_the_stub_of_an_unnamed_tool() -> None:
     items = (Item("3.0", "result", ToolResult("c2", (Text("x900"),))),)
     assert clearing_masks(View(items=items), (0,), situation(items).tokens) == [(Mask(("3.0",), "[tool: 900 tokens, id 3.0]"), 880)]

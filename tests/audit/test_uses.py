@@ -1,4 +1,4 @@
-"""When a tool result dies: by its tool, by what names it, by what supersedes it."""
+"""When a tool result is dead: by its tool, by what names it, by what supersedes it."""
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ def life(session: Session, item: str) -> tuple[int, int | None, int | None, int 
         ("Task", '{"prompt":"look"}', 40),
     ],
 )
-def test_a_result_that_nobody_names_dies_at_the_age_of_its_kind(tool: str, args: str, age: int) -> None:
+def test_a_result_that_is_never_named_dies_after_the_lifespan_of_its_kind(tool: str, args: str, age: int) -> None:
     session = begin()
     item = returned(session, tool, args)
     wait(session, age - 1)
@@ -189,7 +189,7 @@ def test_a_result_of_at_most_100_tokens_is_not_followed() -> None:
     assert returned(session, "Bash", '{"command":"ls"}', "a few words") not in session.derived.uses.value()
 
 
-def test_a_result_that_was_folded_away_is_forgotten_and_one_that_comes_back_starts_anew() -> None:
+def test_a_folded_result_is_dropped_and_a_restored_one_is_new() -> None:
     session = begin()
     item = returned(session, "Bash", '{"command":"ls"}')
     wait(session, 3)

@@ -89,7 +89,7 @@ def test_a_body_that_is_too_large_for_http_is_a_prompt_that_does_not_fit() -> No
 @pytest.mark.parametrize(
     ("given", "kept"), [(2.5, 2.5), (0.0, 0.0), (float("nan"), None), (float("inf"), None), (-1.0, None), (None, None)]
 )
-def test_a_wait_that_is_no_time_is_none(given: float | None, kept: float | None) -> None:
+def test_an_invalid_retry_delay_is_none(given: float | None, kept: float | None) -> None:
     assert http_error(429, b'{"error":{"message":"slow down"}}', "openai", retry_after=given).retry_after == kept
     assert provider_error({"message": "slow down"}, "openai", retry_after=given).retry_after == kept
 

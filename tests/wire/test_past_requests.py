@@ -186,7 +186,7 @@ def test_a_dated_model_is_sent_under_its_own_name() -> None:
     assert msgspec.json.decode(body)["model"] == "claude-sonnet-4-5-20250929"
 
 
-def test_another_wire_gets_no_seal_of_the_first_maker_and_claims_no_digest() -> None:
+def test_another_wire_gets_no_signature_of_the_first_provider_and_claims_no_digest() -> None:
     log, blobs = _log(), MemoryBlobs()
     log.append(UserSaid((Text("hello"),)))
     log.append(ModelReplied((Thinking("hm", Seal("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
@@ -251,7 +251,7 @@ def test_a_session_that_names_no_model_asks_for_one() -> None:
     assert next_request(log.view, MemoryBlobs().get, model="gpt-5.5").wire == "responses"
 
 
-def test_a_model_that_nobody_knows_is_spoken_to_as_its_log_says() -> None:
+def test_an_unknown_model_uses_the_wire_that_its_log_names() -> None:
     log = Log.create(MemorySessions(), SessionOpened("s", model="somebody/new-model"), FixedClock(1, 1))
     log.append(UserSaid((Text("hello"),)))
     log.append(CallStarted("somebody/new-model", "anthropic"))

@@ -1,4 +1,4 @@
-"""What requests read, write and send afresh: cases worked out by hand."""
+"""Bills of requests under each kind of cache: cases worked out by hand."""
 
 from dataclasses import dataclass
 
@@ -149,24 +149,24 @@ CASES: dict[str, list[Send]] = {
 }
 
 
-def send(kept: CacheContents, each: Send, rules: CacheRules) -> tuple[tuple[int, int, int, int], CacheContents]:
+def send(contents: CacheContents, each: Send, rules: CacheRules) -> tuple[tuple[int, int, int, int], CacheContents]:
     breakpoints = [Breakpoint(at) if at >= 0 else Breakpoint(-at - 1, long=True) for at in each.breakpoints]
-    billed = bill(Prompt.of(blocks(each.prompt)), kept, round(each.at * MINUTE), rules, breakpoints)
+    billed = bill(Prompt.of(blocks(each.prompt)), contents, round(each.at * MINUTE), rules, breakpoints)
     usage = billed.usage
     return (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long), billed.contents
 
 
 def play(sent: list[Send], rules: CacheRules) -> list[tuple[int, int, int, int]]:
-    kept = EMPTY_CACHE
+    contents = EMPTY_CACHE
     bills = []
     for each in sent:
-        billed, kept = send(kept, each, rules)
+        billed, contents = send(contents, each, rules)
         bills.append(billed)
     return bills
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
-def test_a_cache_with_marks_bills_as_worked_out_by_hand(case: str) -> None:
+def test_a_cache_with_breakpoints_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(CASES[case], BREAKPOINTS) == [each.bill for each in CASES[case]]
 
 
@@ -226,7 +226,7 @@ def test_without_a_cache_all_is_fresh() -> None:
     assert play([Send(0, "h:2000", (0,), (0, 0, 0, 0))], CacheRules("none")) == [(2000, 0, 0, 0)]
 
 
-def test_more_than_four_marks_are_refused() -> None:
+def test_more_than_four_breakpoints_are_refused() -> None:
     with pytest.raises(BadInput, match="at most 4 breakpoints, not 5"):
         play([Send(0, "a*5:1000", (0, 1, 2, 3, 4), (0, 0, 0, 0))], BREAKPOINTS)
 
@@ -254,19 +254,19 @@ words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_siz
 def test_every_token_is_billed_once_and_a_repeated_request_reads_what_it_wrote(
     sent: list[tuple[list[Block], int, int]], rules: CacheRules
 ) -> None:
-    kept, now = EMPTY_CACHE, 0
-    for parts, mark, wait in sent:
+    contents, now = EMPTY_CACHE, 0
+    for parts, position, wait in sent:
         now += wait
         prompt = Prompt.of(parts)
-        breakpoints = (Breakpoint(min(mark, len(parts) - 1)),)
-        billed = bill(prompt, kept, now, rules, breakpoints)
+        breakpoints = (Breakpoint(min(position, len(parts) - 1)),)
+        billed = bill(prompt, contents, now, rules, breakpoints)
         assert billed.usage.prompt == prompt.tokens
         assert min(billed.usage.input, billed.usage.cache_read, billed.usage.cache_write) >= 0
         again = bill(prompt, billed.contents, now, rules, breakpoints)
         assert again.usage.cache_read == billed.usage.cache_read + billed.usage.cache_write
-        kept = billed.contents
+        contents = billed.contents
 
 
 @given(words, words)
-def test_a_prompt_that_goes_on_is_the_same_as_one_made_anew(first: list[Block], more: list[Block]) -> None:
+def test_a_prompt_that_extends_another_equals_one_built_from_scratch(first: list[Block], more: list[Block]) -> None:
     assert Prompt.of(first + more, Prompt.of(first)) == Prompt.of(first + more)

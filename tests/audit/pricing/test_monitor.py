@@ -1,4 +1,4 @@
-"""The cache-break monitor: which drops of cache reads are told."""
+"""The cache monitor: which drops of cache reads are reported."""
 
 import pytest
 from situations import situation
@@ -18,13 +18,13 @@ NOTHING = Watch()
 
 
 def reads(*tokens: int, start: Watch = NOTHING) -> list[int]:
-    """What is told after each of some replies."""
-    told = []
+    """The drops that are reported after each reply."""
+    reported = []
     watch = start
     for read in tokens:
         watch = watch_after_reply(watch, Usage(10, read, 100, 0, 50))
-        told.append(watch.dropped)
-    return told
+        reported.append(watch.dropped)
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def reads(*tokens: int, start: Watch = NOTHING) -> list[int]:
         (30_000, 31_000, 0),
     ],
 )
-def test_a_drop_is_told_when_it_is_more_than_5_percent_and_2000_tokens(before: int, after: int, dropped: int) -> None:
+def test_a_drop_is_reported_when_it_is_more_than_5_percent_and_2000_tokens(before: int, after: int, dropped: int) -> None:
     assert reads(before, after) == [0, dropped]
 
 
-def test_the_base_line_starts_anew_after_a_drop() -> None:
+def test_the_baseline_is_reset_after_a_drop() -> None:
     assert reads(50_000, 10_000, 10_100, 60_000, 0) == [0, 40_000, 0, 0, 60_000]
 
 
@@ -73,7 +73,7 @@ def test_cc_68_other_edits_silence_nothing() -> None:
         assert watch_after_edit(Watch(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == Watch(50_000)
 
 
-def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:
+def test_a_policy_that_edits_nothing_notifies_the_user_once() -> None:
     session = work(Profile("test", (WatchCache(),), lambda each: palimpsest_budget(each.window, each.reply)))
     say(session, "please")
     for read in (40_000, 12_500):

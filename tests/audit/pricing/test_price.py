@@ -68,7 +68,7 @@ def test_an_automatic_cache_is_read_up_to_the_edit_in_whole_steps() -> None:
     assert (after.cache_read, after.prompt) == (39_936, 70_000)
 
 
-def test_an_edit_of_what_nobody_cached_yet_only_saves() -> None:
+def test_an_edit_of_uncached_items_only_saves() -> None:
     call, result = used(6, "Bash", "{}", 5_020)
     now = situation((*ITEMS, call, result), prefixes=PREFIXES)
     after = View(items=(*ITEMS, call, replace(result, mask=Cover("[Bash: 5020 tokens, id 7.0]"))))

@@ -1,4 +1,4 @@
-"""What waiting with a fold costs, and what a fold costs: the worked examples, and small windows."""
+"""The rent of delaying a fold and the price of a fold: worked examples, and small windows."""
 
 import pytest
 from situations import CLAUDE, prefix, situation, size, words

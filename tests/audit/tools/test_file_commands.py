@@ -88,7 +88,7 @@ def touches(line: str) -> str:
         ("cp notes.txt 'with space.txt'", ""),
     ],
 )
-def test_each_program_tells_the_files_that_it_touches(line: str, touched: str) -> None:
+def test_each_program_has_the_files_that_it_accesses(line: str, touched: str) -> None:
     assert touches(line) == touched
 
 

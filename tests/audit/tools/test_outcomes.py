@@ -1,4 +1,4 @@
-"""How a command went, told by its line, its exit code and its output."""
+"""Outcomes of commands, from their line, exit code and output."""
 
 import pytest
 from hypothesis import given
@@ -131,7 +131,7 @@ def test_task_lists_are_read_in_the_forms_of_all_programs() -> None:
 
 
 @given(st.text(), st.text())
-def test_any_line_and_any_output_can_be_looked_at(command: str, output: str) -> None:
+def test_any_line_and_any_output_can_be_classified(command: str, output: str) -> None:
     same = normalized_command(command)
     assert normalized_command(same) == same
     is_test_command(command)

@@ -198,7 +198,7 @@ def test_a_recorded_exit_code_comes_before_the_text() -> None:
     assert exit_of(returned("Exit code 1", exit_code=0)) == 0
 
 
-def test_a_call_that_failed_touched_nothing() -> None:
+def test_a_call_that_failed_accessed_nothing() -> None:
     call = ToolCall("c", "Edit", '{"file_path":"a.py"}')
     assert action_with(call, returned("no such text", error=True)) == Action("edit")
 
@@ -208,7 +208,7 @@ def test_paths_of_the_result_are_added_to_those_of_the_call() -> None:
     assert action_with(call, returned("done", paths=("a.py", "b.py"))).paths == (FileAccess("a.py", "edit"), FileAccess("b.py", "edit"))
 
 
-def test_an_edit_of_the_open_file_is_told_by_its_result() -> None:
+def test_an_edit_of_the_open_file_is_known_from_its_result() -> None:
     call = ToolCall("c", "bash", '{"command":"edit 1:3\\nx\\nend_of_edit"}')
     assert action_with(call, returned("[File: /r/a.py (9 lines total)]\n1:x")).paths == (FileAccess("/r/a.py", "edit"),)
 

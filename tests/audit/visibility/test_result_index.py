@@ -1,4 +1,4 @@
-"""Which results show which names."""
+"""The index of results by the names they show."""
 
 from palimpsest.audit.tools.calls import Action
 from palimpsest.audit.visibility.result_index import ResultIndex, index_results
@@ -20,7 +20,7 @@ def test_a_name_that_no_result_shows_any_more_is_not_kept() -> None:
     assert index.results_naming(("parse_it", "my_name")) == {"4.0"}
 
 
-def test_a_result_without_names_is_read_once_and_by_whoever_was_asked_to() -> None:
+def test_a_result_without_names_is_searched_once_by_the_given_function() -> None:
     asked: list[ToolResult] = []
 
     def names(result: ToolResult, _: Action | None) -> tuple[str, ...]:

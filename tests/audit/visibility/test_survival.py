@@ -1,4 +1,4 @@
-"""How much of a folded span a request still shows, by the one definition that tests, lab and bars share."""
+"""Survival: how much of a folded span a request still shows."""
 
 import msgspec
 import pytest

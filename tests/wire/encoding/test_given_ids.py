@@ -82,7 +82,7 @@ def test_a_search_that_the_provider_ran_stays_without_an_id() -> None:
 
 
 @pytest.mark.parametrize("model", WIRES, ids=lambda model: model.wire)
-def test_a_call_that_nobody_answered_is_answered_under_the_id_it_carries(model: ModelCard) -> None:
+def test_an_unanswered_call_is_answered_under_the_id_it_carries(model: ModelCard) -> None:
     assert ids(model, view_of(ToolCall("ours", "read", "{}", given="call_0"))) == ["call_0", ">call_0"]
 
 

@@ -1,4 +1,4 @@
-"""Names, forced tools, budgets and extra fields: what is declared is what is called, and nothing stands twice."""
+"""Options: tool names, forced tools, budgets and extra fields, none of them twice."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Repair: every call has one result after it, every result a call before it, and each touch is reported."""
+"""Repair: every call has one result after it, every result a call before it, and each repair is reported."""
 
 import json
 
@@ -44,7 +44,7 @@ SHELL = '{"type":"exec","command":["ls"],"env":{}}'
 
 
 @pytest.mark.parametrize(
-    ("form", "args", "inserted", "touch"),
+    ("form", "args", "inserted", "expected"),
     [
         ("json", "{}", output("c", "aborted"), RequestRepair("open_call", "1.0", "c")),
         (
@@ -63,15 +63,15 @@ SHELL = '{"type":"exec","command":["ls"],"env":{}}'
     ],
 )
 def test_cx_29_a_call_without_output_gets_one_directly_after_it(
-    form: Form, args: str, inserted: dict[str, object], touch: RequestRepair
+    form: Form, args: str, inserted: dict[str, object], expected: RequestRepair
 ) -> None:
     request = request_of(GPT, ToolCall("c", "tool", args, form), Text("go on"))
     assert sent(request)[1:] == [inserted, {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}]
-    assert request.repairs == (touch,)
+    assert request.repairs == (expected,)
 
 
 @pytest.mark.parametrize(
-    ("form", "touch"),
+    ("form", "expected"),
     [
         ("json", RequestRepair("orphan_result", "2.0", "c", bug=True)),
         ("shell", RequestRepair("orphan_result", "2.0", "c", bug=True)),
@@ -79,10 +79,10 @@ def test_cx_29_a_call_without_output_gets_one_directly_after_it(
         ("search", RequestRepair("orphan_search_result", "2.0", "c")),
     ],
 )
-def test_cx_29_an_orphan_output_is_removed(form: Form, touch: RequestRepair) -> None:
+def test_cx_29_an_orphan_output_is_removed(form: Form, expected: RequestRepair) -> None:
     request = request_of(GPT, Text("hello"), ToolResult("c", (Text("out"),), form=form))
     assert sent(request) == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
-    assert request.repairs == (touch,)
+    assert request.repairs == (expected,)
 
 
 def test_cx_29_the_two_kinds_never_answer_for_one_another() -> None:
@@ -174,8 +174,8 @@ def test_cx_30_repairing_twice_equals_once_and_never_re_orders(drawn: list[Conte
     once, repairs = repair_pairs(before, encoder)
     assert repair_pairs(once, encoder) == (once, ())
     kept = [fragment.item.id for fragment in once if not _inserted(fragment)]
-    gone = {touch.item for touch in repairs if touch.case.startswith(("orphan", "duplicate"))}
-    assert kept == [fragment.item.id for fragment in before if fragment.item.id not in gone]
+    removed_ids = {expected.item for expected in repairs if expected.case.startswith(("orphan", "duplicate"))}
+    assert kept == [fragment.item.id for fragment in before if fragment.item.id not in removed_ids]
 
 
 def _inserted(fragment: Fragment) -> bool:
@@ -192,7 +192,7 @@ def test_oc_41_no_call_is_ever_without_a_result(model: ModelCard) -> None:
         model, Text("go"), ToolCall("one", "bash", "{}"), ToolCall("two", "bash", "{}"), params=Params(interrupted=INTERRUPTED)
     )
     assert request.body.decode().count(INTERRUPTED) == 2
-    assert [touch.case for touch in request.repairs] == ["open_call", "open_call"]
+    assert [expected.case for expected in request.repairs] == ["open_call", "open_call"]
 
 
 def test_oc_41_open_calls_encode_as_error_results() -> None:

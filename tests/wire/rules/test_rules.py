@@ -1,4 +1,4 @@
-"""The rules of the providers: one broken request for each, and what is said about it."""
+"""The rules of the providers: one invalid request for each, and its violation."""
 
 import json
 from typing import Any
