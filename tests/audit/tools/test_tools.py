@@ -9,10 +9,11 @@ from msgspec import Raw
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, declared_class, exit_of, shell_line, tool_class
 from palimpsest.audit.tools.file_access import FileAccess
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Form, Text, ToolCall, ToolResult
 from palimpsest.wire.request import Tool
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n--- x\n+y\n*** Add File: d/b.py\n+1\n*** End Patch"
+FORMS: tuple[Form, ...] = ("json", "free", "shell")
 TOOLS = ["Read", "Bash", "apply_patch", "TodoWrite", "mcp__x__y", "shell"]
 
 
@@ -224,10 +225,10 @@ def test_a_later_read_covers_an_earlier_one_only_if_it_shows_as_much() -> None:
 @given(
     st.sampled_from(TOOLS),
     st.text(),
-    st.sampled_from(["json", "free", "shell"]),
+    st.sampled_from(FORMS),
 )
-def test_garbage_is_never_an_error(tool: str, args: str, form: str) -> None:
-    call = ToolCall("c", tool, args, form)  # type: ignore[arg-type] # sampled from the forms
+def test_garbage_is_never_an_error(tool: str, args: str, form: Form) -> None:
+    call = ToolCall("c", tool, args, form)
     assert action_of(call) == action_of(call)
     assert action_with(call, returned(args)).kind == action_of(call).kind
     exit_of(returned(args))

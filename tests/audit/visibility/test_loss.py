@@ -14,7 +14,7 @@ from palimpsest.core.view import View
 
 USER = Item("1.0", "user", Text("Please repair src/app/cart.py, the limit is 250."))
 CALL = Item("2.0", "call", ToolCall("c", "Bash", '{"command":"pytest -q tests/test_cart.py"}'))
-RESULT = Item("3.0", "result", ToolResult("c", (Text("17 failed in 4.25 s, see /tmp/out/report.xml"),)))
+RESULT = Item("3.0", "result", ToolResult("c", (Text("17 failed in 4.25 s, see /srv/out/report.xml"),)))
 
 
 def test_an_edit_that_hides_nothing_loses_nothing() -> None:
@@ -24,7 +24,7 @@ def test_an_edit_that_hides_nothing_loses_nothing() -> None:
 
 def test_everything_that_nothing_shows_any_more_is_lost() -> None:
     assert loss_of(View(items=(USER, CALL, RESULT)), View()) == Loss(
-        paths=("src/app/cart.py", "tests/test_cart.py", "/tmp/out/report.xml"),  # noqa: S108 - a path in a text
+        paths=("src/app/cart.py", "tests/test_cart.py", "/srv/out/report.xml"),
         commands=("pytest -q tests/test_cart.py",),
         numbers=3,
         user_messages=1,
@@ -54,7 +54,7 @@ def test_what_another_text_still_shows_is_not_lost() -> None:
         Text("- 1.0: Please repair src/app/cart.py, the limit is 250.\n[1] pytest -q tests/test_cart.py: 17 failed, 4.25"),
     )
     assert loss_of(View(items=(USER, CALL, RESULT)), View(items=(summary,))) == Loss(
-        paths=("/tmp/out/report.xml",),  # noqa: S108 - a path in a text
+        paths=("/srv/out/report.xml",),
         ids=("1.0", "2.0", "3.0"),
         path_items=("3.0",),
     )
@@ -109,7 +109,7 @@ def test_a_path_on_a_drive_still_shows_where_a_comma_follows_it() -> None:
 
 
 def test_the_cover_of_a_masked_item_still_shows() -> None:
-    covered = Item(RESULT.id, RESULT.kind, RESULT.content, mask=Cover("[17 failed, see /tmp/out/report.xml]"))
+    covered = Item(RESULT.id, RESULT.kind, RESULT.content, mask=Cover("[17 failed, see /srv/out/report.xml]"))
     assert loss_of(View(items=(CALL, RESULT)), View(items=(CALL, covered))) == Loss(numbers=1, ids=("3.0",))
 
 
