@@ -172,7 +172,7 @@ class EvidenceProjection:
         call_id = body.result.call_id
         pending = self._pending.pop(call_id, None)
         if pending is None:
-            key = next((key for key, each in self._pending.items() if each.call_id == call_id), call_id)
+            key = next((key for key, call in self._pending.items() if call.call_id == call_id), call_id)
             pending = self._pending.pop(key, None)
         self._changed.add("pending")
         if pending is None:

@@ -74,16 +74,16 @@ def token_limit(situation: Situation) -> int | None:
 
 def check_floor(situation: Situation) -> Floor:
     """The floor of the current view. Raises `TooFull` if it alone exceeds the limit."""
-    floor, room = floor_of(situation), token_limit(situation)
-    if room is not None and floor.tokens >= room:
-        raise too_full(situation, floor, room)
+    floor, limit = floor_of(situation), token_limit(situation)
+    if limit is not None and floor.tokens >= limit:
+        raise too_full(situation, floor, limit)
     return floor
 
 
-def too_full(situation: Situation, floor: Floor, room: int) -> TooFull:
+def too_full(situation: Situation, floor: Floor, limit: int) -> TooFull:
     """The error that lists the parts of the floor with their tokens and advice."""
     part_list = "; ".join(f"{part.name} {part.tokens:,}" + (f" ({part.advice})" if part.advice else "") for part in floor.parts)
-    return TooFull(f"what cannot be left out has {floor.tokens:,} tokens and {room:,} fit: {part_list}", where=situation.session)
+    return TooFull(f"what cannot be left out has {floor.tokens:,} tokens, and {limit:,} fit: {part_list}", where=situation.session)
 
 
 def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:

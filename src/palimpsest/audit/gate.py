@@ -35,9 +35,9 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
         case Fold(first=first, last=last, into=into):
             if first not in places or last not in places:
                 return edit
-            run = view.items[places[first] : places[last] + 1]
-            there = frozenset(kept(edit))
-            lost = tuple(Keep(item.id) for item in run if item.id in protected and item.id not in there)
+            folded = view.items[places[first] : places[last] + 1]
+            kept_ids = frozenset(kept(edit))
+            lost = tuple(Keep(item.id) for item in folded if item.id in protected and item.id not in kept_ids)
             # After the first piece, which is usually a user message, so that a view does not begin with a call.
             return replace(edit, into=(*into[:1], *lost, *into[1:])) if lost else edit
         case Unmask() | Insert():
@@ -117,42 +117,42 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
     if strictness == "full":
         changed, removed = without_unsupported_lines(changed, situation)
     if not changed:
-        return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
+        return Verdict(refused="nothing remains of the edit: its items are pinned, or its lines have no valid citation", removed=removed)
     if changed != edits:
         return Verdict(changed, removed=removed)
     unpaired = [] if keeps_pairs(situation.view, edits) else sorted(parted(situation.view.items, after.items))
     if unpaired:
-        return Verdict(refused=f"item {unpaired[0]} would show without its other half")
-    before, left = situation.tokens.total(situation.view), situation.tokens.total(after)
-    if shrinks and left >= before:
+        return Verdict(refused=f"item {unpaired[0]} would be visible without its call or result")
+    before, remaining = situation.tokens.total(situation.view), situation.tokens.total(after)
+    if shrinks and remaining >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":
-        return Verdict(edits, warnings=_warnings(edits, (before, left), after, situation))
-    refused = _size_problem(edits, before, left, situation) or _missing_content(after, situation)
+        return Verdict(edits, warnings=_warnings(edits, (before, remaining), after, situation))
+    refused = _size_problem(edits, before, remaining, situation) or _missing_content(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)
 
 
 def fold_limit(situation: Situation, floor: int) -> int | None:
     """The most tokens that a fold may leave, so that a share of the tokens above the floor is free; `None` without a window."""
-    room = token_limit(situation)
-    level = situation.budget.compact_at or room
-    if level is None or room is None:
+    limit_tokens = token_limit(situation)
+    level = situation.budget.compact_at or limit_tokens
+    if level is None or limit_tokens is None:
         return None
-    return int(level - FREE_SHARE * (level - floor)) if floor < level else room - 1
+    return int(level - FREE_SHARE * (level - floor)) if floor < level else limit_tokens - 1
 
 
-def _size_problem(edits: Edits, before: int, left: int, situation: Situation) -> str:
+def _size_problem(edits: Edits, before: int, remaining: int, situation: Situation) -> str:
     """Why the size is wrong, or empty: folds and masks must shrink the view, a fold to its limit, and other edits must fit."""
     folds = any(isinstance(edit, Fold) for edit in edits)
-    if (folds or any(isinstance(edit, Mask) for edit in edits)) and left >= before:
+    if (folds or any(isinstance(edit, Mask) for edit in edits)) and remaining >= before:
         return "the view would not be smaller"
-    tokens, room = left + situation.tools_tokens, token_limit(situation)
+    tokens, limit_tokens = remaining + situation.tools_tokens, token_limit(situation)
     if folds:
         limit = fold_limit(situation, floor_of(situation).tokens)
         if limit is not None and tokens > limit:
-            return f"{tokens:,} tokens would be left, and a fold must come down to {limit:,}"
-    elif left > before and room is not None and tokens >= room:
-        return f"it does not fit: {tokens:,} tokens, and {room:,} are too many"
+            return f"{tokens:,} tokens would remain, and a fold must leave at most {limit:,}"
+    elif remaining > before and limit_tokens is not None and tokens >= limit_tokens:
+        return f"it does not fit: {tokens:,} tokens, and the limit is below {limit_tokens:,}"
     return ""
 
 
@@ -166,19 +166,19 @@ def _warnings(edits: Edits, sizes: tuple[int, int], after: View, situation: Situ
 def _missing_content(after: View, situation: Situation) -> str:
     """What the edits would hide although it must stay visible, or empty."""
     view = situation.view
-    seen = {item.id for item in after.items if is_readable(item)}
-    lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in seen), None)
+    visible_ids = {item.id for item in after.items if is_readable(item)}
+    lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in visible_ids), None)
     if lost is not None:
-        return f"the last request, item {lost}, would not show"
+        return f"the last request, item {lost}, would not be visible"
     source = next((name for name in sorted(REQUIRED_SOURCES) if name in view.facts and name not in after.facts), None)
     if source is not None:
-        return f"what {source} says would not show"
+        return f"the statement of {source} would not be visible"
     tasks = situation.evidence.tasks
     if tasks:
         text, earlier = _text(after), _text(view)
-        task_lost = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
-        if task_lost is not None:
-            return f"the open task {task_lost[:OPENING]!r} would not show"
+        lost_task = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
+        if lost_task is not None:
+            return f"the open task {lost_task[:OPENING]!r} would not be visible"
     return ""
 
 

@@ -176,7 +176,7 @@ def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules
     read = read if read >= rules.minimum else 0
     whole_steps = prompt.tokens // rules.step * rules.step
     written = max(0, whole_steps - read) if whole_steps >= rules.minimum else 0
-    others = [each for each, common in zip(live, shared, strict=True) if common < len(each[0])]
+    others = [(links, used) for (links, used), common in zip(live, shared, strict=True) if common < len(links)]
     prompts = (*others, (prompt.links, now))[-MOST_PROMPTS:] if whole_steps >= rules.minimum else tuple(live)
     return Bill(Usage(prompt.tokens - read - written, read, written), CacheContents(prompts=prompts))
 

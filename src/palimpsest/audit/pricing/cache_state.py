@@ -219,7 +219,7 @@ class CacheProjection:
         blocks = shared_head_blocks(self._head, view.head)
         if blocks == len(self._head) == len(view.head):
             return
-        self._value = replace(self._value, prefixes=tuple(each for each in self._value.prefixes if ends_in_head(each, blocks)))
+        self._value = replace(self._value, prefixes=tuple(prefix for prefix in self._value.prefixes if ends_in_head(prefix, blocks)))
 
     def _side_call(self, side: ModelReplied, at: int) -> None:
         """Refresh the prefixes that a side call read."""
@@ -227,6 +227,7 @@ class CacheProjection:
         if not read or (self._call is not None and side.model != self._call.model):
             return
         prefixes = (
-            replace(each, at=max(at, each.at)) if each.live(at) and is_within(each, read) else each for each in self._value.prefixes
+            replace(prefix, at=max(at, prefix.at)) if prefix.live(at) and is_within(prefix, read) else prefix
+            for prefix in self._value.prefixes
         )
         self._value = replace(self._value, prefixes=tuple(prefixes))

@@ -289,9 +289,9 @@ def _paths_of(args: Json, how: AccessKind) -> tuple[FileAccess, ...]:
         if isinstance(value, str) and value:
             paths.append(value)
         elif isinstance(value, list):
-            for each in value:
-                path = _paths_of(each, how)[:1] if is_json(each) else ()
-                paths += [path[0].path] if path else [each] if isinstance(each, str) and each else []
+            for entry in value:
+                path = _paths_of(entry, how)[:1] if is_json(entry) else ()
+                paths += [path[0].path] if path else [entry] if isinstance(entry, str) and entry else []
     return tuple(FileAccess(path, how, first, last) for path in dict.fromkeys(paths))
 
 

@@ -60,23 +60,23 @@ def parse_line(line: str) -> list[ShellCommand]:
 
 def _without_bodies(line: str, bodies: list[str]) -> str:
     """The line with each here-document replaced by its index in `bodies`; one without an end takes the rest of the line."""
-    kept: list[str] = []
+    kept_lines: list[str] = []
     body: list[str] = []
-    waiting: list[str] = []
-    for each in line.split("\n"):
-        if not waiting:
-            kept.append(each)
-            waiting = [match[2] for match in _OPENER.finditer(each)]
-        elif each.strip() != waiting[0]:
-            body.append(f"{each}\n")
+    delimiters: list[str] = []
+    for part in line.split("\n"):
+        if not delimiters:
+            kept_lines.append(part)
+            delimiters = [match[2] for match in _OPENER.finditer(part)]
+        elif part.strip() != delimiters[0]:
+            body.append(f"{part}\n")
         else:
-            kept += [str(len(bodies)), waiting.pop(0)]
+            kept_lines += [str(len(bodies)), delimiters.pop(0)]
             bodies.append("".join(body))
             body.clear()
-    if waiting:
-        kept += [str(len(bodies)), waiting[0]]
+    if delimiters:
+        kept_lines += [str(len(bodies)), delimiters[0]]
         bodies.append("".join(body))
-    return "\n".join(kept)
+    return "\n".join(kept_lines)
 
 
 class _LineWalker:

@@ -57,12 +57,12 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
     if not hidden:
         return Loss()
     texts = [*texts_of(after.head), *texts_of(after.items)]
-    visible, quotable = VisibleText(texts), QuoteIndex(texts, lambda: texts_of(_changed_items(before, after)))
+    visible, quote_index = VisibleText(texts), QuoteIndex(texts, lambda: texts_of(_changed_items(before, after)))
     lost_names = _lost_names(hidden, visible)
     quotes = _hidden_quotes(hidden)
-    errors, urls = quotable.missing(quotes.errors), quotable.missing(quotes.urls)
+    errors, urls = quote_index.missing(quotes.errors), quote_index.missing(quotes.urls)
     paths, commands = _lost_paths_and_commands(
-        hidden, lost_names.paths | quotable.missing(quotes.drives, last_two_parts), visible, declared
+        hidden, lost_names.paths | quote_index.missing(quotes.drives, last_two_parts), visible, declared
     )
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
@@ -72,8 +72,8 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
         paths=tuple([path for path, _ in listed]),
         commands=tuple([command for command, _ in ran]),
         numbers=len(lost_names.numbers),
-        user_messages=_messages(hidden, visible),
-        ids=tuple([each.item.id for each in hidden]),
+        user_messages=_lost_messages(hidden, visible),
+        ids=tuple([entry.item.id for entry in hidden]),
         path_items=tuple([item for _, item in listed]),
         command_items=tuple([item for _, item in ran]),
         symbols=_newest(lost_names.symbols),
@@ -86,8 +86,8 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
 
 def _changed_items(before: View, after: View) -> list[Item]:
     """Items that an edit inserted or masked."""
-    covers = {item.id: item.mask for item in before.items}
-    return [item for item in after.items if item.id not in covers or item.mask != covers[item.id]]
+    masks = {item.id: item.mask for item in before.items}
+    return [item for item in after.items if item.id not in masks or item.mask != masks[item.id]]
 
 
 def _lost_names(hidden: Sequence[_HiddenItem], visible: VisibleText) -> _LostNames:
@@ -119,9 +119,9 @@ def _lost_names(hidden: Sequence[_HiddenItem], visible: VisibleText) -> _LostNam
 
 
 def _without_visible_endings(paths: ItemByText, visible: VisibleText) -> ItemByText:
-    ends = {path: last_two_parts(path.rstrip("/")) for path in paths}
-    lost = visible.missing_endings(set(ends.values()))
-    return {path: item for path, item in paths.items() if "/" not in path or ends[path] in lost}
+    endings = {path: last_two_parts(path.rstrip("/")) for path in paths}
+    lost = visible.missing_endings(set(endings.values()))
+    return {path: item for path, item in paths.items() if "/" not in path or endings[path] in lost}
 
 
 def _lost_paths_and_commands(
@@ -129,37 +129,37 @@ def _lost_paths_and_commands(
 ) -> tuple[ItemByText, ItemByText]:
     """The lost paths, those of calls first, and the lost commands."""
     paths, commands = ItemByText(), ItemByText()
-    for each in hidden:
-        if not isinstance(each.item.content, ToolCall):
+    for entry in hidden:
+        if not isinstance(entry.item.content, ToolCall):
             continue
-        action = action_of(each.item.content, declared)
+        action = action_of(entry.item.content, declared)
         for access in action.paths:
             if access.how != "search" and access.path not in paths and not visible.shows_path(access.path):
-                paths[access.path] = each.item.id
+                paths[access.path] = entry.item.id
         if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.shows_command(action.command):
-            commands[action.command[:LONGEST_COMMAND]] = each.item.id
+            commands[action.command[:LONGEST_COMMAND]] = entry.item.id
     return paths | {path: item for path, item in mentioned.items() if path not in paths}, commands
 
 
 def _hidden_quotes(hidden: Sequence[_HiddenItem]) -> _HiddenQuotes:
     found = _HiddenQuotes({}, {}, {})
-    for each in hidden:
-        for texts, places in zip(quotes_in(each.text), found, strict=True):
+    for entry in hidden:
+        for texts, places in zip(quotes_in(entry.text), found, strict=True):
             for text in texts:
-                places.setdefault(text, each.item.id)
+                places.setdefault(text, entry.item.id)
     return found
 
 
-def _by_user(hidden: Sequence[_HiddenItem]) -> list[_HiddenItem]:
-    return [each for each in hidden if each.item.kind in ("user", "steering") and isinstance(each.item.content, Text)]
+def _user_messages(hidden: Sequence[_HiddenItem]) -> list[_HiddenItem]:
+    return [entry for entry in hidden if entry.item.kind in ("user", "steering") and isinstance(entry.item.content, Text)]
 
 
-def _messages(hidden: Sequence[_HiddenItem], visible: VisibleText) -> int:
+def _lost_messages(hidden: Sequence[_HiddenItem], visible: VisibleText) -> int:
     """The number of user messages that are not visible: neither whole nor by id and opening words."""
     first: dict[str, _HiddenItem] = {}
-    for each in _by_user(hidden):
-        first.setdefault(each.item.id.partition(".")[0], each)
-    return sum(not visible.shows_message(each.text, each.item.id) for each in first.values())
+    for entry in _user_messages(hidden):
+        first.setdefault(entry.item.id.partition(".")[0], entry)
+    return sum(not visible.shows_message(entry.text, entry.item.id) for entry in first.values())
 
 
 def _newest(found: ItemByText) -> tuple[Lost, ...]:

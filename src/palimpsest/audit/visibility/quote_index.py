@@ -33,7 +33,7 @@ def quotes_in(text: str) -> Quotes:
 
 
 def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
-    return frozenset([quote for text in texts for some in quotes_in(text) for quote in some])
+    return frozenset([quote for text in texts for kind in quotes_in(text) for quote in kind])
 
 
 _cached_block = lru_cache(maxsize=64)(_quotes_of_block)
@@ -47,9 +47,9 @@ def opening(text: str) -> str:
 class QuoteIndex:
     """Quotes of all visible texts; texts that an edit changed may contain a quote in part."""
 
-    def __init__(self, texts: Sequence[str], brought: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, texts: Sequence[str], changed_texts: Callable[[], Iterable[str]]) -> None:
         self._texts = tuple(texts)
-        self._changed_texts = brought
+        self._changed_texts = changed_texts
 
     @cached_property
     def _changed_text(self) -> str:

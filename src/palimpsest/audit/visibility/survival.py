@@ -60,21 +60,21 @@ def survival_of(
     `numbers` may be a cached version of `numbers_in`.
     """
     events = tuple(span)
-    tally = EvidenceProjection(bounded=False, names_used=_no_names)
+    projection = EvidenceProjection(bounded=False, names_used=_no_names)
     for event in events:
-        tally.take(event)
-    proven = tally.value()
+        projection.take(event)
+    evidence = projection.value()
     visible = request if isinstance(request, VisibleText) else VisibleText(strings_in(request))
-    named = _numbers_in_events(events, numbers or numbers_in)
+    numbers_named = _numbers_in_events(events, numbers or numbers_in)
     if turns_begin is None:
-        said = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
-        turns_begin = said[-TURNS] if len(said) >= TURNS else -1
+        starts = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
+        turns_begin = starts[-TURNS] if len(starts) >= TURNS else -1
     return Survival(
-        edited=_count(visible.shows_path(path) for path in proven.edited),
-        read=_count(visible.shows_path(path) for path in proven.read),
-        commands=_count(visible.shows_command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
+        edited=_count(visible.shows_path(path) for path in evidence.edited),
+        read=_count(visible.shows_path(path) for path in evidence.read),
+        commands=_count(visible.shows_command(ran.command) for ran in evidence.commands if ran.seq >= turns_begin),
         messages=_count(_shows_message(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
-        numbers=ShownCount(len(named) - len(visible.missing_tokens(named)), len(named)),
+        numbers=ShownCount(len(numbers_named) - len(visible.missing_tokens(numbers_named)), len(numbers_named)),
     )
 
 
@@ -90,8 +90,8 @@ def _shows_message(visible: VisibleText, seq: int, message: UserSaid) -> bool:
 
 
 def _count(shown: Iterable[bool]) -> ShownCount:
-    each = list(shown)
-    return ShownCount(sum(each), len(each))
+    flags = list(shown)
+    return ShownCount(sum(flags), len(flags))
 
 
 def numbers_in(content: Content) -> set[str]:

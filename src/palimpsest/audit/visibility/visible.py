@@ -58,12 +58,12 @@ class _TokenBlock(NamedTuple):
 
 
 def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
-    seen = [_cached_tokens(text) if len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
-    tokens = frozenset().union(*[each.tokens for each in seen])
+    token_sets = [_cached_tokens(text) if len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
+    tokens = frozenset().union(*[entry.tokens for entry in token_sets])
     # A folder may be written with or without a slash at its end.
     paths = [token.rstrip("/") for token in tokens if "/" in token]
     endings = frozenset([last_two_parts(path) for path in paths if "/" in path])
-    return _TokenBlock(tokens.union(paths), endings, frozenset().union(*[each.numbers for each in seen]))
+    return _TokenBlock(tokens.union(paths), endings, frozenset().union(*[entry.numbers for entry in token_sets]))
 
 
 # An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
@@ -194,8 +194,8 @@ def _strings(value: object) -> Iterator[str]:
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 return
     elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
+        for inner in value:
+            yield from _strings(inner)
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _strings(each)
+        for inner in value.values():
+            yield from _strings(inner)
