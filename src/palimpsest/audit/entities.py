@@ -119,19 +119,6 @@ def is_path(token: str) -> bool:
     return _LETTER.search(token) is not None and (deep >= 2 or (deep == 1 and token.startswith(_TOP[1:]) and len(token) > 3))
 
 
-def paths_of(text: str) -> list[str]:
-    """The distinct paths of a text."""
-    if "/" not in text and "." not in text and "\\" not in text:
-        return []
-    drives = drives_of(text)
-    if drives:
-        text = _DRIVE.sub(" ", text)
-    if "://" in text:
-        text = _URL.sub(" ", text)
-    found = [path for token in distinct_tokens(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
-    return list(dict.fromkeys([*drives, *found]))
-
-
 def drives_of(text: str) -> list[str]:
     """The paths of a text that start with a drive letter."""
     if ":\\" not in text:

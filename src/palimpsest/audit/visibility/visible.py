@@ -116,10 +116,6 @@ class VisibleText:
         """Whether the first 60 characters of a command are visible."""
         return self.contains(command.strip()[:COMMAND_CHARACTERS])
 
-    def shows_sentence(self, sentence: str) -> bool:
-        """Whether the first 60 characters of a sentence are visible."""
-        return self.contains(sentence.strip()[:SENTENCE_CHARACTERS])
-
     def shows_message(self, text: str, item_id: str) -> bool:
         """Whether a message is visible whole, or by its id and first 40 characters."""
         if self.contains(text.strip()):
