@@ -34,7 +34,7 @@ def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
     """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
     argument, is_path = _argument(call)
-    # The first attempts cut nothing, because both texts are shorter.
+    # Lengths above those of both texts cut nothing, so that they are skipped.
     whole = max(len(tool), len(argument))
     length = _LONGEST
     while True:
@@ -155,7 +155,7 @@ def dead_results(
             continue
         place = places.get(name)
         if place is not None and items[place].mask is None:
-            # Scaled inline, because a call of `scaled` takes a tenth of the time; the coming call pays rent too.
+            # Scaled inline, because calling `scaled` would take a tenth of the total time; the coming call pays rent too.
             found.append(DeadResult(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
     found.sort(key=_place, reverse=True)
     return found

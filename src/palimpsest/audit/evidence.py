@@ -33,7 +33,7 @@ MOST_PENDING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
-# Nothing read out of arguments of this length is longer.
+# Texts in arguments of at most this many characters need no further limit.
 _SHORT: Final = 2_000
 
 _evidences = msgspec.json.Decoder(Evidence)

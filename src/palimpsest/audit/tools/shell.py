@@ -20,7 +20,7 @@ _AS_WRITTEN: Final = frozenset({"word", "number", "command_name"})
 _PLAIN: Final = frozenset({"word", "number", "raw_string"})
 _SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
-# Nodes below which no command stands.
+# Nodes that contain no commands.
 _LEAVES: Final = _PLAIN | {"variable_name", "comment", "heredoc_start", "heredoc_body", "heredoc_end", "string_content", "simple_expansion"}
 
 
@@ -87,8 +87,7 @@ class _LineWalker:
 
     def __init__(self, line: str, bodies: list[str]) -> None:
         self._line = line
-        # The grammar's scanner reads beyond its tables where it meets other letters. With one byte for each of them places
-        # in the tree are places in the line.
+        # The scanner of the grammar reads out of bounds on other characters; one byte for each keeps offsets of tree and line equal.
         self._source = (line if line.isascii() else _OTHER_LETTER.sub("x", line)).encode()
         self._bodies = bodies
         self._nodes: list[Node] = []

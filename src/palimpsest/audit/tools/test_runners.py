@@ -39,18 +39,18 @@ _BY_TARGET: Final[dict[str, frozenset[str]]] = {
     "sbt": word_set(""),
     "xcodebuild": word_set("-scheme -project -workspace -destination -sdk -configuration -target -testPlan"),
 }
-# Programs that run a script of the project by its name, alone or behind a word such as `run`; with the options that take a value.
+# Programs that run a script of the project by name, perhaps after a word such as `run`; with the options that take a value.
 _BY_SCRIPT: Final[dict[str, frozenset[str]]] = {
     **PACKAGE_MANAGERS,
     **dict.fromkeys(word_set("composer mise turbo nx lerna moon rush hatch pdm rye pixi melos deno"), word_set("")),
 }
 _RUN: Final = word_set("run run-script run-many affected workspaces foreach task")
-# Of these the ones that take the name of an installed program where they take that of a script.
+# Those that also accept the name of an installed program in place of a script.
 _RUN_PROGRAMS: Final = word_set("yarn pnpm bun pdm rye pixi")
 _INTERPRETERS: Final = re.compile(r"(?:python|pypy)[\d.]*|py|node|nodejs|tsx|ts-node|ruby|php|perl")
 # Options of interpreters and of programs with sub-commands that take a value.
 _VALUED: Final = word_set("-X -W -d -r --require --import --loader -I -C --manifest-path -p --project --config")
-# With these a test runner lists, builds or explains, and runs nothing.
+# Options with which a test runner only lists, builds or explains.
 _RUNS_NOTHING: Final = word_set(
     "--version --help -h --collect-only --co --no-run --listTests --list-tests --fixtures --markers --showConfig"
 )
