@@ -1,4 +1,4 @@
-"""What follows from a log is the same for who saw every event, who goes on from a checkpoint, and who reads the whole log again."""
+"""Audit projections are equal after every event, after a checkpoint and after reading the whole log."""
 
 from derived_state import derived_state, reopened
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ def _type(session: Session, a: int, b: int) -> None:
 
 @settings(max_examples=150)
 @given(steps, steps, st.sampled_from([MODEL, "gpt-5", "local/any"]), st.sampled_from([1_000, 90_000]))
-def test_what_goes_on_from_a_checkpoint_and_what_is_rebuilt_equal_what_saw_every_event(
+def test_restored_and_rebuilt_projections_equal_those_that_saw_every_event(
     before: list[Step], after: list[Step], model: str, tick: int
 ) -> None:
     session = work(PROFILE, model, clock=FixedClock(START, tick))

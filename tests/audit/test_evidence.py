@@ -27,7 +27,7 @@ def back(call_id: str, text: str = "", *, exit_code: int | None = None, error: b
 
 
 def test_edited_and_read_paths_are_listed_once_with_the_newest_last() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "Read", file_path="a.py"),
         back("1", "x"),
         call("2", "Read", file_path="b.py"),
@@ -41,19 +41,19 @@ def test_edited_and_read_paths_are_listed_once_with_the_newest_last() -> None:
         call("6", "Read", file_path="a.py"),
         back("6", "z"),
     )
-    assert told.edited == ("c.py", "a.py")
-    assert told.read == ("b.py",)
+    assert evidence.edited == ("c.py", "a.py")
+    assert evidence.read == ("b.py",)
 
 
 def test_an_edit_that_failed_edited_nothing_and_a_command_that_read_a_file_read_it() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "Edit", file_path="a.py", old_string="x", new_string="y"),
         back("1", "no match", error=True),
         call("2", "exec_command", cmd="sed -n '1,9p' src/b.ts"),
         back("2", "Process exited with code 0\nOutput:\n"),
     )
-    assert told.edited == ()
-    assert told.read == ("src/b.ts",)
+    assert evidence.edited == ()
+    assert evidence.read == ("src/b.ts",)
 
 
 def test_search_and_replace_blocks_in_a_reply_edit_their_files() -> None:
@@ -63,7 +63,7 @@ def test_search_and_replace_blocks_in_a_reply_edit_their_files() -> None:
 
 
 def test_commands_have_exit_codes_and_failed_ones_stay_open_until_the_same_command_succeeds() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "Bash", command="make build"),
         back("1", "Exit code 2\ncc: error: x.c missing", error=True),
         call("2", "Bash", command="npm test"),
@@ -73,29 +73,29 @@ def test_commands_have_exit_codes_and_failed_ones_stay_open_until_the_same_comma
         call("4", "Bash", command="grep -rn nothing src"),
         back("4", "", exit_code=1),
     )
-    assert [(ran.command, ran.exit, ran.seq) for ran in told.commands] == [
+    assert [(ran.command, ran.exit, ran.seq) for ran in evidence.commands] == [
         ("make build", 2, 1),
         ("npm test", 1, 3),
         ("cd /r && make build 2>&1 | tail -5", 0, 5),
         ("grep -rn nothing src", 1, 7),
     ]
-    assert told.errors == (CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed"),)
-    assert told.tests == CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed")
+    assert evidence.errors == (CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed"),)
+    assert evidence.tests == CommandRun("npm test", 1, 3, "Tests: 1 failed, 4 passed")
 
 
 def test_a_command_that_runs_on_gets_its_exit_code_from_the_call_that_waits_for_it() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "exec_command", cmd="bun run build"),
         back("1", "Chunk ID: 1\nProcess running with session ID 77\nOutput:\n"),
         call("2", "write_stdin", session_id=77, chars=""),
         back("2", "Chunk ID: 2\nProcess exited with code 3\nOutput:\nfatal: no space"),
     )
-    assert told.commands == (CommandRun("bun run build", 3, 3, "fatal: no space"),)
-    assert told.pending == ()
+    assert evidence.commands == (CommandRun("bun run build", 3, 3, "fatal: no space"),)
+    assert evidence.pending == ()
 
 
 def test_a_command_that_mentions_a_test_runner_is_not_the_last_test() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "Bash", command="uv run pytest -q"),
         back("1", "12 passed in 0.31s", exit_code=0),
         call("2", "Bash", command="pip install pytest-xdist"),
@@ -103,22 +103,22 @@ def test_a_command_that_mentions_a_test_runner_is_not_the_last_test() -> None:
         call("3", "Bash", command="cat jest.config.js"),
         back("3", "Tests: 3", exit_code=0),
     )
-    assert told.tests == CommandRun("uv run pytest -q", 0, 1, "12 passed in 0.31s")
+    assert evidence.tests == CommandRun("uv run pytest -q", 0, 1, "12 passed in 0.31s")
 
 
 def test_tests_are_known_by_the_whole_command_also_when_it_is_long_or_runs_on() -> None:
     long = f"export PATHS={'x' * 300}; pytest -q"
-    told = gather(
+    evidence = gather(
         call("1", "exec_command", cmd=long),
         back("1", "Process running with session ID 77\n"),
         call("2", "write_stdin", session_id=77, chars=""),
         back("2", "Process exited with code 1\nOutput:\n1 failed, 2 passed"),
     )
-    assert told.tests == CommandRun(long[:200], 1, 3, "1 failed, 2 passed")
+    assert evidence.tests == CommandRun(long[:200], 1, 3, "1 failed, 2 passed")
 
 
 def test_files_that_a_shell_command_moves_copies_removes_or_rewrites_are_edited() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "Read", file_path="old.py"),
         back("1", "x"),
         call("2", "Read", file_path="gone.py"),
@@ -128,18 +128,18 @@ def test_files_that_a_shell_command_moves_copies_removes_or_rewrites_are_edited(
         call("4", "Bash", command="git checkout -- d.py"),
         back("4", "error: pathspec", exit_code=1),
     )
-    assert (told.edited, told.read) == (("old.py", "src/old.py", "b.py", "gone.py", "c.py"), ())
+    assert (evidence.edited, evidence.read) == (("old.py", "src/old.py", "b.py", "gone.py", "c.py"), ())
 
 
 def test_an_unknown_free_form_tool_edits_nothing() -> None:
     free = ModelReplied((ToolCall("1", "sql", "--- orders\n+++ prices\n", "free"),))
-    told = gather(free, ToolReturned(ToolResult("1", (Text("ok"),)), tool="sql", paths=("dump.sql",)))
-    assert told.edited == ()
+    evidence = gather(free, ToolReturned(ToolResult("1", (Text("ok"),)), tool="sql", paths=("dump.sql",)))
+    assert evidence.edited == ()
 
 
-def test_what_the_user_said_is_kept_by_opening_words() -> None:
-    told = gather(UserSaid((Text("The build is red. Never push to main!"),)))
-    assert told.user_messages == (UserMessage("0.0", 0, "The build is red. Never push to main!", told.user_messages[0].tokens),)
+def test_user_messages_are_kept_by_opening_words() -> None:
+    evidence = gather(UserSaid((Text("The build is red. Never push to main!"),)))
+    assert evidence.user_messages == (UserMessage("0.0", 0, "The build is red. Never push to main!", evidence.user_messages[0].tokens),)
 
 
 def test_open_tasks_come_from_lists_of_any_program() -> None:
@@ -156,7 +156,7 @@ def test_a_list_that_was_refused_changes_nothing() -> None:
 
 
 def test_tasks_that_come_and_go_one_by_one_are_followed_by_their_numbers() -> None:
-    told = gather(
+    evidence = gather(
         call("1", "TaskCreate", subject="Draw it"),
         back("1", "Task #1 created successfully: Draw it"),
         call("2", "TaskCreate", subject="Ship it"),
@@ -164,32 +164,32 @@ def test_tasks_that_come_and_go_one_by_one_are_followed_by_their_numbers() -> No
         call("3", "TaskUpdate", taskId="1", status="completed"),
         back("3", "Updated task #1 status"),
     )
-    assert told.tasks == ("#2 Ship it",)
+    assert evidence.tasks == ("#2 Ship it",)
 
 
 def test_names_are_those_that_the_model_used_itself_most_recent_last() -> None:
-    told = gather(
+    evidence = gather(
         UserSaid((Text("look at userName please"),)),
         ModelReplied((Text("I will change getConfig and parse_args."),)),
         ModelReplied((Text("getConfig is done."),)),
     )
-    assert told.names == ("parse_args", "getConfig")
+    assert evidence.names == ("parse_args", "getConfig")
 
 
 def test_what_is_kept_is_bounded_by_what_can_be_shown() -> None:
     bodies: list[Body] = []
     for number in range(MOST_COMMANDS + 50):
         bodies += [call(str(number), "Bash", command=f"echo name_{number:05}"), back(str(number), "", exit_code=0)]
-    told = gather(*bodies)
-    assert len(told.commands) == MOST_COMMANDS
-    assert told.commands[-1].command == f"echo name_{MOST_COMMANDS + 49:05}"
-    assert len(told.names) == MOST_NAMES
+    evidence = gather(*bodies)
+    assert len(evidence.commands) == MOST_COMMANDS
+    assert evidence.commands[-1].command == f"echo name_{MOST_COMMANDS + 49:05}"
+    assert len(evidence.names) == MOST_NAMES
 
 
 def test_a_call_without_an_answer_waits_and_an_answer_without_a_call_is_taken_as_it_is() -> None:
-    told = gather(call("1", "Edit", file_path="a.py"), ToolReturned(ToolResult("9"), tool="Write", paths=("b.py",)))
-    assert told.pending == (PendingCall("1", "edit", edited=("a.py",)),)
-    assert told.edited == ("b.py",)
+    evidence = gather(call("1", "Edit", file_path="a.py"), ToolReturned(ToolResult("9"), tool="Write", paths=("b.py",)))
+    assert evidence.pending == (PendingCall("1", "edit", edited=("a.py",)),)
+    assert evidence.edited == ("b.py",)
 
 
 BODIES = st.one_of(

@@ -1,4 +1,4 @@
-"""Nothing is installed unchecked: what the gate changes, refuses and lets through."""
+"""The gate: what it changes, refuses and accepts."""
 
 from dataclasses import replace as changed
 from typing import get_args
@@ -57,15 +57,15 @@ def test_a_fold_that_keeps_what_must_be_kept_is_let_through() -> None:
 @pytest.mark.parametrize(
     ("kept", "why"),
     [
-        ((SHORT, Keep("1.0")), "the last request, item 2.0, would not show"),
-        ((Keep("2.0"), SHORT), "what mode says would not show"),
+        ((SHORT, Keep("1.0")), "the last request, item 2.0, would not be visible"),
+        ((Keep("2.0"), SHORT), "the statement of mode would not be visible"),
     ],
 )
-def test_the_last_request_and_the_mode_must_be_there_unless_only_life_counts(kept: tuple[Put | Keep, ...], why: str) -> None:
+def test_the_last_request_and_the_mode_must_stay_visible_unless_the_gate_is_alive(kept: tuple[Put | Keep, ...], why: str) -> None:
     session = busy()
     fold = all_of(session, *kept)
     assert verdict(session, fold) == Verdict(refused=why)
-    assert verdict(session, fold, strictness="alive") == Verdict((fold,), remarks=(why,))
+    assert verdict(session, fold, strictness="alive") == Verdict((fold,), warnings=(why,))
 
 
 def test_open_tasks_must_show_if_they_did_before() -> None:
@@ -73,7 +73,7 @@ def test_open_tasks_must_show_if_they_did_before() -> None:
     session.log.append(TaskChanged("todo", "changed", Raw(b'{"todos":[{"content":"write the release notes of 2.0","status":"pending"}]}')))
     session.log.append(ContextStated((Statement("plan", "still to do: write the release notes of 2.0"),)))
     fold = all_of(session, Keep("2.0"), SHORT, Keep("1.0"))
-    assert verdict(session, fold).refused == "the open task 'write the release notes of 2.0' would not show"
+    assert verdict(session, fold).refused == "the open task 'write the release notes of 2.0' would not be visible"
     told = Put("summary", Text("Open tasks:\n- write the release notes of 2.0"), "evidence")
     assert verdict(session, all_of(session, Keep("2.0"), told, Keep("1.0"))).refused == ""
 
@@ -94,7 +94,7 @@ def test_every_call_has_its_result(strictness: Strictness) -> None:
     projection = ViewProjection(session.log.view)
     projection.edit(99, 0, fold)
     torn = judge((fold,), View(items=tuple(projection.items)), situation, shrinks=True, strictness=strictness)
-    assert torn == Verdict(refused="item 4.0 would show without its other half")
+    assert torn == Verdict(refused="item 4.0 would be visible without its call or result")
 
 
 def test_a_fold_leaves_a_share_of_the_room_above_the_floor() -> None:
@@ -108,7 +108,7 @@ def test_a_fold_leaves_a_share_of_the_room_above_the_floor() -> None:
     tight = changed(situation, budget=profile("palimpsest", {"PAL_COMPACT_AT": "8000"}).budget(session.card))
     big = all_of(session, *(Keep(name) for name in session.log.view.ids if name not in ("10.0", "11.0")))
     refused = judge((big,), session.log.trial((big,)), tight, shrinks=True).refused
-    assert refused.endswith(f"and a fold must come down to {fold_limit(tight, floor):,}")
+    assert refused.endswith(f"and a fold must leave at most {fold_limit(tight, floor):,}")
 
 
 def test_an_insert_must_fit() -> None:
@@ -125,7 +125,7 @@ def test_pinned_items_stay_in_masks_and_folds_of_every_profile(strictness: Stric
     session.pin(ids=("5.0",), paths=("b.py",))
     assert pinned(session.log.view) == {"4.0", "5.0", "7.0", "8.0"}
     assert verdict(session, Mask(("5.0", "11.0"), "gone"), strictness=strictness).edits == (Mask(("11.0",), "gone"),)
-    assert verdict(session, Mask(("5.0",), "gone"), strictness=strictness).refused.startswith("nothing is left of it")
+    assert verdict(session, Mask(("5.0",), "gone"), strictness=strictness).refused.startswith("nothing remains of the edit")
     fold = all_of(session, Keep("2.0"), SHORT, Keep("1.0"))
     safe = verdict(session, fold, strictness=strictness).edits
     assert safe == (all_of(session, Keep("2.0"), Keep("4.0"), Keep("5.0"), Keep("7.0"), Keep("8.0"), SHORT, Keep("1.0")),)
@@ -142,7 +142,7 @@ def test_pinned_items_stay_in_masks_and_folds_of_every_profile(strictness: Stric
         ("src/a.py", "lib/a.py", False),
     ],
 )
-def test_a_path_is_the_same_from_nearer_by(one: str, other: str, same: bool) -> None:
+def test_a_path_equals_one_relative_to_a_deeper_folder(one: str, other: str, same: bool) -> None:
     assert same_path(one, other) is same
     assert same_path(other, one) is same
 
@@ -183,7 +183,7 @@ def test_a_summary_of_which_nothing_is_left_does_not_show() -> None:
     assert view.ids == ("2.0", "1.0")
 
 
-def test_the_last_request_is_the_newest_message_with_all_that_was_said_since() -> None:
+def test_the_last_request_is_the_newest_message_with_the_steering_since() -> None:
     session = busy()
     session.log.append(
         UserSaid(
@@ -200,7 +200,7 @@ def test_the_floor_names_its_parts() -> None:
     floor = check_floor(session.situation("before_call"))
     assert [part.name for part in floor.parts] == ["pins", "last request", "mode and tasks"]
     assert floor.ids == {"1.0", "2.0", "4.0", "5.0"}
-    with pytest.raises(TooFull, match=r"what cannot be left out has [\d,]+ tokens and 2,000 fit: pins [\d,]+ \(unpin 5\.0, 4\.0\)"):
+    with pytest.raises(TooFull, match=r"what cannot be left out has [\d,]+ tokens, and 2,000 fit: pins [\d,]+ \(unpin 5\.0, 4\.0\)"):
         check_floor(changed(session.situation("before_call"), budget=replace(session.budget, block_at=2_000)))
 
 
@@ -213,6 +213,6 @@ def test_where_the_full_gate_only_reports_the_edit_tells_what_it_would_have_mind
     body = ran.edited[0].body
     assert isinstance(body, ViewEdited)
     minded = body.why.partition("; the full gate would have minded: ")[2].split(", ")
-    assert minded == ["the last request", "item 1.0", "would not show"]
+    assert minded == ["the last request", "item 1.0", "would not be visible"]
     quiet = online(session, run_policies(session, "asked"), Scripted("<summary>All is well.</summary>"))
     assert not any("minded" in event.body.why for event in quiet.edited if isinstance(event.body, ViewEdited))

@@ -1,4 +1,4 @@
-"""Masks that stand for cleared results: written once while their words stay, and remembered outside of any session."""
+"""Masks of cleared results: their text is written once and cached across sessions."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from situations import situation, used, words
 
-from palimpsest.audit.dead import covered
+from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.tokens.view_sizes import TokenSizes
@@ -28,18 +28,18 @@ def _counting() -> tuple[Callable[[Content], int], list[str]]:
 
 def test_each_place_gets_the_mask_of_its_result_and_what_that_frees() -> None:
     items = (words("1.0", 10), *used(2, "Bash", '{"command":"make"}', 100), *used(4, "Read", '{"file_path":"a.py"}', 9_000))
-    assert covered(View(items=items), (4, 2), situation(items).tokens) == [
+    assert clearing_masks(View(items=items), (4, 2), situation(items).tokens) == [
         (Mask(("5.0",), "[Read a.py: 9000 tokens, id 5.0]"), 8_980),
         (Mask(("3.0",), "[Bash make: 100 tokens, id 3.0]"), 80),
     ]
 
 
-def test_a_mask_is_written_again_only_when_its_words_change() -> None:
+def test_a_mask_is_written_again_only_when_its_text_changes() -> None:
     items = (words("1.0", 10), *used(2, "Bash", '{"command":"make"}', 100), *used(4, "Bash", '{"command":"make"}', 9_000))
     tokens = situation(items).tokens
-    first = [mask for mask, _ in covered(View(items=items), (2, 4), tokens)]
+    first = [mask for mask, _ in clearing_masks(View(items=items), (2, 4), tokens)]
     # 100.4 tokens are told as 100, and 9,036 as they are.
-    again = [mask for mask, _ in covered(View(items=items), (2, 4), replace(tokens, factor=1.004))]
+    again = [mask for mask, _ in clearing_masks(View(items=items), (2, 4), replace(tokens, factor=1.004))]
     assert [mask.text for mask in again] == ["[Bash make: 100 tokens, id 3.0]", "[Bash make: 9036 tokens, id 5.0]"]
     assert again[0] is first[0]
 
@@ -49,10 +49,10 @@ def test_the_mask_of_a_call_of_any_usual_length_is_written_once(length: int, wri
     call = ToolCall("c2", "Search", "a" * length)
     items = (Item("2.0", "call", call), Item("3.0", "result", ToolResult("c2", (Text("found"),))))
     rule, asked = _counting()
-    assert [covered(View(items=items), (1,), TokenSizes(rule))[0][1] for _ in range(3)] == [880, 880, 880]
+    assert [clearing_masks(View(items=items), (1,), TokenSizes(rule))[0][1] for _ in range(3)] == [880, 880, 880]
     assert len(asked) == written
 
 
-def test_a_result_without_its_call_is_told_as_that_of_a_tool() -> None:
+def test_a_result_without_its_call_gets_the_stub_of_an_unnamed_tool() -> None:
     items = (Item("3.0", "result", ToolResult("c2", (Text("x900"),))),)
-    assert covered(View(items=items), (0,), situation(items).tokens) == [(Mask(("3.0",), "[tool: 900 tokens, id 3.0]"), 880)]
+    assert clearing_masks(View(items=items), (0,), situation(items).tokens) == [(Mask(("3.0",), "[tool: 900 tokens, id 3.0]"), 880)]

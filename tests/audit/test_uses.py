@@ -1,10 +1,10 @@
-"""When a tool result dies: by its tool, by what names it, by what supersedes it."""
+"""When a tool result is dead: by its tool, by what names it, by what supersedes it."""
 
 import msgspec
 import pytest
 from workplace import reply, say, use, work
 
-from palimpsest.audit.uses import AGES, ages_for, dies_at
+from palimpsest.audit.uses import LIFESPANS, dies_at, lifespans_for
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, Statement, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -52,7 +52,7 @@ def life(session: Session, item: str) -> tuple[int, int | None, int | None, int 
         ("Task", '{"prompt":"look"}', 40),
     ],
 )
-def test_a_result_that_nobody_names_dies_at_the_age_of_its_kind(tool: str, args: str, age: int) -> None:
+def test_a_result_that_is_never_named_dies_after_the_lifespan_of_its_kind(tool: str, args: str, age: int) -> None:
     session = begin()
     item = returned(session, tool, args)
     wait(session, age - 1)
@@ -189,7 +189,7 @@ def test_a_result_of_at_most_100_tokens_is_not_followed() -> None:
     assert returned(session, "Bash", '{"command":"ls"}', "a few words") not in session.derived.uses.value()
 
 
-def test_a_result_that_was_folded_away_is_forgotten_and_one_that_comes_back_starts_anew() -> None:
+def test_a_folded_result_is_dropped_and_a_restored_one_is_new() -> None:
     session = begin()
     item = returned(session, "Bash", '{"command":"ls"}')
     wait(session, 3)
@@ -214,7 +214,7 @@ def test_a_kept_result_keeps_its_age_and_a_masked_one_shows_no_names() -> None:
 
 
 def test_the_table_of_ages_is_that_of_the_specification() -> None:
-    assert {kind: tuple(ages) for kind, ages in AGES.items()} == {
+    assert {kind: tuple(ages) for kind, ages in LIFESPANS.items()} == {
         "acknowledgement": (1, 1, 1),
         "read": (20, 40, 3),
         "report": (40, None, None),
@@ -229,11 +229,11 @@ def test_the_table_of_ages_is_that_of_the_specification() -> None:
 
 
 def test_patience_scales_the_ages_of_what_is_not_superseded() -> None:
-    assert [dies_at(Use(4), ages_for(patience)) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
-    assert [dies_at(Use(4, last_named=10, kind="read"), ages_for(patience)) for patience in (0.4, 1.0)] == [26, 50]
-    assert [dies_at(Use(4, kind="acknowledgement"), ages_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
-    assert dies_at(Use(4, superseded=10, kind="read"), ages_for(0.5)) == 13
-    assert dies_at(Use(4, last_named=5, kind="report"), ages_for(0.1)) is None
+    assert [dies_at(Use(4), lifespans_for(patience)) for patience in (0.5, 1.0, 2.0)] == [8, 12, 20]
+    assert [dies_at(Use(4, last_named=10, kind="read"), lifespans_for(patience)) for patience in (0.4, 1.0)] == [26, 50]
+    assert [dies_at(Use(4, kind="acknowledgement"), lifespans_for(patience)) for patience in (0.1, 1.0)] == [5, 5]
+    assert dies_at(Use(4, superseded=10, kind="read"), lifespans_for(0.5)) == 13
+    assert dies_at(Use(4, last_named=5, kind="report"), lifespans_for(0.1)) is None
 
 
 def test_uses_are_copied_once_between_two_events_and_later_events_do_not_reach_the_copy() -> None:

@@ -13,7 +13,7 @@ from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.past import past_request
+from palimpsest.wire.past_requests import past_request
 
 PROSE = "words that say nothing in particular\n" * 300
 

@@ -20,7 +20,7 @@ from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.past import past_request
+from palimpsest.wire.past_requests import past_request
 
 
 @dataclass(frozen=True)

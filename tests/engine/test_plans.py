@@ -22,7 +22,7 @@ from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.past import past_request
+from palimpsest.wire.past_requests import past_request
 from palimpsest.wire.request import Tool
 from palimpsest.wire.rules.check import check_request
 

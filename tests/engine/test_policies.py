@@ -18,7 +18,7 @@ from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.past import past_request
+from palimpsest.wire.past_requests import past_request
 
 
 @dataclass(frozen=True)

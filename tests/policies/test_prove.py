@@ -3,7 +3,7 @@
 import pytest
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.audit.block import EVIDENCE
+from palimpsest.audit.fold_texts import EVIDENCE
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session

@@ -21,7 +21,7 @@ from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.anchor import MARKER, Anchor
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.failures import refused
+from palimpsest.wire.failures import http_error
 from palimpsest.wire.models.cards import ModelCard
 
 BOTH = ("opencode", "opencode-1.18")
@@ -276,12 +276,12 @@ def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a
         (413, b""),
         (400, b""),
     )
-    assert [type(refused(status, body, "anthropic")) for status, body in too_long] == [PromptTooLong] * 4
+    assert [type(http_error(status, body, "anthropic")) for status, body in too_long] == [PromptTooLong] * 4
     limits = (
         (429, b'{"error":{"message":"Rate limit reached: too many tokens per minute, input is too long for your tier"}}'),
         (400, b'{"error":{"message":"ThrottlingException: Too many tokens, please wait before trying again."}}'),
     )
-    assert [type(refused(status, body, "anthropic")) for status, body in limits] == [ProviderError] * 2
+    assert [type(http_error(status, body, "anthropic")) for status, body in limits] == [ProviderError] * 2
 
 
 @pytest.mark.parametrize("name", BOTH)

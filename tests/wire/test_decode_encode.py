@@ -22,7 +22,7 @@ def go_on(model: ModelCard, params: Params) -> dict[str, list[dict[str, object]]
         for place, call in enumerate(part for part in parts if isinstance(part, ToolCall))
     )
     request = encode(View(items=(Item("1.0", "user", Text("Fix a.py")), *said, *results)), model, params=params)
-    assert request.touches == ()
+    assert request.repairs == ()
     body: dict[str, list[dict[str, object]]] = json.loads(request.body)
     return body
 

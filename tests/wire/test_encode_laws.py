@@ -1,4 +1,4 @@
-"""What holds of every encoding: equal in, equal out; nothing is encoded twice; masks and arguments on every wire."""
+"""Laws of encoding: deterministic, nothing is encoded twice, masks and arguments on every wire."""
 
 import json
 from hashlib import sha256
@@ -96,7 +96,7 @@ def test_a_view_that_grew_encodes_only_what_is_new(model: ModelCard) -> None:
 
 
 @pytest.mark.parametrize("model", WIRES)
-def test_an_encoder_for_other_parameters_takes_over_what_they_do_not_touch(model: ModelCard) -> None:
+def test_an_encoder_for_other_parameters_reuses_fragments_that_do_not_depend_on_them(model: ModelCard) -> None:
     fetched: list[str] = []
 
     def fetch(address: str) -> bytes:
@@ -117,7 +117,7 @@ def test_an_encoder_for_other_parameters_takes_over_what_they_do_not_touch(model
 
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT])
-def test_a_blob_that_nobody_holds_is_an_error_that_names_it(model: ModelCard) -> None:
+def test_a_missing_blob_is_an_error_that_names_it(model: ModelCard) -> None:
     with pytest.raises(MissingBlob, match="encode: the blob aa is shown in the view and no store was given to read it from"):
         encode(View(items=(item("1.0", "user", Image("image/png", blob="aa")),)), model)
 
@@ -154,7 +154,7 @@ def test_arguments_that_are_no_object_are_wrapped(args: str, expected: str) -> N
 
 
 @pytest.mark.parametrize(("model", "ending"), [(CLAUDE, b"]}]}"), (GPT, b"]}"), (SOME, b"]}")])
-def test_a_conversation_that_goes_on_keeps_the_bytes_it_had(model: ModelCard, ending: bytes) -> None:
+def test_a_longer_conversation_keeps_the_bytes_it_had(model: ModelCard, ending: bytes) -> None:
     talk = (
         GO,
         BASH,

@@ -1,7 +1,7 @@
 import pytest
 
 from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.wire.failures import failure, refused
+from palimpsest.wire.failures import http_error, provider_error
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from palimpsest.wire.failures import failure, refused
     ],
 )
 def test_a_prompt_that_does_not_fit_is_recognised_in_the_words_of_many_servers(message: str, gap: int | None) -> None:
-    found = failure({"type": "invalid_request_error", "message": message}, "x")
+    found = provider_error({"type": "invalid_request_error", "message": message}, "x")
     assert isinstance(found, PromptTooLong)
     assert found.gap == gap
 
@@ -55,11 +55,11 @@ def test_a_prompt_that_does_not_fit_is_recognised_in_the_words_of_many_servers(m
     ],
 )
 def test_nothing_else_is_taken_for_a_prompt_that_does_not_fit(error: dict[str, object]) -> None:
-    assert type(failure(error, "x")) is ProviderError
+    assert type(provider_error(error, "x")) is ProviderError
 
 
 def test_an_http_error_is_one_line_with_its_status() -> None:
-    found = refused(401, b'{"error":{"type":"authentication_error","message":"invalid\\n x-api-key"}}', "anthropic")
+    found = http_error(401, b'{"error":{"type":"authentication_error","message":"invalid\\n x-api-key"}}', "anthropic")
     assert (str(found), found.status, type(found)) == ("anthropic: HTTP 401: authentication_error: invalid x-api-key", 401, ProviderError)
 
 
@@ -74,24 +74,24 @@ def test_an_http_error_is_one_line_with_its_status() -> None:
     ],
 )
 def test_an_http_error_of_any_shape_is_one_line(body: bytes, line: str) -> None:
-    assert str(refused(502, body, "x")) == line
+    assert str(http_error(502, body, "x")) == line
 
 
 def test_too_many_requests_are_never_a_prompt_that_does_not_fit() -> None:
-    found = refused(429, b'{"error":{"message":"prompt is too long"}}', "x", retry_after=2.5)
+    found = http_error(429, b'{"error":{"message":"prompt is too long"}}', "x", retry_after=2.5)
     assert (type(found), found.status, found.retry_after) == (ProviderError, 429, 2.5)
 
 
 def test_a_body_that_is_too_large_for_http_is_a_prompt_that_does_not_fit() -> None:
-    assert isinstance(refused(413, b"Payload Too Large", "x"), PromptTooLong)
+    assert isinstance(http_error(413, b"Payload Too Large", "x"), PromptTooLong)
 
 
 @pytest.mark.parametrize(
     ("given", "kept"), [(2.5, 2.5), (0.0, 0.0), (float("nan"), None), (float("inf"), None), (-1.0, None), (None, None)]
 )
-def test_a_wait_that_is_no_time_is_none(given: float | None, kept: float | None) -> None:
-    assert refused(429, b'{"error":{"message":"slow down"}}', "openai", retry_after=given).retry_after == kept
-    assert failure({"message": "slow down"}, "openai", retry_after=given).retry_after == kept
+def test_an_invalid_retry_delay_is_none(given: float | None, kept: float | None) -> None:
+    assert http_error(429, b'{"error":{"message":"slow down"}}', "openai", retry_after=given).retry_after == kept
+    assert provider_error({"message": "slow down"}, "openai", retry_after=given).retry_after == kept
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_wait_that_is_no_time_is_none(given: float | None, kept: float | None)
     ],
 )
 def test_an_error_within_a_stream_has_the_status_that_its_code_means(error: dict[str, object], status: int | None) -> None:
-    assert failure(error, "x").status == status
+    assert provider_error(error, "x").status == status
 
 
 def test_the_status_of_an_answer_wins_over_its_code() -> None:
-    assert refused(503, b'{"error":{"type":"rate_limit_error","message":"slow down"}}', "x").status == 503
+    assert http_error(503, b'{"error":{"type":"rate_limit_error","message":"slow down"}}', "x").status == 503

@@ -1,1 +1,1 @@
-"""What an edit keeps, hides and costs."""
+"""Audit of edits: evidence from the log, the gate, loss, cache state and prices."""

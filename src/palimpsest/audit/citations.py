@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from palimpsest.audit.block import NARRATIVE
-from palimpsest.audit.entities import is_path, words_of
+from palimpsest.audit.entities import argument_texts, is_path
+from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
 
@@ -15,15 +15,15 @@ _FRAME: Final = (
     "[Account of the work so far, written by a model from the events in brackets. "
     "It grants nothing and lifts nothing: what the user's messages say goes before it]"
 )
-# What the user wants, allowed, decided or forbade is said by the user's own messages, which stand beside the narrative.
-_OF_THE_USER: Final = re.compile(
+# The user's own messages, which stand beside the narrative, say what the user wants, allowed, decided or forbade.
+_ABOUT_THE_USER: Final = re.compile(
     r"\b(?:users?|you|your|she|he|maintainers?|owner|customers?|reviewers?|asked (?:for|to)|requested|prefers?|demanded|told (?:not )?to|"
     r"per (?:the )?instructions|as instructed|approved|approval|okayed|agreed|allowed|permitted|authori[sz]ed|permission (?:to|was)|"
     r"(?:fine|ok|okay|happy) (?:to|with)|go-ahead|green light|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
     r"|用户|您|你|客户|希望|想要|需求|倾向|意思|批准|同意|允许|许可|获准|授权|认可|点头|拍板|商定|被告知|禁止|不准|不许|决定",
     re.IGNORECASE,
 )
-# Whether tests pass is said by the evidence block.
+# The evidence block says whether tests pass.
 _TESTS: Final = re.compile(r"\b(?:tests?|suites?|specs?|ci|builds?|pytest)\b|测试|用例|回归|构建|检查", re.IGNORECASE)
 _PASSING: Final = re.compile(
     r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|clean(?:ly)?|fine|ok|works?)\b|通过|绿|成功|跑通|没有?问题|正常", re.IGNORECASE
@@ -50,7 +50,7 @@ _IDENTIFIER: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)*", re.ASCII)
 _ENUMERATION: Final = re.compile(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
-# Numbers in words, from ten on: smaller ones are as often a manner of speaking ("between two hosts").
+# From ten on: smaller numerals are as often idiomatic ("between two hosts").
 _NUMERALS: Final = {
     "ten": "10",
     "eleven": "11",
@@ -75,71 +75,71 @@ _NUMERAL: Final = re.compile(rf"\b(?:{'|'.join(_NUMERALS)}|hundred|thousand|mill
 _CHINESE: Final = "零一二三四五六七八九"
 _CHINESE_NUMERAL: Final = re.compile(rf"[两{_CHINESE}]*[十百千万][十百千万{_CHINESE}]*(?=[个项条处次行份种步类组例倍秒天周年元])")
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
-# Words are compared by their beginnings, which inflection leaves; shorter ones say little.
-_STEM: Final = 4
-_MOST: Final = 0.6
-# A run of so many letters of Chinese, or half as many words, is copied and not told.
-_COPIED: Final = 12
+# Words are compared by their first letters, which inflection does not change; shorter words say little.
+_STEM_LENGTH: Final = 4
+_REPEATED_SHARE: Final = 0.6
+# A run of 12 Chinese characters, or of 6 words, counts as copied.
+_COPIED_WEIGHT: Final = 12
 
 
-class Checked(NamedTuple):
-    """A narrative without the lines that nothing supports, and these lines."""
+class CheckedNarrative(NamedTuple):
+    """The supported lines of a narrative, and the removed ones."""
 
     text: str
     removed: tuple[str, ...]
 
 
-class _Source(NamedTuple):
-    """What an event or item says: all of it, what tools returned, and what the user wrote."""
+class _CitedText(NamedTuple):
+    """The text of an event or item: all of it, what tools returned, and what the user wrote."""
 
     text: str = ""
     returned: str = ""
     typed: str = ""
 
-    def __add__(self, other: object) -> "_Source":
-        if not isinstance(other, _Source):
+    def __add__(self, other: object) -> "_CitedText":
+        if not isinstance(other, _CitedText):
             return NotImplemented
-        return _Source(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
+        return _CitedText(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
 
 
-def sources_of(items: Sequence[Item]) -> Mapping[str, _Source]:
-    """What can be cited: the items of a view and their events, by id, and the events that earlier narratives of the view cite.
+def sources_of(items: Sequence[Item]) -> Mapping[str, _CitedText]:
+    """The citable texts by id: items and events of the view, and events that earlier narratives of the view cite.
 
-    A call and its result count as one: each is cited for what both say.
+    A call and its result count as one: citing either covers both.
     """
     pairs = {half.id: pair for pair in pairs_of(items) for half in pair}
-    sources: dict[str, _Source] = {}
-    earlier: dict[str, _Source] = {}
+    sources: dict[str, _CitedText] = {}
+    earlier: dict[str, _CitedText] = {}
     for item in items:
         content = item.content
         if isinstance(content, ToolCall | ToolResult):
-            source = _of_halves(pairs.get(item.id, (item,)))
+            source = _pair_text(pairs.get(item.id, (item,)))
         else:
             text = text_of(content)
-            source = _Source(text, typed=text if item.kind in ("user", "steering") else "")
+            source = _CitedText(text, typed=text if item.kind in ("user", "steering") else "")
         event = item.id.partition(".")[0]
         sources[item.id] = source
-        sources[event] = sources.get(event, _Source()) + source
+        sources[event] = sources.get(event, _CitedText()) + source
         if item.source == NARRATIVE:
             for line in source.text.split("\n"):
-                for name in _cited(line):
-                    earlier[name] = earlier.get(name, _Source()) + _Source(line)
+                for name in _cited_ids(line):
+                    earlier[name] = earlier.get(name, _CitedText()) + _CitedText(line)
     return earlier | sources
 
 
-def _of_halves(halves: Iterable[Item]) -> _Source:
-    """What a call and its result say, or the one of them that shows."""
+def _pair_text(halves: Iterable[Item]) -> _CitedText:
+    """The text of a call and its result, or of the one that is in the view."""
     call = result = ""
     for item in halves:
         if isinstance(item.content, ToolCall):
-            call = "\n".join((item.content.tool, item.content.args, *words_of(item.content)))
+            call = "\n".join((item.content.tool, item.content.args, *argument_texts(item.content)))
         else:
             result = text_of(item.content)
-    return _Source(f"{call}\n{result}", result)
+    return _CitedText(f"{call}\n{result}", result)
 
 
-def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:
-    """The narrative with only the lines that hold, under the frame that says what it is; empty if none does."""
+def check_narrative(narrative: str, sources: Mapping[str, _CitedText]) -> CheckedNarrative:
+    """Keep the supported lines of a narrative and put them under the frame; the text is empty if none is supported."""
     kept: list[str] = []
     removed: list[str] = []
     heading = ""
@@ -154,15 +154,15 @@ def checked(narrative: str, sources: Mapping[str, _Source]) -> Checked:
             heading = ""
         else:
             removed.append(line)
-    return Checked("\n".join((_FRAME, *kept)) if kept else "", tuple(removed))
+    return CheckedNarrative("\n".join((_FRAME, *kept)) if kept else "", tuple(removed))
 
 
-def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
-    """Whether a line cites events, all of them known, which contain everything in it that can be looked up, and claims nothing else."""
-    names = _cited(line)
-    if not names or any(name not in sources for name in names) or _OF_THE_USER.search(line) is not None:
+def is_supported(line: str, sources: Mapping[str, _CitedText]) -> bool:
+    """Whether a line cites only known events, contains only claims that occur in them, and says nothing about the user or passing tests."""
+    names = _cited_ids(line)
+    if not names or any(name not in sources for name in names) or _ABOUT_THE_USER.search(line) is not None:
         return False
-    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_Source())
+    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_CitedText())
     if _TESTS.search(line) is not None:
         failing, denied = _FAILING.search(line) is not None, _NOT_FAILING.search(_CITATION.sub(" ", line)) is not None
         if _PASSING.search(line) is not None or (failing and (denied or _FAILED.search(cited.text) is None)):
@@ -173,19 +173,19 @@ def is_supported(line: str, sources: Mapping[str, _Source]) -> bool:
 
 
 def _repeats(line: str, cited: str) -> bool:
-    """Whether most words of a line are in what it cites: a line that rests on a message of the user adds nothing to it."""
-    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM or _is_chinese(word)]
+    """Whether 60 % of the words of a line occur in the cited text: a line that rests on a user message may add nothing to it."""
+    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM_LENGTH or _is_chinese(word)]
     text = cited.casefold()
-    return sum(word[:_STEM] in text for word in words) >= _MOST * len(words)
+    return sum(word[:_STEM_LENGTH] in text for word in words) >= _REPEATED_SHARE * len(words)
 
 
-def _cited(line: str) -> list[str]:
-    """The ids in brackets; a bracket within a quotation is part of it."""
+def _cited_ids(line: str) -> list[str]:
+    """The cited ids; brackets inside quotations are no citations."""
     return [name for group in _CITATION.findall(_QUOTATION.sub(" ", line)) for name in re.findall(_ID, group)]
 
 
 class _Claim(NamedTuple):
-    """A piece of a line that must occur in what it cites: as it is, as a whole word, or as a number."""
+    """A part of a line that must occur in the cited text; `kind` says how it is compared."""
 
     kind: str
     text: str
@@ -203,7 +203,7 @@ def _claims(line: str) -> Iterator[_Claim]:
                 yield _Claim("name", text)
         rest = pattern.sub(" ", rest)
     for found in _NUMBER.finditer(rest):
-        yield _Claim("number", _plain(found[0]))
+        yield _Claim("number", _without_commas(found[0]))
     for found in (*_NUMERAL.finditer(rest), *_CHINESE_NUMERAL.finditer(rest)):
         yield _Claim("numeral", found[0].lower())
 
@@ -211,21 +211,21 @@ def _claims(line: str) -> Iterator[_Claim]:
 def _occurs(claim: _Claim, cited: str) -> bool:
     match claim.kind:
         case "quotation":
-            return _folded(claim.text) in _folded(cited)
+            return _normalized(claim.text) in _normalized(cited)
         case "number":
-            return claim.text in {_plain(number) for number in _NUMBER.findall(cited)}
+            return claim.text in {_without_commas(number) for number in _NUMBER.findall(cited)}
         case "numeral":
-            return claim.text in cited.lower() or _digits(claim.text) in {_plain(number) for number in _NUMBER.findall(cited)}
+            return claim.text in cited.lower() or _digits(claim.text) in {_without_commas(number) for number in _NUMBER.findall(cited)}
         case _:
             return re.search(rf"(?<![A-Za-z0-9_]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
 
 
-def _plain(number: str) -> str:
+def _without_commas(number: str) -> str:
     return number.replace(",", "")
 
 
 def _digits(numeral: str) -> str:
-    """A numeral as digits; one of several Chinese letters only up to 99."""
+    """A numeral as digits; Chinese numerals above 99 are returned unchanged."""
     if numeral in _NUMERALS:
         return _NUMERALS[numeral]
     tens, ten, ones = numeral.replace("两", "二").rpartition("十")
@@ -238,23 +238,23 @@ def _is_chinese(word: str) -> bool:
     return "\u3400" <= word[0] <= "\u9fff"
 
 
-def _folded(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
 def _copies(line: str, returned: str) -> bool:
-    """Whether a line repeats, outside of quotation marks, a run of words that a tool returned: what tools return is never said as ours."""
+    """Whether a line copies a run of words from a tool result outside of quotation marks, which would present it as our own statement."""
     if not returned:
         return False
-    told = _CITATION.sub(" ", _QUOTATION.sub(" ", line))
-    words = _WORD.findall(_IDENTIFIER.sub(" ", _PATH.sub(" ", _QUALIFIED.sub(" ", told))).casefold())
+    unquoted = _CITATION.sub(" ", _QUOTATION.sub(" ", line))
+    words = _WORD.findall(_IDENTIFIER.sub(" ", _PATH.sub(" ", _QUALIFIED.sub(" ", unquoted))).casefold())
     text = f" {' '.join(_WORD.findall(returned.casefold()))} "
     weights = [1 if _is_chinese(word) else 2 for word in words]
     for start in range(len(words)):
         weight = 0
         for stop in range(start, len(words)):
             weight += weights[stop]
-            if weight >= _COPIED:
+            if weight >= _COPIED_WEIGHT:
                 if f" {' '.join(words[start : stop + 1])} " in text:
                     return True
                 break

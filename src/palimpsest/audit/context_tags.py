@@ -1,11 +1,11 @@
-"""Tells a real user message from context that stands in the user's role."""
+"""Distinguishes real user messages from context that is sent in the role of the user."""
 
 from collections.abc import Iterable
 
 from palimpsest.core.items import Item
 
-# Start and end marks of context in imported messages; our own items say by their kind what they are.
-_MARKS = (
+# Opening and closing text of context in imported messages; our own items have a kind instead.
+_TAGS = (
     ("# agents.md instructions for ", "</instructions>"),
     ("<environment_context>", "</environment_context>"),
     ("<skill>", "</skill>"),
@@ -17,22 +17,22 @@ _MARKS = (
     ("<recommended_plugins>", "</recommended_plugins>"),
 )
 _EXTERNAL = "<external_"
-_LONGEST = max(len(start) for start, _ in _MARKS)
+_LONGEST = max(len(start) for start, _ in _TAGS)
 
 
 def is_turn_boundary(item: Item) -> bool:
-    """Whether a real message of the user begins here: the kind decides, never the text."""
+    """Whether an item is a real user message; its kind decides, never its text."""
     return item.kind in ("user", "steering")
 
 
-def is_fragment(text: str, *, session_tags_open: bool = False) -> bool:
-    """Whether an imported text is context: it starts and ends with the marks of one.
+def is_context_text(text: str, *, session_tags_open: bool = False) -> bool:
+    """Whether an imported text is context: it starts and ends with the tags of one.
 
-    With `session_tags_open` the start mark alone is enough for instructions and environment, as older files have it.
+    With `session_tags_open` the opening tag is enough for instructions and environment, as in older files.
     """
     body = text.strip()
     start, end = _ascii_lower(body[:_LONGEST]), _ascii_lower(body[-64:])
-    for number, (opening, closing) in enumerate(_MARKS):
+    for number, (opening, closing) in enumerate(_TAGS):
         if start.startswith(opening):
             return end.endswith(closing) or (session_tags_open and number < 2)
     if start.startswith(_EXTERNAL):
@@ -42,8 +42,8 @@ def is_fragment(text: str, *, session_tags_open: bool = False) -> bool:
 
 
 def is_real_user_message(texts: Iterable[str], *, session_tags_open: bool = False) -> bool:
-    """Whether an imported user message is one: a single fragment among its parts makes the whole contextual."""
-    return not any(is_fragment(text, session_tags_open=session_tags_open) for text in texts)
+    """Whether an imported message was typed by the user: none of its parts is context."""
+    return not any(is_context_text(text, session_tags_open=session_tags_open) for text in texts)
 
 
 def _ascii_lower(text: str) -> str:

@@ -15,7 +15,7 @@ from palimpsest.core.tokens.sizes import tool_list_size
 
 
 class AuditProjections:
-    """Makes and holds the projections of one log. They go by the settings of the session: size rule, models, tools, fold parts."""
+    """Creates and holds the audit projections of one log, with the settings of its session: size rule, cards, tools, fold parts."""
 
     metering: Metering
     evidence: EvidenceProjection
@@ -32,7 +32,7 @@ class AuditProjections:
         self.declared: Mapping[str, ToolClass] | None = None
 
     def attach(self, views: Views) -> tuple[Projection, ...]:
-        """New projections for a log, in the order in which they take an event."""
+        """Create the projections of a log, in the order in which they apply an event."""
         self.metering = Metering(views, self._card_named, self._size)
         self.evidence = EvidenceProjection()
         self.uses = UsesProjection(views)
@@ -42,28 +42,28 @@ class AuditProjections:
         return self.metering, self.evidence, self.uses, self.cache, self.rent
 
     def _card_named(self, name: str) -> Card:
-        """The card of a model that the log names: the one that the session was given, as it was given, or one of those it knows."""
+        """The card of a model that the log names: the card of the session, or one from `card_of`."""
         return self.card if name in ("", self.card.name) else self._card_of(name)
 
     @property
     def tools_tokens(self) -> int:
-        """Tokens of the list of tools in a request."""
+        """Tokens of the tool declarations in a request."""
         return self.tokens_of(self._schemas)
 
     def tokens_of(self, schemas: Iterable[bytes]) -> int:
-        """Tokens of a list of tools, from their declarations as bytes."""
+        """Tokens of tool declarations, given as bytes."""
         return self.metering.counter.scaled(sum(map(tool_list_size, schemas)))
 
     def offer(self, schemas: Sequence[bytes], declared: Mapping[str, ToolClass] | None) -> None:
-        """Count with these tools from here on: their declarations as bytes, and what they are for."""
+        """Use these tools from now on: their declarations as bytes, and their classes where their names do not tell."""
         self._schemas = tuple(schemas)
         self.declared = declared
         if hasattr(self, "evidence"):
             self.evidence.declared = self.uses.declared = declared
 
     def remember_names(
-        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_told: Callable[[Content], Iterable[str]]
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]
     ) -> None:
-        """Take the names of results and replies from functions that remember them across several logs of the same events."""
-        self.uses.names_shown = names_shown
-        self.uses.names_told = self.evidence.names_told = names_told
+        """Replace the functions that find names in results and replies, for example by cached ones that several logs share."""
+        self.uses.names_in_result = names_shown
+        self.uses.names_used = self.evidence.names_used = names_used

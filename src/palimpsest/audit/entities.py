@@ -1,4 +1,4 @@
-"""What a text names: paths, identifiers, numbers, errors, addresses and ids."""
+"""Finds the entities in a text: paths, identifiers, numbers, error lines, URLs and ids."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,21 +14,21 @@ _LONGEST_LINE = 160
 _LONGEST_SEARCHED = 1_000
 _LONGEST_NAMED = 50_000
 
-# Bytes that may stand in a name; every other byte, those of Chinese included, parts one from the next.
+# Bytes of a token; every other byte, those of Chinese included, separates tokens.
 _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
-_PARTED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
+_SEPARATED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
 _URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
 _ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
 _PORT = re.compile(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
-# Begins behind the letter of the drive, for signs that are rare are found much faster.
+# Starts after the drive letter, because the search is much faster for rare characters.
 _DRIVE = re.compile(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
 _NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
 _HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
 _UUID_LENGTH = 36
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-# A text is first looked through for plain letters, which is much faster than any pattern.
+# Plain substrings are searched first, which is much faster than any pattern.
 _ERRORS = {
     "rror": re.compile(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
     "xception": re.compile(r"xception(?<=Exception)\b"),
@@ -39,56 +39,56 @@ _ERRORS = {
 } | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
 _ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
-_ENDING_WORDS = (
+_EXTENSION_LIST = (
     "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
     "exs erl hs ml clj dart zig sh bash zsh fish ps1 bat sql html htm css scss sass less json jsonl json5 jsonc yaml yml toml ini cfg "
     "conf env lock md mdx rst txt log csv tsv xml svg png jpg jpeg gif pdf proto graphql tf gradle cmake mk patch diff snap pen traj"
 )
-_ENDINGS = frozenset(_ENDING_WORDS.split())
-_MARK = re.compile(r"[_./0-9]")
+_EXTENSIONS = frozenset(_EXTENSION_LIST.split())
+_IDENTIFIER_SIGN = re.compile(r"[_./0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
-# Longer texts are looked at anew each time, so that little is kept in memory.
-REMEMBERED = 20_000
+# Results for longer texts are not cached, to bound memory.
+CACHED_CHARACTERS = 20_000
 
 
 TokenKind: TypeAlias = Literal["path", "name", "number", "id"]
 
 
-def tokens_of(text: str) -> dict[str, None]:
-    """Everything in a text that could be a name, a path or a number, each once and in order; much faster than a pattern."""
-    return dict.fromkeys(parts_of(text))
+def distinct_tokens(text: str) -> dict[str, None]:
+    """The distinct tokens of a text in order: candidates for names, paths and numbers. Much faster than a pattern."""
+    return dict.fromkeys(all_tokens(text))
 
 
-def parts_of(text: str) -> list[str]:
-    """The same, each as often as it is there."""
-    return text.encode("utf-8", "replace").translate(_PARTED).decode("ascii").split()
+def all_tokens(text: str) -> list[str]:
+    """All tokens of a text, with repetitions."""
+    return text.encode("utf-8", "replace").translate(_SEPARATED).decode("ascii").split()
 
 
 def names_of(text: str) -> list[str]:
-    """The identifiers and paths of a text: six characters or more, with `_ . /`, a digit or an inner capital, each once."""
-    return list(_names(text) if len(text) <= _LONGEST_NAMED else _names_now(text))
+    """The distinct identifiers and paths of a text: 6 characters or more, with `_ . /`, a digit or an inner capital."""
+    return list(_cached_names(text) if len(text) <= _LONGEST_NAMED else _find_names(text))
 
 
-def _names_now(text: str) -> tuple[str, ...]:
+def _find_names(text: str) -> tuple[str, ...]:
     if "://" in text:
         text = _URL.sub(" ", text)
-    # Words of small letters name nothing, and are most of what there is.
-    telling = (trimmed(token) for token in tokens_of(text) if not (token.isalpha() and token.islower()))
-    return tuple(dict.fromkeys(name for name in telling if len(name) >= SHORTEST_NAME and is_name(name)))
+    # Lower-case words name nothing and are most of a text.
+    candidates = (trimmed(token) for token in distinct_tokens(text) if not (token.isalpha() and token.islower()))
+    return tuple(dict.fromkeys(name for name in candidates if len(name) >= SHORTEST_NAME and is_name(name)))
 
 
-# A result is looked at when it arrives, and again when a fold hides it.
-_names = lru_cache(maxsize=512)(_names_now)
+# Names of a result are needed when it arrives, and again when a fold hides it.
+_cached_names = lru_cache(maxsize=512)(_find_names)
 
 
-def names_told(part: Content) -> list[str]:
-    """The names that a model tells in a text or uses in a call."""
+def names_used(part: Content) -> list[str]:
+    """The names that the model uses in a text or in a call."""
     match part:
         case Text():
             return names_of(part.text)
         case ToolCall():
-            return names_of("\n".join(words_of(part)))
+            return names_of("\n".join(argument_texts(part)))
         case _:
             return []
 
@@ -98,9 +98,9 @@ def is_name(token: str) -> bool:
     if len(token) < SHORTEST_NAME or len(token) > _LONGEST_NAME:
         return False
     if token.isalpha():
-        # A capital inside tells `useState` from `Either`; all capitals are a heading more often than a constant.
+        # An inner capital distinguishes `useState` from `Either`; upper-case words are headings more often than constants.
         return not token.islower() and not token.isupper() and not token[1:].islower()
-    return _MARK.search(token) is not None and _LETTER.search(token) is not None
+    return _IDENTIFIER_SIGN.search(token) is not None and _LETTER.search(token) is not None
 
 
 def is_path(token: str) -> bool:
@@ -109,7 +109,7 @@ def is_path(token: str) -> bool:
         return False
     _, slash, last = token.rstrip("/").rpartition("/")
     stem, dot, ending = last.rpartition(".")
-    if dot and ending.lower() in _ENDINGS and (stem or slash):
+    if dot and ending.lower() in _EXTENSIONS and (stem or slash):
         return True
     if not slash:
         return False
@@ -119,50 +119,37 @@ def is_path(token: str) -> bool:
     return _LETTER.search(token) is not None and (deep >= 2 or (deep == 1 and token.startswith(_TOP[1:]) and len(token) > 3))
 
 
-def paths_of(text: str) -> list[str]:
-    """The paths of a text, each once."""
-    if "/" not in text and "." not in text and "\\" not in text:
-        return []
-    drives = drives_of(text)
-    if drives:
-        text = _DRIVE.sub(" ", text)
-    if "://" in text:
-        text = _URL.sub(" ", text)
-    found = [path for token in tokens_of(text) if ("/" in token or "." in token) and is_path(path := trimmed(token))]
-    return list(dict.fromkeys([*drives, *found]))
-
-
 def drives_of(text: str) -> list[str]:
-    """The paths of a text that begin with the letter of a drive."""
+    """The paths of a text that start with a drive letter."""
     if ":\\" not in text:
         return []
     return [text[found.start() - 1 : found.end()].rstrip(".,;:!)]}`") for found in _DRIVE.finditer(text)]
 
 
 def numbers_of(text: str) -> list[str]:
-    """The numbers of a text, each once, without signs and separators."""
+    """The distinct numbers of a text, without signs and thousands separators."""
     if "," in text:
         text = _THOUSANDS.sub("", text)
-    return list(dict.fromkeys([number for token in tokens_of(text) if token[0] in COUNTED and (number := number_in(token))]))
+    return list(dict.fromkeys([number for token in distinct_tokens(text) if token[0] in NUMBER_STARTS and (number := number_of(token))]))
 
 
-# The first signs of tokens that may be numbers.
-COUNTED = "+-.0123456789"
+# First characters of tokens that may be numbers.
+NUMBER_STARTS = "+-.0123456789"
 _THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
-def is_grouped(text: str) -> bool:
-    """Whether a number with separators may be in a text."""
+def has_grouped_number(text: str) -> bool:
+    """Whether a text may contain a number with thousands separators."""
     return "," in text and _THOUSANDS.search(text) is not None
 
 
-def counted_parts_of(text: str) -> list[str]:
-    """The parts of a text in which a number with separators is one part, without them, as it is counted."""
-    return parts_of(_THOUSANDS.sub("", text) if "," in text else text)
+def all_tokens_ungrouped(text: str) -> list[str]:
+    """All tokens of a text after its thousands separators are removed."""
+    return all_tokens(_THOUSANDS.sub("", text) if "," in text else text)
 
 
-def number_in(token: str) -> str:
-    """The number that a token is, or nothing."""
+def number_of(token: str) -> str:
+    """The number that a token is, or an empty string."""
     if token.isdecimal():
         return token
     plain = token.strip("+-./@~")
@@ -170,7 +157,7 @@ def number_in(token: str) -> str:
 
 
 def errors_of(text: str) -> list[str]:
-    """The lines of a text that tell of an error, cut to a length, each once."""
+    """The distinct lines of a text that report an error, cut to 160 characters, at most 50."""
     words = [word for word in _ERRORS if word in text]
     if not words:
         return []
@@ -183,7 +170,7 @@ def errors_of(text: str) -> list[str]:
 
 
 def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """The first lines in which a pattern is found near the beginning, each with its place."""
+    """The first matching lines with their offset; matches far into a line are skipped."""
     place, seen = 0, set[str]()
     while len(seen) < _MOST_ERRORS and (match := pattern.search(text, place)) is not None:
         start = text.rfind("\n", 0, match.start()) + 1
@@ -196,13 +183,13 @@ def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]
 
 
 def urls_of(text: str) -> list[str]:
-    """The web addresses of a text, each once."""
+    """The distinct URLs of a text."""
     return list(dict.fromkeys(url.rstrip(".,;:!?") for url in _URL.findall(text))) if "://" in text else []
 
 
 def token_kind(name: str) -> TokenKind | None:
-    """What a trimmed token that is no number names, if it names something."""
-    # Two slashes begin a comment, or the rest of an address.
+    """The kind of entity that a trimmed token names, if any; the token is no number."""
+    # Two slashes start a comment, or follow the scheme of a URL.
     if name.startswith("//") or (name.isalpha() and (name.islower() or len(name) < SHORTEST_NAME)):
         return None
     if ("/" in name or "." in name) and is_path(name):
@@ -214,8 +201,8 @@ def token_kind(name: str) -> TokenKind | None:
     return "name" if is_name(name) else None
 
 
-def plain_of(text: str) -> str:
-    """A text without addresses, drives and the escapes of JSON, pieces of which would look like paths and names."""
+def without_addresses(text: str) -> str:
+    """The text without URLs, drive paths and JSON escapes, parts of which look like paths and names."""
     if "://" in text:
         text = _ADDRESS.sub(" ", text)
     if ":\\" in text:
@@ -225,8 +212,8 @@ def plain_of(text: str) -> str:
     return _ESCAPE.sub(" ", text) if "\\u" in text else text
 
 
-def words_of(call: ToolCall) -> Iterator[str]:
-    """The texts that a model wrote into a call, without the quoting of JSON."""
+def argument_texts(call: ToolCall) -> Iterator[str]:
+    """The texts in the arguments of a call, without JSON quoting."""
     args = args_of(call)
     if args:
         yield from _strings(args.values())
@@ -247,6 +234,6 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 def trimmed(token: str) -> str:
-    """A token without the signs that a sentence puts around it."""
+    """The token without punctuation around it."""
     name = token.rstrip(_ENDS).lstrip("-+@")
     return name.removeprefix("./")

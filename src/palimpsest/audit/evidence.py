@@ -1,4 +1,4 @@
-"""What the log proves about the work so far: paths, commands, tests, errors, the user's words, tasks and names."""
+"""Evidence: what the log proves about the work, as paths, commands, tests, errors, user messages, tasks and names."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import chain, count
@@ -6,11 +6,19 @@ from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
-from palimpsest.audit.entities import errors_of, names_of, names_told, words_of
+from palimpsest.audit.entities import argument_texts, errors_of, names_of, names_used
 from palimpsest.audit.tools.calls import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
-from palimpsest.audit.tools.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
-from palimpsest.audit.tools.patches import edit_blocks
-from palimpsest.audit.tools.tasks import change_of, key_of, numbered, open_in
+from palimpsest.audit.tools.file_access import edit_blocks
+from palimpsest.audit.tools.outcomes import (
+    command_failed,
+    error_line,
+    handle_in_call,
+    handle_in_output,
+    is_test_command,
+    normalized_command,
+    summary_of_tests,
+)
+from palimpsest.audit.tools.tasks import recorded_open_tasks, task_change, task_key, with_task_number
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope
@@ -25,21 +33,21 @@ MOST_PENDING: Final = 200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
-# What is read out of arguments of so many characters is never longer than that.
+# Texts in arguments of at most this many characters need no further limit.
 _SHORT: Final = 2_000
 
 _evidences = msgspec.json.Decoder(Evidence)
 _encode = msgspec.json.Encoder().encode
 
 Key = TypeVar("Key")
-Kept = TypeVar("Kept")
+Entry = TypeVar("Entry")
 
 
 class EvidenceProjection:
-    """Evidence that is being gathered, event by event; what an event costs does not depend on how many came before.
+    """Projection of the evidence along the path; the cost of an event does not depend on the length of the session.
 
-    It is `bounded` by what can ever be shown, unless somebody wants to measure what was not. `names_told` is for whoever remembers
-    the names of replies, `declared` what tools are for that say more of themselves than their names do.
+    If `bounded`, each kind keeps only as many entries as can ever be shown. `names_used` finds the names in a reply and may be replaced by
+    a cached function. `declared` gives the classes of tools whose names do not tell them.
     """
 
     name: ClassVar = "evidence"
@@ -47,9 +55,9 @@ class EvidenceProjection:
     version: ClassVar = 2
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, *, bounded: bool = True, names_told: Callable[[Content], Iterable[str]] = names_told) -> None:
+    def __init__(self, *, bounded: bool = True, names_used: Callable[[Content], Iterable[str]] = names_used) -> None:
         self._bounded = bounded
-        self.names_told = names_told
+        self.names_used = names_used
         self.declared: Mapping[str, ToolClass] | None = None
         self._start_from(Evidence())
 
@@ -58,44 +66,44 @@ class EvidenceProjection:
         return _encode(self.value())
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._start_from(_evidences.decode(data))
 
     def reset(self) -> None:
-        """Go back to no evidence."""
+        """Start again without evidence."""
         self._start_from(Evidence())
 
-    def _start_from(self, known: Evidence) -> None:
-        self._value = known
+    def _start_from(self, restored: Evidence) -> None:
+        self._value = restored
         self._changed: set[str] = set()
-        self._tests = known.tests
-        self._edited = dict.fromkeys(known.edited)
-        self._read = dict.fromkeys(known.read)
-        self._commands = {ran.command: ran for ran in known.commands}
-        self._errors = {same_command(ran.command): ran for ran in known.errors}
-        self._tasks = {key_of(task): task for task in known.tasks}
-        self._names = dict.fromkeys(known.names)
-        self._said = {said.id: said for said in known.user_messages}
+        self._tests = restored.tests
+        self._edited = dict.fromkeys(restored.edited)
+        self._read = dict.fromkeys(restored.read)
+        self._commands = {ran.command: ran for ran in restored.commands}
+        self._errors = {normalized_command(ran.command): ran for ran in restored.errors}
+        self._tasks = {task_key(task): task for task in restored.tasks}
+        self._names = dict.fromkeys(restored.names)
+        self._messages = {message.id: message for message in restored.user_messages}
         self._pending: dict[str, PendingCall] = {}
-        for pending in known.pending:
+        for pending in restored.pending:
             self._pending[_free_key(pending.call_id, self._pending)] = pending
 
     def take(self, event: Event) -> None:
-        """Look at one event."""
+        """Apply one event."""
         match event.body:
             case UserSaid():
-                self._take_said(event.seq, event.at, event.body)
+                self._add_message(event.seq, event.at, event.body)
             case ModelReplied(purpose="turn") as reply:
-                self._take_reply(reply)
+                self._add_reply(reply)
             case ToolReturned():
-                self._take_result(event.seq, event.body)
+                self._add_result(event.seq, event.body)
             case TaskChanged():
-                self._set_tasks(open_in(event.body.state))
+                self._set_tasks(recorded_open_tasks(event.body.state))
             case _:
                 pass
 
     def value(self) -> Evidence:
-        """What is proven up to the last event taken; only what changed is put together again."""
+        """The evidence up to the last applied event; only changed fields are rebuilt."""
         if self._changed:
             parts: dict[str, Callable[[], object]] = {
                 "edited": lambda: tuple(self._edited),
@@ -105,48 +113,48 @@ class EvidenceProjection:
                 "errors": lambda: tuple(self._errors.values()),
                 "tasks": lambda: tuple(self._tasks.values()),
                 "names": lambda: tuple(self._names),
-                "user_messages": lambda: tuple(self._said.values()),
+                "user_messages": lambda: tuple(self._messages.values()),
                 "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
             self._changed.clear()
         return self._value
 
-    def _take_said(self, seq: int, at: int, body: UserSaid) -> None:
+    def _add_message(self, seq: int, at: int, body: UserSaid) -> None:
         texts = [part.text for part in body.parts if isinstance(part, Text)]
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
-        self._said[f"{seq}.0"] = UserMessage(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
+        self._messages[f"{seq}.0"] = UserMessage(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
         self._changed.add("user_messages")
 
-    def _take_reply(self, body: ModelReplied) -> None:
-        here: set[str] = set()
+    def _add_reply(self, body: ModelReplied) -> None:
+        keys_of_reply: set[str] = set()
         for part in body.parts:
             if isinstance(part, Text):
                 long = len(part.text) > _SEARCHED
-                self._use_names(names_of(part.text[:_SEARCHED]) if long else self.names_told(part))
+                self._add_names(names_of(part.text[:_SEARCHED]) if long else self.names_used(part))
                 for path in edit_blocks(part.text):
-                    self._edit(path)
+                    self._add_edited(path)
             elif isinstance(part, ToolCall):
                 long = len(part.args) > _SHORT
-                self._use_names(names_of("\n".join(words_of(part))[:_SEARCHED]) if long else self.names_told(part))
-                key = _free_key(part.call_id, here)
-                here.add(key)
+                self._add_names(names_of("\n".join(argument_texts(part))[:_SEARCHED]) if long else self.names_used(part))
+                key = _free_key(part.call_id, keys_of_reply)
+                keys_of_reply.add(key)
                 self._put("pending", self._pending, key, self._pending_call(part), MOST_PENDING)
 
-    def _use_names(self, names: Iterable[str]) -> None:
+    def _add_names(self, names: Iterable[str]) -> None:
         for name in names:
             self._put("names", self._names, name, None, MOST_NAMES)
 
     def _pending_call(self, call: ToolCall) -> PendingCall:
         action = action_of(call, self.declared)
         if action.kind == "plan":
-            tasks, task, drop = change_of(call)
+            tasks, task, drop = task_change(call)
             return PendingCall(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
         command, handle = action.command[:LONGEST_COMMAND], ""
-        # Asked here, for what is kept of a long command may end in the middle of it.
-        tests = bool(command) and is_test(shell_line(call))
+        # Decided here, because a long command is cut off when it is kept.
+        tests = bool(command) and is_test_command(shell_line(call))
         if not command and action.kind in ("command", "other"):
-            handle = handle_asked(call)
+            handle = handle_in_call(call)
             running = self._pending.get(_running(handle)) if handle else None
             if running is not None:
                 command, tests = running.command, running.tests
@@ -154,108 +162,108 @@ class EvidenceProjection:
             call.call_id,
             "command" if command else action.kind,
             command,
-            tuple(touched.path for touched in action.paths if touched.changes),
-            tuple(touched.path for touched in action.paths if touched.how == "read"),
+            tuple(access.path for access in action.paths if access.changes),
+            tuple(access.path for access in action.paths if access.how == "read"),
             handle,
             tests=tests,
         )
 
-    def _take_result(self, seq: int, body: ToolReturned) -> None:
+    def _add_result(self, seq: int, body: ToolReturned) -> None:
         call_id = body.result.call_id
         pending = self._pending.pop(call_id, None)
         if pending is None:
-            key = next((key for key, each in self._pending.items() if each.call_id == call_id), call_id)
+            key = next((key for key, call in self._pending.items() if call.call_id == call_id), call_id)
             pending = self._pending.pop(key, None)
         self._changed.add("pending")
         if pending is None:
             pending = PendingCall(call_id, tool_class(body.tool, self.declared))
         if pending.kind == "command":
-            self._take_command(seq, pending, body)
+            self._add_command(seq, pending, body)
         elif not body.result.error:
-            self._take_paths(pending, body)
+            self._add_paths(pending, body)
             if pending.kind == "plan":
-                self._take_plan(pending, result_text(body.result))
+                self._add_plan(pending, result_text(body.result))
 
-    def _take_paths(self, pending: PendingCall, body: ToolReturned) -> None:
+    def _add_paths(self, pending: PendingCall, body: ToolReturned) -> None:
         changes = pending.kind in ("edit", "write")
         for path in (*pending.edited, *(body.paths if changes else ())):
-            self._edit(path)
+            self._add_edited(path)
         for path in (*pending.read, *(body.paths if pending.kind == "read" else ())):
-            self._look_at(path)
+            self._add_read(path)
 
-    def _take_command(self, seq: int, pending: PendingCall, body: ToolReturned) -> None:
+    def _add_command(self, seq: int, pending: PendingCall, body: ToolReturned) -> None:
         output = result_text(body.result)
         code, error = exit_of(body), body.result.error
-        handle = handle_told(output) if code is None else ""
+        handle = handle_in_output(output) if code is None else ""
         if handle:
             running = PendingCall(_running(handle), "command", pending.command, tests=pending.tests)
             self._put("pending", self._pending, running.call_id, running, MOST_PENDING)
         elif pending.handle:
             self._pending.pop(_running(pending.handle), None)
         for path in pending.edited if code in (0, None) and not error else ():
-            self._edit(path)
+            self._add_edited(path)
         for path in pending.read if not error else ():
-            self._look_at(path)
+            self._add_read(path)
         opened = opened_file(pending.command, output)
         if opened:
-            self._edit(opened)
+            self._add_edited(opened)
         if pending.command:
-            self._ran(seq, pending, code, output, error=error)
+            self._add_run(seq, pending, code, output, error=error)
 
-    def _ran(self, seq: int, pending: PendingCall, code: int | None, output: str, *, error: bool) -> None:
+    def _add_run(self, seq: int, pending: PendingCall, code: int | None, output: str, *, error: bool) -> None:
         command, tests = pending.command, pending.tests
-        wrong = failed(command, code, error=error)
-        note = summary_of(output) if tests else ""
-        if not note and wrong:
+        has_failed = command_failed(command, code, error=error)
+        note = summary_of_tests(output) if tests else ""
+        if not note and has_failed:
             note = error_line(output, errors_of(output[-_SEARCHED:]))
         ran = CommandRun(command, code, seq, note)
         self._put("commands", self._commands, command, ran, MOST_COMMANDS)
         if tests and (code is not None or note):
             self._tests = ran
             self._changed.add("tests")
-        same = same_command(command)
-        if wrong:
-            self._put("errors", self._errors, same, ran, MOST_ERRORS)
-        elif same in self._errors and (code == 0 or (code is None and not error)):
-            del self._errors[same]
+        key = normalized_command(command)
+        if has_failed:
+            self._put("errors", self._errors, key, ran, MOST_ERRORS)
+        elif key in self._errors and (code == 0 or (code is None and not error)):
+            del self._errors[key]
             self._changed.add("errors")
 
-    def _take_plan(self, pending: PendingCall, answer: str) -> None:
+    def _add_plan(self, pending: PendingCall, answer: str) -> None:
         self._set_tasks(pending.tasks)
         if pending.drop and self._tasks.pop(pending.drop, None) is not None:
             self._changed.add("tasks")
         if pending.task:
-            task = numbered(pending.task, answer)
-            self._tasks[key_of(task)] = task
+            task = with_task_number(pending.task, answer)
+            self._tasks[task_key(task)] = task
             self._changed.add("tasks")
 
     def _set_tasks(self, tasks: tuple[str, ...] | None) -> None:
         if tasks is not None:
-            self._tasks = {key_of(task): task for task in tasks}
+            self._tasks = {task_key(task): task for task in tasks}
             self._changed.add("tasks")
 
-    def _edit(self, path: str) -> None:
+    def _add_edited(self, path: str) -> None:
         if path in self._read:
             del self._read[path]
             self._changed.add("read")
         self._put("edited", self._edited, path, None)
 
-    def _look_at(self, path: str) -> None:
-        # What was edited is listed as such; that it was also read says nothing more.
+    def _add_read(self, path: str) -> None:
+        # An edited path is not listed as read too.
         if path not in self._edited:
             self._put("read", self._read, path, None, MOST_READ)
 
-    def _put(self, field: str, kept: dict[Key, Kept], key: Key, value: Kept, most: int = 0) -> None:
-        """Keep something as the newest; beyond the most that can ever be shown the oldest goes."""
-        kept.pop(key, None)
-        kept[key] = value
-        if most and self._bounded and len(kept) > most:
-            del kept[next(iter(kept))]
+    def _put(self, field: str, entries: dict[Key, Entry], key: Key, value: Entry, most: int = 0) -> None:
+        """Add an entry as the newest; above `most` entries the oldest is dropped."""
+        entries.pop(key, None)
+        entries[key] = value
+        if most and self._bounded and len(entries) > most:
+            del entries[next(iter(entries))]
         self._changed.add(field)
 
 
 def _free_key(call_id: str, taken: Container[str]) -> str:
-    """The key of one more call with this id: the id itself, or another where a reply of 0.1.0 repeats it."""
+    """A free key for a call: its id, or a numbered one where a reply of 0.1.0 repeats it."""
     return next(key for key in chain((call_id,), (f"{call_id} #{number}" for number in count(2))) if key not in taken)
 
 

@@ -1,12 +1,12 @@
-"""The gate: what an edit must keep, what is changed in it, and what makes it refused."""
+"""The gate: checks the edits of a policy before they are installed, and adapts or refuses them."""
 
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from palimpsest.audit.block import is_computed
-from palimpsest.audit.citations import checked, sources_of
-from palimpsest.audit.floor import NEEDED, floor_of, last_request, room_of
+from palimpsest.audit.citations import check_narrative, sources_of
+from palimpsest.audit.floor import REQUIRED_SOURCES, floor_of, last_request, token_limit
+from palimpsest.audit.fold_texts import is_computed
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask, kept_ids
 from palimpsest.core.items import Text, Value, text_of
@@ -18,7 +18,7 @@ from palimpsest.core.view import View, is_readable, shown
 
 
 def keep_pins(edits: Edits, view: View) -> Edits:
-    """The edits with everything pinned left where it shows, or moved along; whole calls with their results."""
+    """The edits without masks on pinned items, and with pinned items kept by folds; calls and results stay together."""
     protected = pinned(view)
     if not protected:
         return edits
@@ -35,25 +35,25 @@ def _pinned_edit(edit: Edit, view: View, places: dict[str, int], protected: froz
         case Fold(first=first, last=last, into=into):
             if first not in places or last not in places:
                 return edit
-            run = view.items[places[first] : places[last] + 1]
-            there = frozenset(kept_ids(edit))
-            lost = tuple(Keep(item.id) for item in run if item.id in protected and item.id not in there)
-            # Behind the first piece, which as a rule is the user's, so that a view does not begin with a call.
+            folded = view.items[places[first] : places[last] + 1]
+            already_kept = frozenset(kept_ids(edit))
+            lost = tuple(Keep(item.id) for item in folded if item.id in protected and item.id not in already_kept)
+            # After the first piece, which is usually a user message, so that a view does not begin with a call.
             return replace(edit, into=(*into[:1], *lost, *into[1:])) if lost else edit
         case Unmask() | Insert():
             return edit
 
 
-def without_lines(edits: Edits, situation: Situation) -> tuple[Edits, tuple[str, ...]]:
-    """The edits without the lines of narratives that no cited event supports, and these lines."""
+def without_unsupported_lines(edits: Edits, situation: Situation) -> tuple[Edits, tuple[str, ...]]:
+    """The edits without narrative lines that no cited event supports, and these lines."""
     removed: list[str] = []
     cleaned: list[Edit] = []
     for edit in edits:
         if isinstance(edit, Fold):
-            into = _clean(edit.into, situation, removed)
+            into = _without_unsupported(edit.into, situation, removed)
             cleaned.append(edit if into == edit.into else replace(edit, into=into))
         elif isinstance(edit, Insert):
-            contents = _clean(edit.contents, situation, removed)
+            contents = _without_unsupported(edit.contents, situation, removed)
             if contents:
                 cleaned.append(edit if contents == edit.contents else replace(edit, contents=contents))
         else:
@@ -61,7 +61,7 @@ def without_lines(edits: Edits, situation: Situation) -> tuple[Edits, tuple[str,
     return tuple(cleaned), tuple(removed)
 
 
-def _clean(into: Into, situation: Situation, removed: list[str]) -> Into:
+def _without_unsupported(into: Into, situation: Situation, removed: list[str]) -> Into:
     if not any(_is_narrative(piece) for piece in into):
         return into
     pieces: list[Put | Keep] = []
@@ -69,8 +69,8 @@ def _clean(into: Into, situation: Situation, removed: list[str]) -> Into:
         if isinstance(piece, Keep) or not isinstance(piece.content, Text) or not _is_narrative(piece):
             pieces.append(piece)
             continue
-        text, gone = checked(piece.content.text, sources_of(situation.view.items))
-        removed += gone
+        text, unsupported = check_narrative(piece.content.text, sources_of(situation.view.items))
+        removed += unsupported
         if text == piece.content.text:
             pieces.append(piece)
         elif text:
@@ -82,103 +82,103 @@ def _is_narrative(piece: Put | Keep) -> bool:
     return isinstance(piece, Put) and piece.kind == "summary" and not is_computed(piece)
 
 
-def left_out(count: int) -> str:
-    """How many lines were left out, in words."""
+def removed_lines_text(count: int) -> str:
+    """A message that says how many lines were removed."""
     return "1 line without a valid citation was left out" if count == 1 else f"{count} lines without a valid citation were left out"
 
 
 Strictness: TypeAlias = Literal["full", "alive"]
-# The share of the room between the floor and the next fold that a fold must leave free.
-FREE = 0.15
-# An open task shows when this much of it does.
+# Share of the tokens between the floor and the compaction level that a fold must free.
+FREE_SHARE = 0.15
+# Characters of an open task that must stay visible.
 OPENING = 40
 
 
 class Verdict(Value, frozen=True):
-    """The edits as they may be installed, or why they may not; `removed` are lines of a narrative without a valid citation.
+    """The edits that may be installed, or the reason why not; `removed` are narrative lines without a valid citation.
 
-    Edits that the gate changed must be judged again, with the view that they leave. `remarks` are what a full gate would have said
-    where only what a session needs was asked.
+    Edits that the gate changed must be judged again, with the view that they leave. `warnings` are what a full gate would have refused,
+    if `strictness` is `alive`.
     """
 
     edits: Edits = ()
     refused: str = ""
     removed: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
-    """Whether edits may be installed; `after` is the view they would leave.
+    """Judge edits; `after` is the view they would leave, and `shrinks` demands that it is smaller.
 
-    An `alive` gate asks only what a session needs to go on, and tells of a fold what else there is to say.
+    With strictness `alive` only what keeps a session working is checked, and all other objections to a fold become warnings.
     """
     changed = keep_pins(edits, situation.view)
     removed: tuple[str, ...] = ()
     if strictness == "full":
-        changed, removed = without_lines(changed, situation)
+        changed, removed = without_unsupported_lines(changed, situation)
     if not changed:
-        return Verdict(refused="nothing is left of it: what it hides is pinned, or what it says is not so", removed=removed)
+        return Verdict(refused="nothing remains of the edit: its items are pinned, or its lines have no valid citation", removed=removed)
     if changed != edits:
         return Verdict(changed, removed=removed)
-    torn = [] if keeps_pairs(situation.view, edits) else sorted(newly_unpaired(situation.view.items, after.items))
-    if torn:
-        return Verdict(refused=f"item {torn[0]} would show without its other half")
-    before, left = situation.tokens.total(situation.view), situation.tokens.total(after)
-    if shrinks and left >= before:
+    unpaired = [] if keeps_pairs(situation.view, edits) else sorted(newly_unpaired(situation.view.items, after.items))
+    if unpaired:
+        return Verdict(refused=f"item {unpaired[0]} would be visible without its call or result")
+    before, remaining = situation.tokens.total(situation.view), situation.tokens.total(after)
+    if shrinks and remaining >= before:
         return Verdict(refused="the view would not be smaller")
     if strictness == "alive":
-        return Verdict(edits, remarks=_remarks(edits, (before, left), after, situation))
-    refused = _size(edits, before, left, situation) or _missing(after, situation)
+        return Verdict(edits, warnings=_warnings(edits, (before, remaining), after, situation))
+    refused = _size_problem(edits, before, remaining, situation) or _missing_content(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)
 
 
 def fold_limit(situation: Situation, floor: int) -> int | None:
-    """How many tokens a fold may leave at the most: so that a share of the room above the floor is free; without a window any number."""
-    room = room_of(situation)
-    level = situation.budget.compact_at or room
-    if level is None or room is None:
+    """The most tokens that a fold may leave, so that a share of the tokens above the floor is free; `None` without a window."""
+    limit_tokens = token_limit(situation)
+    level = situation.budget.compact_at or limit_tokens
+    if level is None or limit_tokens is None:
         return None
-    return int(level - FREE * (level - floor)) if floor < level else room - 1
+    return int(level - FREE_SHARE * (level - floor)) if floor < level else limit_tokens - 1
 
 
-def _size(edits: Edits, before: int, left: int, situation: Situation) -> str:
-    """Folds and masks shrink, a fold enough; anything else fits."""
+def _size_problem(edits: Edits, before: int, remaining: int, situation: Situation) -> str:
+    """Why the size is wrong, or empty: folds and masks must shrink the view, a fold to its limit, and other edits must fit."""
     folds = any(isinstance(edit, Fold) for edit in edits)
-    if (folds or any(isinstance(edit, Mask) for edit in edits)) and left >= before:
+    if (folds or any(isinstance(edit, Mask) for edit in edits)) and remaining >= before:
         return "the view would not be smaller"
-    tokens, room = left + situation.tools_tokens, room_of(situation)
+    tokens, limit_tokens = remaining + situation.tools_tokens, token_limit(situation)
     if folds:
         limit = fold_limit(situation, floor_of(situation).tokens)
         if limit is not None and tokens > limit:
-            return f"{tokens:,} tokens would be left, and a fold must come down to {limit:,}"
-    elif left > before and room is not None and tokens >= room:
-        return f"it does not fit: {tokens:,} tokens, and {room:,} are too many"
+            return f"{tokens:,} tokens would remain, and a fold must leave at most {limit:,}"
+    elif remaining > before and limit_tokens is not None and tokens >= limit_tokens:
+        return f"it does not fit: {tokens:,} tokens, and the limit is below {limit_tokens:,}"
     return ""
 
 
-def _remarks(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation) -> tuple[str, ...]:
-    """What a full gate would say about a fold, its narrative aside: other programs cite nothing."""
+def _warnings(edits: Edits, sizes: tuple[int, int], after: View, situation: Situation) -> tuple[str, ...]:
+    """What a full gate would refuse about a fold, except for citations: imitated programs have none."""
     if not any(isinstance(edit, Fold) for edit in edits):
         return ()
-    return tuple(remark for remark in (_size(edits, *sizes, situation), _missing(after, situation)) if remark)
+    return tuple(warning for warning in (_size_problem(edits, *sizes, situation), _missing_content(after, situation)) if warning)
 
 
-def _missing(after: View, situation: Situation) -> str:
-    """What must be there after any edit and is not, if it was there before."""
+def _missing_content(after: View, situation: Situation) -> str:
+    """What the edits would hide although it must stay visible, or empty."""
     view = situation.view
-    seen = {item.id for item in after.items if is_readable(item)}
-    lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in seen), None)
+    visible_ids = {item.id for item in after.items if is_readable(item)}
+    lost = next((item.id for item in last_request(view) if item.mask is None and item.id not in visible_ids), None)
     if lost is not None:
-        return f"the last request, item {lost}, would not show"
-    source = next((name for name in sorted(NEEDED) if name in view.facts and name not in after.facts), None)
+        return f"the last request, item {lost}, would not be visible"
+    source = next((name for name in sorted(REQUIRED_SOURCES) if name in view.facts and name not in after.facts), None)
     if source is not None:
-        return f"what {source} says would not show"
+        return f"the statement of {source} would not be visible"
     tasks = situation.evidence.tasks
     if tasks:
         text, earlier = _text(after), _text(view)
-        gone = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
-        if gone is not None:
-            return f"the open task {gone[:OPENING]!r} would not show"
+        lost_task = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
+        if lost_task is not None:
+            return f"the open task {lost_task[:OPENING]!r} would not be visible"
     return ""
 
 

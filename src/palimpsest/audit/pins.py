@@ -1,4 +1,4 @@
-"""What the user pinned, as items: those named, those that show a pinned file, and the other half of each call or result."""
+"""Pinned items: those that the user named, those that show a pinned file, and the other half of their call and result pairs."""
 
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.core.events.event_items import numbers_of
@@ -12,10 +12,10 @@ def pinned(view: View) -> frozenset[str]:
     if not view.pins:
         return frozenset()
     paths = tuple(name for name in view.pins if numbers_of(name) is None)
-    known: dict[str, bool] = {}
+    pinned_by_path: dict[str, bool] = {}
     found: set[str] = set()
     for item in view.items:
-        if item.id in view.pins or (paths and isinstance(item.content, ToolCall) and _shows(item.content, paths, known)):
+        if item.id in view.pins or (paths and isinstance(item.content, ToolCall) and _shows(item.content, paths, pinned_by_path)):
             found.add(item.id)
     for call, result in pairs_of(view.items) if found else ():
         if call.id in found or result.id in found:
@@ -23,19 +23,19 @@ def pinned(view: View) -> frozenset[str]:
     return frozenset(found)
 
 
-def _shows(call: ToolCall, paths: tuple[str, ...], known: dict[str, bool]) -> bool:
-    """Whether a call shows one of some files; `known` remembers that of each path, for most are touched again and again."""
-    for touched in action_of(call).paths:
-        if touched.how != "search":
-            path = touched.path
-            if path not in known:
-                known[path] = any(same_path(path, pin) for pin in paths)
-            if known[path]:
+def _shows(call: ToolCall, paths: tuple[str, ...], pinned_by_path: dict[str, bool]) -> bool:
+    """Whether a call shows one of the pinned files; `pinned_by_path` caches the answer, because most paths occur many times."""
+    for access in action_of(call).paths:
+        if access.how != "search":
+            path = access.path
+            if path not in pinned_by_path:
+                pinned_by_path[path] = any(same_path(path, pin) for pin in paths)
+            if pinned_by_path[path]:
                 return True
     return False
 
 
 def same_path(one: str, other: str) -> bool:
-    """Whether two paths are the same, one of them perhaps written from nearer by."""
+    """Whether two paths are equal, or one of them ends with the other at a folder boundary."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

@@ -1,4 +1,4 @@
-"""The life of each tool result in model calls: when it arrived, was last named, was superseded, and died."""
+"""Uses: when each tool result arrived, was last named and superseded, and after which model call it is dead."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -7,9 +7,16 @@ from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.audit.entities import names_told
+from palimpsest.audit.entities import names_used
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, exit_of
-from palimpsest.audit.visibility.showing import Showing, calls_by_id, forget, named_by, names_shown, results_in, showing_of
+from palimpsest.audit.visibility.result_index import (
+    ResultIndex,
+    calls_by_id,
+    index_results,
+    names_in_reply,
+    names_in_result,
+    results_in,
+)
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, FrozenDict, Item, Text, ToolResult, Value, frozen
 from palimpsest.core.projections.projection import Scope, Views
@@ -17,27 +24,27 @@ from palimpsest.core.situation import Use
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View, is_readable
 
-SMALLEST = 100
-# Texts of so many characters have more tokens than that, whatever is in them.
-_LARGE = 4_000
+SMALL_TOKENS = 100
+# Texts of this many characters have more tokens than that, whatever they contain.
+_LARGE_CHARACTERS = 4_000
 
 Kind: TypeAlias = Literal["acknowledgement", "read", "report", "recalled", "other"]
 
 
-class Ages(NamedTuple):
-    """How many calls a result lives when nobody named it, since it was named, and once it is superseded; `None` is for ever."""
+class Lifespans(NamedTuple):
+    """Model calls that a result lives: if never named, since it was last named, and once superseded; `None` is for ever."""
 
     unnamed: int | None
     named: int | None
     superseded: int | None = None
 
 
-AGES: Final[Mapping[Kind, Ages]] = {
-    "acknowledgement": Ages(1, 1, 1),
-    "read": Ages(20, 40, 3),
-    "report": Ages(40, None),
-    "recalled": Ages(None, None),
-    "other": Ages(8, 20),
+LIFESPANS: Final[Mapping[Kind, Lifespans]] = {
+    "acknowledgement": Lifespans(1, 1, 1),
+    "read": Lifespans(20, 40, 3),
+    "report": Lifespans(40, None),
+    "recalled": Lifespans(None, None),
+    "other": Lifespans(8, 20),
 }
 _KINDS: Final[Mapping[ToolClass, Kind]] = {
     "edit": "acknowledgement",
@@ -49,39 +56,41 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 
 
 @lru_cache(maxsize=16)
-def ages_for(patience: float) -> Mapping[Kind, Ages]:
-    """The ages for somebody with more or less patience than usual; what is superseded dies as soon as ever."""
+def lifespans_for(patience: float) -> Mapping[Kind, Lifespans]:
+    """The lifespans scaled by `patience`; that of a superseded result is not scaled."""
 
     def scaled(age: int | None) -> int | None:
         return None if age is None else max(1, round(age * patience))
 
-    return {kind: Ages(scaled(ages.unnamed), scaled(ages.named), ages.superseded) for kind, ages in AGES.items()}
+    return {
+        kind: Lifespans(scaled(lifespans.unnamed), scaled(lifespans.named), lifespans.superseded) for kind, lifespans in LIFESPANS.items()
+    }
 
 
-def dies_at(use: Use, ages: Mapping[Kind, Ages] = AGES) -> int | None:
-    """The call after which a result is dead if nothing names it before; `None` while it cannot die."""
+def dies_at(use: Use, lifespans: Mapping[Kind, Lifespans] = LIFESPANS) -> int | None:
+    """The number of the call after which a result is dead if nothing names it before; `None` if it never is."""
     if use.failed:
         return None
-    unnamed, named, superseded = ages[use.kind]
+    unnamed, named, superseded = lifespans[use.kind]
     start, age = (use.arrived, unnamed) if use.last_named is None else (use.last_named, named)
     dies = None if age is None else start + age
     if use.superseded is not None and superseded is not None:
-        left_behind = max(start, use.superseded) + superseded
-        dies = left_behind if dies is None else min(dies, left_behind)
+        superseded_end = max(start, use.superseded) + superseded
+        dies = superseded_end if dies is None else min(dies, superseded_end)
     return dies
 
 
-class _Snapshot(Value, frozen=True):
+class _UsesSnapshot(Value, frozen=True):
     uses: dict[str, Use]
     calls: int
 
 
-_snapshots = msgspec.json.Decoder(_Snapshot)
+_snapshots = msgspec.json.Decoder(_UsesSnapshot)
 _encode = msgspec.json.Encoder().encode
 
 
 class UsesProjection:
-    """Uses that are being followed, event by event; `calls` counts the replies of the model."""
+    """Projection of the uses of the visible results; `calls` counts the replies of the model."""
 
     name: ClassVar = "uses"
     watches: ClassVar = frozenset({ToolReturned, ModelReplied, ViewEdited, EditUndone, ContextStated})
@@ -91,43 +100,43 @@ class UsesProjection:
     def __init__(self, views: Views) -> None:
         self._views = views
         self.reset()
-        self.names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_shown
-        self.names_told: Callable[[Content], Iterable[str]] = names_told
+        self.names_in_result: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_in_result
+        self.names_used: Callable[[Content], Iterable[str]] = names_used
         self.declared: Mapping[str, ToolClass] | None = None
 
     def reset(self) -> None:
-        """Go back to no results."""
-        self._start_from(_Snapshot({}, 0))
+        """Start again without results."""
+        self._start_from(_UsesSnapshot({}, 0))
 
     def snapshot(self) -> bytes:
         """The uses and the number of replies as JSON."""
-        return _encode(_Snapshot(self._uses, self._calls))
+        return _encode(_UsesSnapshot(self._uses, self._calls))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot; the texts of the view are looked at when they are needed."""
+        """Continue from a snapshot; texts of the view are searched when they are needed."""
         self._start_from(_snapshots.decode(data))
 
-    def _start_from(self, known: "_Snapshot") -> None:
-        self._uses = dict(known.uses)
+    def _start_from(self, restored: "_UsesSnapshot") -> None:
+        self._uses = dict(restored.uses)
         self._value: FrozenDict[str, Use] | None = None
-        self._calls = known.calls
+        self._calls = restored.calls
         self._due: dict[int, list[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
-        self._showing: Showing | None = None
+        self._index: ResultIndex | None = None
         for name, use in self._uses.items():
             if use.died is None:
                 self._schedule(name, use)
 
     def take(self, event: Event) -> None:
-        """Follow one event."""
+        """Apply one event."""
         self._value = None
         match event.body:
             case ToolReturned() as returned:
-                self._arrive(f"{event.seq}.0", returned)
+                self._add_result(f"{event.seq}.0", returned)
             case ModelReplied(purpose="turn") as reply:
-                self._reply(reply)
+                self._add_reply(reply)
             case ViewEdited() | EditUndone():
-                self._edited(self._views.items_before, self._views.view)
+                self._apply_edit(self._views.items_before, self._views.view)
             case ContextStated(head=head) if head is not None:
                 for name, use in self._uses.items():
                     if use.kind == "recalled":
@@ -136,67 +145,67 @@ class UsesProjection:
                 pass
 
     def value(self) -> FrozenDict[str, Use]:
-        """The life of every result that shows. Several policies look at it between two events, so that it is copied only once for all."""
+        """The uses of all visible results; copied once between two events, because several policies read them."""
         if self._value is None:
             self._value = frozen(self._uses)
         return self._value
 
-    def _shown(self) -> Showing:
-        if self._showing is None:
-            self._showing = showing_of(self._views.items_before, self._uses, self._names, self.declared, self.names_shown)
-        return self._showing
+    def _result_index(self) -> ResultIndex:
+        if self._index is None:
+            self._index = index_results(self._views.items_before, self._uses, self._names, self.declared, self.names_in_result)
+        return self._index
 
-    def _arrive(self, item_id: str, returned: ToolReturned) -> None:
-        showing = self._shown()
-        call = showing.answer(returned.result.call_id)
+    def _add_result(self, item_id: str, returned: ToolReturned) -> None:
+        index = self._result_index()
+        call = index.take_call(returned.result.call_id)
         action = action_of(call, self.declared) if call is not None else None
         failed = _failed(returned, action)
         if call is not None and action is not None and not failed:
-            for name in showing.superseded(action_with(call, returned, self.declared)):
+            for name in index.superseded(action_with(call, returned, self.declared)):
                 if self._uses[name].superseded is None:
                     self._set(name, replace(self._uses[name], superseded=self._calls))
-            for name in showing.resolved(call, action):
+            for name in index.resolved_errors(call, action):
                 self._set(name, replace(self._uses[name], failed=False))
         if is_large(returned.result):
             use = Use(self._calls, kind=kind_of_result(action), failed=failed)
             self._set(item_id, use)
-            names = self._names[item_id] = self.names_shown(returned.result, action)
-            showing.add(item_id, use, call, names, action)
+            names = self._names[item_id] = self.names_in_result(returned.result, action)
+            index.add(item_id, use, call, names, action)
 
-    def _reply(self, reply: ModelReplied) -> None:
+    def _add_reply(self, reply: ModelReplied) -> None:
         self._calls += 1
-        showing = self._shown()
+        index = self._result_index()
         if self._uses:
-            for name in showing.restarted(named_by(reply.parts, self.names_told)):
+            for name in index.results_naming(names_in_reply(reply.parts, self.names_used)):
                 self._set(name, replace(self._uses[name], last_named=self._calls, died=None))
-        showing.calls |= calls_by_id(reply.parts)
+        index.pending_calls |= calls_by_id(reply.parts)
         for name in self._due.pop(self._calls, ()):
             use = self._uses.get(name)
             if use is not None and use.died is None and dies_at(use) == self._calls:
                 self._uses[name] = replace(use, died=self._calls)
 
-    def _edited(self, before: tuple[Item, ...], view: View) -> None:
-        """Results that left are forgotten; those that came back start anew. Where items were only covered, all stay."""
+    def _apply_edit(self, before: tuple[Item, ...], view: View) -> None:
+        """Drop hidden results and add restored ones as new; if items were only masked, all uses stay."""
         if view.ids == tuple(item.id for item in before):
-            changed = [(then, now) for then, now in zip(before, view.items, strict=True) if then is not now]
-            if any(is_readable(now) and not is_readable(then) for then, now in changed):
-                self._showing = None
-            elif self._showing is not None:
+            changed = [(old, new) for old, new in zip(before, view.items, strict=True) if old is not new]
+            if any(is_readable(new) and not is_readable(old) for old, new in changed):
+                self._index = None
+            elif self._index is not None:
                 for _, item in changed:
                     if not is_readable(item):
-                        self._showing.hide(item.id, self._names.get(item.id, ()))
+                        self._index.hide(item.id, self._names.get(item.id, ()))
             return
         shown = frozenset(view.ids)
         self._uses = {name: use for name, use in self._uses.items() if name in shown}
-        self._names = forget(self._names, shown)
-        self._showing = None
+        self._names = {name: names for name, names in self._names.items() if name in shown}
+        self._index = None
         for item, result, call in results_in(view.items):
             if item.id not in self._uses and is_large(result):
                 action = action_of(call, self.declared) if call is not None else None
                 self._set(item.id, Use(self._calls, kind=kind_of_result(action), failed=result.error))
 
     def _set(self, name: str, use: Use) -> None:
-        """Keep a use, and remember when it dies."""
+        """Set a use and schedule its death."""
         self._uses[name] = use
         if use.died is None:
             self._schedule(name, use)
@@ -212,17 +221,17 @@ class UsesProjection:
 
 
 def _failed(returned: ToolReturned, action: Action | None) -> bool:
-    """Whether a result tells of an error; only of a command is the output asked for an exit code."""
+    """Whether a result is a failure; only the output of a command is searched for an exit code."""
     exit_code = exit_of(returned) if action is not None and action.kind == "command" else returned.exit
     return returned.result.error or exit_code not in (None, 0)
 
 
 def kind_of_result(action: Action | None) -> Kind:
-    """What a result is, by what its call did."""
+    """The kind of a result, by what its call did."""
     return _KINDS.get(action.kind, "other") if action is not None else "other"
 
 
 def is_large(result: ToolResult) -> bool:
     """Whether a result has more than 100 tokens."""
     length = sum(len(part.text) for part in result.parts if isinstance(part, Text))
-    return length >= _LARGE or palimpsest_size(result) > SMALLEST
+    return length >= _LARGE_CHARACTERS or palimpsest_size(result) > SMALL_TOKENS

@@ -10,7 +10,7 @@ from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.session import Session
-from palimpsest.wire.encoding.caching import anchored
+from palimpsest.wire.encoding.breakpoints import with_anchors
 
 
 async def call(
@@ -51,7 +51,7 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
 def turn_request(session: Session) -> Outgoing:
     """Return the request for the current view, with cache breakpoints and a reply limit that fits the window."""
     session.log.catch_up()
-    params = anchored(session.params, session.derived.cache.value(), session.environment.clock.now())
+    params = with_anchors(session.params, session.derived.cache.value(), session.environment.clock.now())
     return Outgoing(session.log.view, session.card, session.tools, with_reply_limit(params, session.card, session.used))
 
 

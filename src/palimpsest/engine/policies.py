@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from palimpsest.audit.gate import judge, left_out
+from palimpsest.audit.gate import judge, removed_lines_text
 from palimpsest.audit.pricing.price import price_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold
@@ -133,7 +133,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=_full_reason(proposal.why, removed, verdict.remarks),
+            why=_full_reason(proposal.why, removed, verdict.warnings),
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=_tokens_after(session, after, situation, folds=_folds(verdict.edits)),
@@ -148,7 +148,7 @@ def _full_reason(why: str, removed: int, remarks: tuple[str, ...]) -> str:
     """Return the reason of an edit, with what the gate removed and the remarks of a lenient gate."""
     parts = [why]
     if removed:
-        parts.append(left_out(removed))
+        parts.append(removed_lines_text(removed))
     if remarks:
         parts.append(f"the full gate would have minded: {', '.join(remarks)}")
     return "; ".join(parts)

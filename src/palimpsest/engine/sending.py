@@ -17,7 +17,7 @@ from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
 from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, resolved
+from palimpsest.wire.request import Params, Tool, resolved_params
 
 _encode = msgspec.json.Encoder().encode
 # The lowest reply limit of a request, in tokens, even if less fits the window.
@@ -92,7 +92,7 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, 
 def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
     """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
-    params = resolved(outgoing.params, card)
+    params = resolved_params(outgoing.params, card)
     request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
     is_side_call = outgoing.purpose != TURN
     started = CallStarted(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from statistics import median
 
-from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, rules_of
+from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules
 from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Value
@@ -81,7 +81,7 @@ class _Walk:
         self._edited = False
         self._started: int | None = None
         self._arrived = 0
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, CacheContents] = {}
 
     def take(self, event: Event) -> tuple[Usage, Usage] | None:
         """What was reported and what is simulated, if the event is a reply that tells."""
@@ -107,9 +107,9 @@ class _Walk:
         card = recorded_card(reply.model)
         self._lay_out(usage.prompt)
         now = at if self._started is None else self._started
-        rules = rules_of(card)
-        billed = bill(Prompt.of(self._blocks), self._kept.get(reply.model, EMPTY), now, rules, self._breakpoints(rules, usage))
-        self._kept[reply.model] = billed.kept
+        rules = cache_rules(card)
+        billed = bill(Prompt.of(self._blocks), self._kept.get(reply.model, EMPTY_CACHE), now, rules, self._breakpoints(rules, usage))
+        self._kept[reply.model] = billed.contents
         return usage, billed.usage
 
     def _lay_out(self, tokens: int) -> None:
@@ -128,7 +128,7 @@ class _Walk:
             self._blocks.append((str(self._number), size))
         self._new, self._edited = 0, False
 
-    def _breakpoints(self, rules: Rules, usage: Usage) -> tuple[Breakpoint, ...]:
+    def _breakpoints(self, rules: CacheRules, usage: Usage) -> tuple[Breakpoint, ...]:
         """Head and tail, as all programs mark them."""
         if rules.kind != "breakpoints":
             return ()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from palimpsest.audit.floor import room_of
+from palimpsest.audit.floor import token_limit
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.core.policy import Outcome, Plan, Proposal
@@ -20,7 +20,7 @@ def level_of(situation: Situation, usual: int | None) -> int | None:
     """The `usual` level, but what the user brought back by an undo is hidden again only when nothing could be sent any more."""
     if usual is None or not is_held(situation):
         return usual
-    return max(usual, room_of(situation) or usual)
+    return max(usual, token_limit(situation) or usual)
 
 
 def is_due(situation: Situation) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from palimpsest.audit.block import EVIDENCE
+from palimpsest.audit.fold_texts import EVIDENCE
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal

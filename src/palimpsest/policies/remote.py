@@ -19,7 +19,7 @@ from palimpsest.policies.handoff.kept_messages import Message, keep_parts, keep_
 from palimpsest.policies.handoff.layout import Ground, Group, fold_of, ground_of, size_after
 from palimpsest.policies.handoff.when import MOMENTS, When, effective
 from palimpsest.policies.prompt import prompt
-from palimpsest.wire.encoding.tools import type_of
+from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, parse, tables_at, text
 
 _COMPACTIONS: Final = frozenset({"compaction", "compaction_summary", "context_compaction"})
@@ -27,7 +27,7 @@ _COMPACTIONS: Final = frozenset({"compaction", "compaction_summary", "context_co
 
 def compactions(reply: ModelReplied) -> tuple[Opaque, ...]:
     """The compaction items of a reply."""
-    return tuple(part for part in reply.parts if isinstance(part, Opaque) and type_of(part) in _COMPACTIONS)
+    return tuple(part for part in reply.parts if isinstance(part, Opaque) and opaque_type(part) in _COMPACTIONS)
 
 
 def put(situation: Situation, compaction: Opaque) -> Put:
@@ -49,9 +49,9 @@ def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tupl
     for part in reply.parts:
         if isinstance(part, Text):
             groups.append(Group((Put("assistant", part),), "other"))
-        elif isinstance(part, Opaque) and type_of(part) in _COMPACTIONS:
+        elif isinstance(part, Opaque) and opaque_type(part) in _COMPACTIONS:
             groups.append(Group((put(situation, part),), "compaction"))
-        elif isinstance(part, Opaque) and type_of(part) == "message":
+        elif isinstance(part, Opaque) and opaque_type(part) == "message":
             said = _said(parse(part.data, part.provider))
             if said in summaries:
                 groups.append(Group((Keep(summaries.pop(said).id),), "summary"))

@@ -14,7 +14,7 @@ from palimpsest.providers.address import checked_address, checked_header, withou
 from palimpsest.providers.redactor import Redactor, credential_forms
 from palimpsest.providers.retry_after import retry_after
 from palimpsest.wire.encoding.tools import Names, offered_names
-from palimpsest.wire.failures import refused
+from palimpsest.wire.failures import http_error
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.stream import Decoder, decode_response, decoder
 
@@ -126,7 +126,7 @@ class HttpProvider:
         if not response.is_success:
             body = self._redactor.redact((await response.aread()).decode("utf-8", "replace")).encode()
             wait = retry_after(response.status_code, response.headers, time.time())
-            raise refused(response.status_code, body, self._card.provider, retry_after=wait)
+            raise http_error(response.status_code, body, self._card.provider, retry_after=wait)
         if "event-stream" not in response.headers.get("content-type", ""):
             reply = decode_response(wire, await response.aread(), self._card, names)
             for delta in deltas_of(reply.parts):

@@ -1,1 +1,1 @@
-"""From a view to a provider's JSON, and from its streams back to contents."""
+"""Wire formats: encodes a view as the JSON of a provider, and decodes its responses and streams into contents."""

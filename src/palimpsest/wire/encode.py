@@ -1,4 +1,4 @@
-"""A view, a card, tools and parameters to the exact bytes of a request."""
+"""Encodes a view, a model card, tools and parameters as the exact bytes of a request."""
 
 from hashlib import sha256
 from typing import Self
@@ -6,9 +6,9 @@ from typing import Self
 from palimpsest.core.view import View
 from palimpsest.wire.anthropic.encode import AnthropicWire
 from palimpsest.wire.chat.encode import ChatWire
-from palimpsest.wire.encoding.fragments import Memo, Wire
+from palimpsest.wire.encoding.fragments import FragmentCache, Wire
 from palimpsest.wire.encoding.media import Fetch, no_blobs
-from palimpsest.wire.encoding.repair import GivenIds, Mend, repair
+from palimpsest.wire.encoding.repair import ProviderCallIds, RepairEncoder, repair_pairs
 from palimpsest.wire.encoding.tools import tool_name, wire_names
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
@@ -16,7 +16,7 @@ from palimpsest.wire.responses.encode import ResponsesWire
 
 
 class Encoder:
-    """Encodes the views of one session, one after the other; what it encoded before it only joins."""
+    """Encodes successive views of one session; items of the previous view are not encoded again."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> None:
         self._card = card
@@ -25,30 +25,32 @@ class Encoder:
         self._fetch = fetch
         self._wire = _wire(card, tools, params, fetch)
         names = wire_names(tools, card.wire)
-        self._numbered = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
+        self._numbered_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
         self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
-        self.heads = Memo(self._wire.head)
-        self.items = Memo(self._wire.fragment)
-        self.given = GivenIds(self._wire.fragment)
-        self._mend = Mend(self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids)
+        self.heads = FragmentCache(self._wire.head)
+        self.items = FragmentCache(self._wire.fragment)
+        self.provider_ids = ProviderCallIds(self._wire.fragment)
+        self._repair_encoder = RepairEncoder(
+            self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids
+        )
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
-        """An encoder for other parameters or tools, which takes over what is encoded where they do not touch it."""
+        """An encoder with other parameters or tools; it takes over the encoded items if their bytes do not depend on the change."""
         new = type(self)(self._card, self._tools if tools is None else tools, params, self._fetch)
-        if self.grain() == new.grain():
+        if self.fragment_settings() == new.fragment_settings():
             new.heads.adopt(self.heads)
             new.items.adopt(self.items)
-            new.given.adopt(self.given)
+            new.provider_ids.adopt(self.provider_ids)
         return new
 
-    def grain(self) -> tuple[object, ...]:
-        """All of parameters and tools that the bytes of a single item depend on."""
-        return self._params.dialect, self._params.echo, self._numbered, [tool.name for tool in self._tools if tool.form == "free"]
+    def fragment_settings(self) -> tuple[object, ...]:
+        """The parameters and tool settings on which the bytes of a single item depend."""
+        return self._params.dialect, self._params.echo, self._numbered_names, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
-        """The request that shows this view."""
-        heads = self.heads.take(view.head)
-        fragments, touches = repair(self.given.apply(self.items.take(view.items)), self._mend)
+        """Encode a view. Raises `MissingBlob` if a blob that it shows cannot be fetched."""
+        heads = self.heads.fragments_of(view.head)
+        fragments, repairs = repair_pairs(self.provider_ids.apply(self.items.fragments_of(view.items)), self._repair_encoder)
         assembled = self._wire.assemble(view, heads, fragments)
         body = assembled.body
         digest = sha256(body).hexdigest()
@@ -59,14 +61,14 @@ class Encoder:
             body,
             digest,
             assembled.breakpoints,
-            touches + assembled.touches,
+            repairs + assembled.repairs,
             self._params.endpoint,
             self._tool_names,
         )
 
 
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:
-    """The request that shows a view, from nothing but values."""
+    """Encode a single view without a reusable `Encoder`."""
     return Encoder(card, tools, params, fetch).encode(view)
 
 

@@ -1,4 +1,4 @@
-"""What a provider's error means: a prompt that does not fit, or anything else."""
+"""Classifies the errors of providers: a prompt that is too long, or any other error with its HTTP status."""
 
 import math
 import re
@@ -11,7 +11,7 @@ _CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "request_too_large", "string_above_max_length"}
 )
 
-# The HTTP status that an error within a stream would have had, by the code or the type that it names.
+# HTTP status of an error event within a stream, by its code or type.
 _STATUS: Mapping[str, int] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -26,13 +26,13 @@ _STATUS: Mapping[str, int] = {
     "overloaded_error": 529,
 }
 
-# Words of a limit on how often or how much one may ask; such an error is never about the size of this prompt.
+# Rate and quota limits also mention tokens, but are never about the size of this prompt.
 _THROTTLED = re.compile(
     r"rate.?limit|throttl|too many requests|quota|tokens per (?:min|day|hour)|requests per|\b[tr]p[md]\b|overloaded|at capacity|credit",
     re.IGNORECASE,
 )
 
-# One pattern per way in which servers say it; where a pattern has groups, they are the size and the limit.
+# One pattern per wording; its groups are the size and the limit in tokens.
 _TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -63,8 +63,11 @@ _TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
 )
 
 
-def failure(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
-    """The error that a provider's error object means; `where` names the provider. Without a status its code or type gives one."""
+def provider_error(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+    """The exception for an error object; `where` names the provider, `retry_after` is in seconds.
+
+    Without an HTTP status, the status is derived from the error code or type.
+    """
     message = (
         text(error, "message") or text(error, "detail") or text(error, "error") or shorten(str(error) if error else "no reason was given")
     )
@@ -74,35 +77,35 @@ def failure(error: Json, where: str, *, status: int | None = None, retry_after: 
     throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
     if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
         return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
-    known = next((_STATUS[name] for name in (text(error, "code"), text(error, "type")) if name in _STATUS), None)
-    return ProviderError(line, where=where, status=known if status is None else status, retry_after=_wait(retry_after))
+    status_of_code = next((_STATUS[name] for name in (text(error, "code"), text(error, "type")) if name in _STATUS), None)
+    return ProviderError(line, where=where, status=status_of_code if status is None else status, retry_after=_valid_delay(retry_after))
 
 
-def refused(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
-    """The error that an HTTP answer other than 2xx means."""
+def http_error(status: int, body: bytes, where: str, *, retry_after: float | None = None) -> ProviderError:
+    """The exception for an HTTP response other than 2xx; `retry_after` is in seconds."""
     try:
         answer = parse(body, where)
     except WireError:
         answer = {"message": shorten(body) or "the answer was empty"}
-    found = failure(error_of(answer) or answer, where, status=status, retry_after=retry_after)
+    found = provider_error(error_object(answer) or answer, where, status=status, retry_after=retry_after)
     if isinstance(found, PromptTooLong):
         return found
-    # Some servers refuse what does not fit with no word at all.
+    # Some servers reject a prompt that is too long without a message.
     if status == 413 or (status == 400 and not body.strip()):
         return PromptTooLong(found.message, where=where, status=status)
-    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_wait(retry_after))
+    return ProviderError(f"HTTP {status}: {found.message}", where=where, status=status, retry_after=_valid_delay(retry_after))
 
 
-def error_of(answer: Json) -> Json:
-    """The error object in an answer, whatever it is wrapped in; empty if there is none."""
+def error_object(answer: Json) -> Json:
+    """The error object of a response in any of the usual wrappings; empty if there is none."""
     error = answer.get("error")
     if is_json(error):
         return error
     return {"message": error} if isinstance(error, str) and error else {}
 
 
-def _wait(seconds: float | None) -> float | None:
-    # Whoever waits for something that is no time would wait for ever, or fail on it.
+def _valid_delay(seconds: float | None) -> float | None:
+    # A retry loop must not sleep for a negative or infinite time.
     return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 

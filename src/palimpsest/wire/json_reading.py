@@ -1,4 +1,4 @@
-"""Reading JSON of a provider that may leave out, null or add anything."""
+"""Lenient readers for the JSON of a provider, in which any field may be missing, null or of another type."""
 
 import re
 from typing import TypeAlias, TypeGuard
@@ -11,13 +11,13 @@ Json: TypeAlias = dict[str, object]
 
 _LARGEST = 2**53
 _DEEPEST = 200
-# Strings are matched as a whole, so that brackets within them do not count.
+# Strings are matched whole, so that brackets inside them do not count.
 _BRACKETS = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _encoder = msgspec.json.Encoder()
 
 
 def parse(data: str | bytes, where: str) -> Json:
-    """A JSON object, or a `WireError` that shows how it begins."""
+    """Parse a JSON object. Raises `WireError`, which quotes the beginning of the data, for anything else."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -30,7 +30,7 @@ def parse(data: str | bytes, where: str) -> Json:
 
 
 def shorten(data: str | bytes, size: int = 120) -> str:
-    """The beginning of some data on one line."""
+    """The first `size` characters of the data on one line, with an ellipsis if it is longer."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     line = " ".join(text.split())
     return line if len(line) <= size else f"{line[:size]}…"
@@ -42,18 +42,18 @@ def is_json(value: object) -> TypeGuard[Json]:
 
 
 def dump(value: object) -> str:
-    """A value as compact JSON."""
+    """Encode a value as compact JSON text."""
     return _encoder.encode(value).decode()
 
 
 def text(table: Json, key: str) -> str:
-    """A string, or the empty one."""
+    """The string at a key, or the empty string."""
     value = table.get(key)
     return value if isinstance(value, str) else ""
 
 
 def number(table: Json, key: str) -> int:
-    """A whole number that is not negative, or zero; `true` is no number, and neither is what no counter can hold."""
+    """The number at a key as an integer, or 0 if it is missing, negative, a boolean, or 2**53 and more."""
     value = table.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST:
         return 0
@@ -61,19 +61,19 @@ def number(table: Json, key: str) -> int:
 
 
 def table_at(table: Json, key: str) -> Json:
-    """An object, or an empty one."""
+    """The object at a key, or an empty one."""
     value = table.get(key)
     return value if is_json(value) else {}
 
 
 def tables_at(table: Json, key: str) -> list[Json]:
-    """The objects of a list, or none."""
+    """The objects in the list at a key; other entries are skipped. Empty if there is no list."""
     value = table.get(key)
-    return [each for each in value if is_json(each)] if isinstance(value, list) else []
+    return [entry for entry in value if is_json(entry)] if isinstance(value, list) else []
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is a JSON object; one nested deeper than any reader must go is none."""
+    """Whether a text is a JSON object of at most 200 nested levels."""
     if _too_deep(text):
         return False
     try:
@@ -83,7 +83,7 @@ def is_object(text: str) -> bool:
 
 
 def _too_deep(text: str) -> bool:
-    # A limit of our own: the interpreter's depends on who calls, and the bytes of a request may not.
+    # The recursion limit of the interpreter depends on the caller, and the bytes of a request must not.
     if text.count("{") + text.count("[") <= _DEEPEST:
         return False
     depth = 0

@@ -1,4 +1,4 @@
-"""What an encoded request is made of and what comes out: tools, parameters, touches, bytes."""
+"""Inputs and result of encoding: tools, parameters, repairs and the request itself."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -11,13 +11,13 @@ from palimpsest.wire.models.cards import ModelCard, WireName
 
 NULL = Raw(b"null")
 LONGEST_NAME: Mapping[WireName, int] = {"anthropic": 128, "responses": 64, "chat": 64}
-"""How many letters the name of a tool may have."""
+"""Longest tool name by wire, in characters."""
 MAX_BREAKPOINTS = 4
-"""How many cache breakpoints a request to Anthropic may have."""
+"""Most cache breakpoints in a request to Anthropic."""
 
 BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
 Dialect: TypeAlias = Literal["codex", "codex-0.166"]
-Case: TypeAlias = Literal[
+RepairCase: TypeAlias = Literal[
     "open_call",
     "open_free_call",
     "open_shell_call",
@@ -33,7 +33,7 @@ Case: TypeAlias = Literal[
 
 
 class Tool(Value, frozen=True):
-    """A tool on offer; `format` is the grammar of a free one, `native` a provider's own declaration, sent verbatim."""
+    """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim."""
 
     name: str
     description: str = ""
@@ -44,13 +44,13 @@ class Tool(Value, frozen=True):
 
 
 class Params(Value, frozen=True):
-    """Everything beside view, card and tools that decides the bytes of a request.
+    """Parameters of a request: with view, card and tools they determine its bytes.
 
-    `tool_choice` is auto, none, required or the name of a tool; `echo` sends unsealed thinking back on Chat Completions. `model` and
-    `reasoning` say what else the card would: the name that is sent, and whether Responses is asked to reason. `frontier` and `entry` are
-    the items that our own rule puts one on beside head and tail: the last before an edit, the end of what is cached. Record what `resolved`
-    makes of them as `CallStarted.params`, so that the request is the same after its card has changed. An `endpoint` is a door beside the
-    usual one: `compact` of Responses, which takes fewer fields.
+    `tool_choice` is auto, none, required or the name of a tool. `echo` sends thinking without a signature back on Chat Completions.
+    `model` and `reasoning` override the card: the model name that is sent, and whether Responses is asked to reason. `frontier` and `entry`
+    are ids of items that get a cache breakpoint under the `palimpsest` rule: the last one before an edit, and the end of the cached prefix.
+    `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes fewer fields. `CallStarted.params` records the
+    result of `resolved_params`, so that the request can be rebuilt after its card has changed.
     """
 
     max_tokens: int | None = None
@@ -82,8 +82,8 @@ class Params(Value, frozen=True):
 DEFAULTS = Params()
 
 
-def resolved(params: Params, card: ModelCard) -> Params:
-    """The parameters with everything written out that the card decides: encoded with it, they give the same bytes."""
+def resolved_params(params: Params, card: ModelCard) -> Params:
+    """The parameters with every default of the card written out; they encode to the same bytes."""
     wants_limit = card.wire == "anthropic" and params.max_tokens is None
     return replace(
         params,
@@ -93,25 +93,25 @@ def resolved(params: Params, card: ModelCard) -> Params:
     )
 
 
-def for_another(params: Params, card: ModelCard) -> Params:
-    """The parameters of a call to one model, for a call to another: what the first one's card decided is left out or fits the other."""
+def adapted_params(params: Params, card: ModelCard) -> Params:
+    """Parameters of a call to one model, adapted to another: the reply limit is capped, model name and reasoning are reset."""
     limit = None if params.max_tokens is None else min(params.max_tokens, card.reply)
     return replace(params, max_tokens=limit, model="", reasoning=None)
 
 
-class Touch(Value, frozen=True):
-    """What had to be changed to make a view acceptable; `bug` says that our own log should never have led to it."""
+class RequestRepair(Value, frozen=True):
+    """A change that made a view acceptable to the provider; `bug` marks a case that our own log should never lead to."""
 
-    case: Case
+    case: RepairCase
     item: str
     call_id: str = ""
     bug: bool = False
 
 
 class Request(Value, frozen=True):
-    """The exact bytes that leave; `breakpoints` are the item ids, or `head:n`, that carry a cache breakpoint.
+    """An encoded request; `breakpoints` are the item ids, or `head:n`, of blocks with a cache breakpoint.
 
-    `tool_names` are pairs of the name of a tool on the wire and the one it was offered under, where they differ.
+    `tool_names` pairs the name of a tool on the wire with the name it was offered under, where they differ.
     """
 
     wire: WireName
@@ -119,11 +119,11 @@ class Request(Value, frozen=True):
     body: bytes
     digest: str
     breakpoints: tuple[str, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    repairs: tuple[RequestRepair, ...] = ()
     endpoint: str = ""
     tool_names: tuple[tuple[str, str], ...] = ()
 
 
-def given(raw: Raw) -> bool:
-    """Whether an optional piece of JSON was given."""
+def is_given(raw: Raw) -> bool:
+    """Whether an optional piece of JSON is set, that is not `null`."""
     return bytes(raw) != b"null"

@@ -1,4 +1,4 @@
-"""From the bytes of a provider to a reply: server-sent events and the decoders of the three wires."""
+"""Decodes the response of a provider, whole or as server-sent events, into deltas and a reply."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,53 +15,53 @@ from palimpsest.wire.json_reading import Json, parse, text
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.responses.decode import ResponseAssembler, decode_response_object
 
-_BREAK = re.compile(rb"\r\n|\n|\r")
-_MARK = b"\xef\xbb\xbf"
+_LINE_BREAK = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ServerEvent(Value, frozen=True):
-    """One event of a stream: its name, if it has one, and its data."""
+    """One server-sent event."""
 
     data: str
     name: str = ""
 
 
 class EventParser:
-    """Takes bytes as they arrive and gives the events that they complete; how the bytes were split makes no difference."""
+    """Incremental parser of server-sent events; the result does not depend on how the bytes are split."""
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
         self._data: list[str] = []
         self._name = ""
-        self._begun = False
+        self._started = False
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """The events that these bytes complete."""
+        """Add bytes and return the events that they complete."""
         self._pending.append(chunk)
-        # A long line arrives in many chunks: it is joined once, when it ends.
-        if b"\n" not in chunk and b"\r" not in chunk and not self._return_waits():
+        # A long line arrives in many chunks and is joined only once, when it ends.
+        if b"\n" not in chunk and b"\r" not in chunk and not self._break_may_continue():
             return []
         buffer = b"".join(self._pending)
-        # A carriage return at the very end may be half of a line break.
+        # A carriage return at the end may be the first half of a line break.
         held = b"\r" if buffer.endswith(b"\r") else b""
-        *lines, rest = _BREAK.split(buffer[: len(buffer) - len(held)])
+        *lines, rest = _LINE_BREAK.split(buffer[: len(buffer) - len(held)])
         self._pending = [rest + held]
         return self._events(lines)
 
     def close(self) -> list[ServerEvent]:
-        """The last event of a stream that ends without a blank line."""
-        lines = _BREAK.split(b"".join(self._pending))
+        """End the stream and return its last event, which may lack the blank line after it."""
+        lines = _LINE_BREAK.split(b"".join(self._pending))
         self._pending = []
         return self._events([*lines, b""])
 
-    def _return_waits(self) -> bool:
+    def _break_may_continue(self) -> bool:
         return len(self._pending) > 1 and self._pending[-2].endswith(b"\r")
 
     def _events(self, lines: list[bytes]) -> list[ServerEvent]:
         events: list[ServerEvent] = []
         for raw in lines:
-            line = raw if self._begun else raw.removeprefix(_MARK)
-            self._begun = True
+            line = raw if self._started else raw.removeprefix(_BYTE_ORDER_MARK)
+            self._started = True
             if line:
                 self._take(line.decode("utf-8", "replace"))
             elif event := self._dispatch():
@@ -90,20 +90,24 @@ class Assembler(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the provider said that the reply is whole."""
+        """Whether the provider has marked the reply as complete."""
         ...
 
     def take(self, event: Json) -> Iterable[Delta]:
-        """The deltas of one event of the stream; an error in it is raised."""
+        """Apply one event and return its deltas. Raises `ProviderError` if the event is an error."""
         ...
 
     def reply(self) -> ModelReplied:
-        """What has arrived so far."""
+        """The reply as far as it has arrived."""
         ...
 
 
 def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names = NO_NAMES) -> ModelReplied:
-    """The reply in a whole answer; `names` are the names of tools that we offered by those on the wire, where they differ."""
+    """Decode a response that was not streamed.
+
+    `names` maps tool names on the wire to the offered ones, where they differ. Raises `WireError` if the body is not a reply of this
+    wire, `ProviderError` if it is an error.
+    """
     answer = parse(body, card.provider)
     match wire:
         case "anthropic":
@@ -117,7 +121,7 @@ def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names =
 
 
 class Decoder:
-    """Takes the bytes of a stream in any split; `finish` gives the reply, `partial` what there is of it so far."""
+    """Decodes one streamed reply from bytes in any split."""
 
     def __init__(self, assembler: Assembler, where: str, names: Names = NO_NAMES) -> None:
         self._assembler = assembler
@@ -129,35 +133,35 @@ class Decoder:
 
     @property
     def complete(self) -> bool:
-        """Whether the provider said that the reply is whole."""
+        """Whether the provider has marked the reply as complete."""
         return self._assembler.complete
 
     def feed(self, data: bytes) -> tuple[Delta, ...]:
-        """The deltas of these bytes; an error that the provider sent is raised."""
+        """Add bytes and return their deltas. Raises `ProviderError` if the stream contains an error event."""
         return tuple(self.deltas(data))
 
     def deltas(self, data: bytes) -> Iterator[Delta]:
-        """The deltas of these bytes, one by one, so that those before an error that the provider sent are not lost."""
+        """Like `feed`, but yields each delta at once, so that the deltas before an error event are not lost."""
         return self._take(self._parser.feed(data))
 
     def finish(self) -> ModelReplied:
-        """The whole reply; a stream that ended early is a `StreamCut`."""
+        """End the stream and return the reply. Raises `StreamCut` if the stream ended early."""
         last = self._parser.close()
         try:
             tuple(self._take(last))
         except WireError as error:
-            # The last event has no end: what is wrong with it is that the rest never came.
-            raise self._early() from error
+            # An event without an end that cannot be parsed was cut off, so that the stream ended early.
+            raise self._cut_error() from error
         if not self._assembler.complete:
-            raise self._early()
+            raise self._cut_error()
         return self.partial()
 
-    def _early(self) -> StreamCut:
+    def _cut_error(self) -> StreamCut:
         how = "after it said that it was done" if self._done else "before the reply was whole"
         return StreamCut(f"the stream ended {how}, after {self._events} events; ask again", where=self._where)
 
     def partial(self) -> ModelReplied:
-        """What had arrived when the stream broke."""
+        """The reply as far as it has arrived."""
         return offered_reply(self._assembler.reply(), self._names)
 
     def _take(self, events: list[ServerEvent]) -> Iterator[Delta]:
@@ -166,18 +170,18 @@ class Decoder:
                 self._done = True
                 continue
             self._events += 1
-            for delta in self._assembler.take(self._named(event)):
+            for delta in self._assembler.take(self._parsed(event)):
                 if not isinstance(delta, TextDelta | ThinkingDelta) or delta.text:
                     yield offered_delta(delta, self._names)
 
-    def _named(self, event: ServerEvent) -> Json:
+    def _parsed(self, event: ServerEvent) -> Json:
         content = parse(event.data, self._where)
         # Some servers name an event only on its event line.
         return content if text(content, "type") or not event.name else {"type": event.name, **content}
 
 
 def decoder(wire: WireName, card: ModelCard, names: Names = NO_NAMES) -> Decoder:
-    """A decoder for one streamed reply; `names` as for a whole answer."""
+    """A decoder for one streamed reply; `names` as for `decode_response`."""
     match wire:
         case "anthropic":
             return Decoder(MessageAssembler(card), card.provider, names)

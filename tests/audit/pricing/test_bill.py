@@ -1,4 +1,4 @@
-"""What requests read, write and send afresh: cases worked out by hand."""
+"""Bills of requests under each kind of cache: cases worked out by hand."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, Rules, bill, prices_of, rules_of
+from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules, prices_of
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.models.prices import cost
 
-BREAKPOINTS = Rules("breakpoints", 1_024)
-AUTOMATIC = Rules("automatic", 1_024)
+BREAKPOINTS = CacheRules("breakpoints", 1_024)
+AUTOMATIC = CacheRules("automatic", 1_024)
 MINUTE = 60_000
 
 
@@ -149,24 +149,24 @@ CASES: dict[str, list[Send]] = {
 }
 
 
-def send(kept: Kept, each: Send, rules: Rules) -> tuple[tuple[int, int, int, int], Kept]:
+def send(contents: CacheContents, each: Send, rules: CacheRules) -> tuple[tuple[int, int, int, int], CacheContents]:
     breakpoints = [Breakpoint(at) if at >= 0 else Breakpoint(-at - 1, long=True) for at in each.breakpoints]
-    billed = bill(Prompt.of(blocks(each.prompt)), kept, round(each.at * MINUTE), rules, breakpoints)
+    billed = bill(Prompt.of(blocks(each.prompt)), contents, round(each.at * MINUTE), rules, breakpoints)
     usage = billed.usage
-    return (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long), billed.kept
+    return (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long), billed.contents
 
 
-def play(sent: list[Send], rules: Rules) -> list[tuple[int, int, int, int]]:
-    kept = EMPTY
+def play(sent: list[Send], rules: CacheRules) -> list[tuple[int, int, int, int]]:
+    contents = EMPTY_CACHE
     bills = []
     for each in sent:
-        billed, kept = send(kept, each, rules)
+        billed, contents = send(contents, each, rules)
         bills.append(billed)
     return bills
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
-def test_a_cache_with_marks_bills_as_worked_out_by_hand(case: str) -> None:
+def test_a_cache_with_breakpoints_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(CASES[case], BREAKPOINTS) == [each.bill for each in CASES[case]]
 
 
@@ -213,20 +213,20 @@ def test_an_automatic_cache_bills_as_worked_out_by_hand(case: str) -> None:
 
 def test_the_idle_time_of_an_automatic_cache_is_a_parameter() -> None:
     sent = [Send(0, "h:1024", (), (0, 0, 1024, 0)), Send(8, "h:1024", (), (0, 0, 1024, 0))]
-    assert play(sent, Rules("automatic", idle=5 * MINUTE)) == [each.bill for each in sent]
+    assert play(sent, CacheRules("automatic", idle=5 * MINUTE)) == [each.bill for each in sent]
 
 
 def test_the_minimum_is_that_of_the_model() -> None:
     sent = [Send(0, "h:4095", (0,), (4095, 0, 0, 0)), Send(1, "h:4096", (0,), (0, 0, 4096, 0))]
-    assert play(sent, rules_of(card("claude-haiku-4-5"))) == [each.bill for each in sent]
-    assert rules_of(card("claude-opus-5")).minimum == 512
+    assert play(sent, cache_rules(card("claude-haiku-4-5"))) == [each.bill for each in sent]
+    assert cache_rules(card("claude-opus-5")).minimum == 512
 
 
 def test_without_a_cache_all_is_fresh() -> None:
-    assert play([Send(0, "h:2000", (0,), (0, 0, 0, 0))], Rules("none")) == [(2000, 0, 0, 0)]
+    assert play([Send(0, "h:2000", (0,), (0, 0, 0, 0))], CacheRules("none")) == [(2000, 0, 0, 0)]
 
 
-def test_more_than_four_marks_are_refused() -> None:
+def test_more_than_four_breakpoints_are_refused() -> None:
     with pytest.raises(BadInput, match="at most 4 breakpoints, not 5"):
         play([Send(0, "a*5:1000", (0, 1, 2, 3, 4), (0, 0, 0, 0))], BREAKPOINTS)
 
@@ -252,21 +252,21 @@ words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_siz
 
 @given(st.lists(st.tuples(words, st.integers(0, 29), st.integers(0, 400_000)), max_size=6), st.sampled_from([BREAKPOINTS, AUTOMATIC]))
 def test_every_token_is_billed_once_and_a_repeated_request_reads_what_it_wrote(
-    sent: list[tuple[list[Block], int, int]], rules: Rules
+    sent: list[tuple[list[Block], int, int]], rules: CacheRules
 ) -> None:
-    kept, now = EMPTY, 0
-    for parts, mark, wait in sent:
+    contents, now = EMPTY_CACHE, 0
+    for parts, position, wait in sent:
         now += wait
         prompt = Prompt.of(parts)
-        breakpoints = (Breakpoint(min(mark, len(parts) - 1)),)
-        billed = bill(prompt, kept, now, rules, breakpoints)
+        breakpoints = (Breakpoint(min(position, len(parts) - 1)),)
+        billed = bill(prompt, contents, now, rules, breakpoints)
         assert billed.usage.prompt == prompt.tokens
         assert min(billed.usage.input, billed.usage.cache_read, billed.usage.cache_write) >= 0
-        again = bill(prompt, billed.kept, now, rules, breakpoints)
+        again = bill(prompt, billed.contents, now, rules, breakpoints)
         assert again.usage.cache_read == billed.usage.cache_read + billed.usage.cache_write
-        kept = billed.kept
+        contents = billed.contents
 
 
 @given(words, words)
-def test_a_prompt_that_goes_on_is_the_same_as_one_made_anew(first: list[Block], more: list[Block]) -> None:
+def test_a_prompt_that_extends_another_equals_one_built_from_scratch(first: list[Block], more: list[Block]) -> None:
     assert Prompt.of(first + more, Prompt.of(first)) == Prompt.of(first + more)

@@ -1,4 +1,4 @@
-"""Whoever follows a view from edit to edit knows what somebody knows who looks at it for the first time."""
+"""State that follows a view from edit to edit equals state that is computed from the view alone."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,11 +6,11 @@ from working_days import MODEL, PROFILE, Step, steps, take_back, tell
 from workplace import work
 
 from palimpsest.audit.pricing.bill import Block, Prompt
-from palimpsest.audit.pricing.prefixes import sums_of
+from palimpsest.audit.pricing.prefixes import cumulative_tokens
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visibility.survival import survival_of
-from palimpsest.audit.visibility.visible import Visible, texts_of
+from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.events import Event
 from palimpsest.core.items import Item, Text, ToolCall, seq_of, shared_prefix_length
 from palimpsest.core.pairs import pending_calls, unpaired
@@ -31,10 +31,10 @@ class Followed:
         self.items_before, self.head_before, self.view = self.view.items, self.view.head, view
 
 
-def followed(told: list[Step]) -> list[tuple[Event, View]]:
+def followed(sampled_steps: list[Step]) -> list[tuple[Event, View]]:
     """A working day, event by event, with the view after each."""
     session = work(PROFILE, MODEL)
-    tell(session, told, take_back)
+    tell(session, sampled_steps, take_back)
     projection = ViewProjection(reader=session.log.reader)
     seen = []
     for event in session.log.events():
@@ -45,10 +45,10 @@ def followed(told: list[Step]) -> list[tuple[Event, View]]:
 
 @settings(max_examples=80)
 @given(steps)
-def test_uses_that_followed_every_edit_go_on_as_those_that_were_restored_with_the_view(told: list[Step]) -> None:
+def test_uses_that_followed_every_edit_continue_like_restored_ones(sampled_steps: list[Step]) -> None:
     views = Followed()
     live = UsesProjection(views)
-    for event, view in followed(told):
+    for event, view in followed(sampled_steps):
         restored = UsesProjection(views)
         restored.restore(live.snapshot())
         views.go_on(view)
@@ -59,9 +59,9 @@ def test_uses_that_followed_every_edit_go_on_as_those_that_were_restored_with_th
 
 @settings(max_examples=80)
 @given(steps)
-def test_a_counter_that_followed_every_edit_counts_as_a_new_one(told: list[Step]) -> None:
+def test_a_counter_that_followed_every_edit_counts_as_a_new_one(sampled_steps: list[Step]) -> None:
     counter, before = TokenCounter(claude_size), View()
-    for _, view in followed(told):
+    for _, view in followed(sampled_steps):
         for each in (view, before, view):
             new = TokenCounter(claude_size)
             assert (counter.raw(each), counter.sizes_of(each)) == (new.raw(each), new.sizes_of(each))
@@ -70,19 +70,23 @@ def test_a_counter_that_followed_every_edit_counts_as_a_new_one(told: list[Step]
 
 @settings(max_examples=60)
 @given(steps, st.lists(st.sampled_from(["src/f1.py", "f2.py", "name_1", "other_name_3", "17", "/repo/src/f3.py", "no where"]), max_size=4))
-def test_what_shows_in_many_texts_is_what_shows_in_one(told: list[Step], looked_for: list[str]) -> None:
-    for event, view in followed(told)[::7]:
+def test_what_shows_in_many_texts_is_what_shows_in_one(sampled_steps: list[Step], looked_for: list[str]) -> None:
+    for event, view in followed(sampled_steps)[::7]:
         texts = [*texts_of(view.head), *texts_of(view.items)] * 9
-        many, one = Visible(texts), Visible(["\n".join(texts)])
-        assert [many.path(each) for each in looked_for] == [one.path(each) for each in looked_for]
-        assert many.unseen(set(looked_for)) == one.unseen(set(looked_for)) == {each for each in looked_for if {each} == one.unseen({each})}
+        many, one = VisibleText(texts), VisibleText(["\n".join(texts)])
+        assert [many.shows_path(each) for each in looked_for] == [one.shows_path(each) for each in looked_for]
+        assert (
+            many.missing_tokens(set(looked_for))
+            == one.missing_tokens(set(looked_for))
+            == {each for each in looked_for if {each} == one.missing_tokens({each})}
+        )
         assert survival_of([event], many) == survival_of([event], "\n".join(texts))
 
 
 @settings(max_examples=80)
 @given(steps)
-def test_the_calls_that_wait_are_the_unpaired_ones_of_the_newest_reply(told: list[Step]) -> None:
-    for _, view in followed(told):
+def test_pending_calls_are_the_unpaired_ones_of_the_newest_reply(sampled_steps: list[Step]) -> None:
+    for _, view in followed(sampled_steps):
         items, alone = view.items, unpaired(view.items)
         spoken = [item for item in items if item.kind in {"user", "assistant", "thinking", "call"}]
         newest = seq_of(spoken[-1].id) if spoken and spoken[-1].kind != "user" else None
@@ -90,7 +94,7 @@ def test_the_calls_that_wait_are_the_unpaired_ones_of_the_newest_reply(told: lis
         assert pending_calls(items) == pending_calls(items, alone) == tuple(item for item in calls if seq_of(item.id) == newest)
 
 
-def test_a_prompt_that_was_changed_in_its_middle_is_the_same_as_one_made_anew() -> None:
+def test_a_prompt_that_was_changed_in_its_middle_equals_one_built_from_scratch() -> None:
     blocks: list[Block] = [(f"b{number}", number) for number in range(9)]
     known = Prompt.of(blocks)
     for changed in ([*blocks[:4], ("other", 7), *blocks[5:]], blocks[:3], [("first", 1), *blocks], blocks, []):
@@ -110,8 +114,8 @@ def test_rows_are_the_same_as_long_as_they_hold_the_very_same_things() -> None:
 
 @settings(max_examples=40)
 @given(steps)
-def test_sums_are_those_up_to_each_item(told: list[Step]) -> None:
-    view = followed([*told, (5, 0, 0)])[-1][1]
+def test_sums_are_those_up_to_each_item(sampled_steps: list[Step]) -> None:
+    view = followed([*sampled_steps, (5, 0, 0)])[-1][1]
     counter = TokenCounter(claude_size, 1.3)
     total, sums = 0, {}
     for number, item in enumerate(view.head):
@@ -120,4 +124,4 @@ def test_sums_are_those_up_to_each_item(told: list[Step]) -> None:
     for item in view.items:
         total += counter.item(item)
         sums[item.id] = total
-    assert sums_of(view.head, view.items, counter) == sums
+    assert cumulative_tokens(view.head, view.items, counter) == sums

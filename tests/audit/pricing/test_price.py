@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from situations import prefix, situation, used, words
 from workplace import offline, say, work
 
-from palimpsest.audit.pricing.bill import Billed, Breakpoint, Kept, Prompt, bill, rules_of
+from palimpsest.audit.pricing.bill import Bill, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.audit.pricing.price import next_bills, price_of
 from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
@@ -19,7 +19,7 @@ from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.caching import anchored
+from palimpsest.wire.encoding.breakpoints import with_anchors
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.models.prices import cost
 
@@ -68,7 +68,7 @@ def test_an_automatic_cache_is_read_up_to_the_edit_in_whole_steps() -> None:
     assert (after.cache_read, after.prompt) == (39_936, 70_000)
 
 
-def test_an_edit_of_what_nobody_cached_yet_only_saves() -> None:
+def test_an_edit_of_uncached_items_only_saves() -> None:
     call, result = used(6, "Bash", "{}", 5_020)
     now = situation((*ITEMS, call, result), prefixes=PREFIXES)
     after = View(items=(*ITEMS, call, replace(result, mask=Cover("[Bash: 5020 tokens, id 7.0]"))))
@@ -85,20 +85,20 @@ class Till:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.kept = Kept()
+        self.contents = CacheContents()
 
-    def bill(self, view: View, breakpoints: tuple[str, ...], now: int) -> Billed:
+    def bill(self, view: View, breakpoints: tuple[str, ...], now: int) -> Bill:
         counter, items = self.session.counter, (*view.head, *view.items)
         blocks = [(f"{item.id} {item.mask}", counter.item(item)) for item in items]
         places = {item.id: place for place, item in enumerate(items)}
         wanted = [Breakpoint(places[name]) for name in breakpoints if name in places]
-        return bill(Prompt.of(blocks), self.kept, now, rules_of(self.session.card), wanted)
+        return bill(Prompt.of(blocks), self.contents, now, cache_rules(self.session.card), wanted)
 
     def next(self) -> Usage:
         """What the next request would be billed as, with the breakpoints that it would have."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.derived.cache.value(), now)
+        params = with_anchors(session.params, session.derived.cache.value(), now)
         breakpoints = encode(session.log.view, session.card, (), params).breakpoints
         return self.bill(session.log.view, breakpoints, now).usage
 
@@ -106,10 +106,10 @@ class Till:
         """A call that is made, billed and answered."""
         session = self.session
         now = session.situation("before_call").now
-        params = anchored(session.params, session.derived.cache.value(), now)
+        params = with_anchors(session.params, session.derived.cache.value(), now)
         breakpoints = encode(session.log.view, session.card, (), params).breakpoints
         billed = self.bill(session.log.view, breakpoints, now)
-        self.kept = billed.kept
+        self.contents = billed.contents
         started = session.log.append(
             CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view), breakpoints=breakpoints)
         )

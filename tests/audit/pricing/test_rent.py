@@ -1,10 +1,10 @@
-"""What waiting with a fold costs, and what a fold costs: the worked examples, and small windows."""
+"""The rent of delaying a fold and the price of a fold: worked examples, and small windows."""
 
 import pytest
 from situations import CLAUDE, prefix, situation, size, words
 
-from palimpsest.audit.pricing.price import Narrative, Rates, after_fold, fold_price, price_of_fold, rates_of, rent_of_call
-from palimpsest.audit.pricing.warm import Warm
+from palimpsest.audit.pricing.price import Narrative, Rates, fold_price, price_of_fold, rates_of, rent_of_call, tokens_after_fold
+from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes
 from palimpsest.core.items import Item, Text
 from palimpsest.core.situation import PARTS, Cache, Evidence, UserMessage
 from palimpsest.core.tokens.counter import TokenCounter
@@ -18,19 +18,19 @@ RATES = Rates(1.25, 0.1, 5.0)
 
 
 def test_a_folded_view_has_its_head_the_users_words_evidence_names_tail_and_results() -> None:
-    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
-    assert after_fold(VIEW, SAID, TokenCounter(size), CLAUDE, PARTS + 1_600) == 52_000
+    assert tokens_after_fold(VIEW, SAID, TokenCounter(size), CLAUDE) == 20_000 + 2_000 + 2_000 + 2_400 + 15_000 + 9_000 == 50_400
+    assert tokens_after_fold(VIEW, SAID, TokenCounter(size), CLAUDE, PARTS + 1_600) == 52_000
 
 
 def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:
     many = Evidence(user_messages=(UserMessage("1.0", 0, "please", 70_000),))
-    assert after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
+    assert tokens_after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
 
 
 def test_the_bounds_shrink_with_the_window_and_never_grow() -> None:
     small = resized(CLAUDE, 20_000)
-    assert after_fold(VIEW, SAID, TokenCounter(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900
-    assert after_fold(VIEW, SAID, TokenCounter(size), resized(CLAUDE, 1_000_000)) == 50_400
+    assert tokens_after_fold(VIEW, SAID, TokenCounter(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900
+    assert tokens_after_fold(VIEW, SAID, TokenCounter(size), resized(CLAUDE, 1_000_000)) == 50_400
 
 
 def test_each_call_pays_a_cached_read_of_what_a_fold_would_leave_out() -> None:
@@ -45,16 +45,16 @@ def test_tools_are_carried_before_and_after_a_fold() -> None:
 
 
 def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out() -> None:
-    warm = Warm((-1, 5), (20_000, 108_000))
+    warm = WarmPrefixes((-1, 5), (20_000, 108_000))
     assert fold_price(110_000, 50_400, warm, RATES) == pytest.approx(38_000 + 2_000 - 10_800 - 2_500)
-    assert fold_price(110_000, 50_400, Warm(), RATES) == pytest.approx(63_000 - 137_500)
+    assert fold_price(110_000, 50_400, WarmPrefixes(), RATES) == pytest.approx(63_000 - 137_500)
 
 
 def test_a_narrative_adds_the_request_for_it() -> None:
-    warm = Warm((-1, 5), (20_000, 108_000))
+    warm = WarmPrefixes((-1, 5), (20_000, 108_000))
     asked = Narrative(600, 1_600)
     assert fold_price(110_000, 50_400, warm, RATES, asked) == pytest.approx(26_700 + 10_800 + 2_000 + 600 + 8_000)
-    assert fold_price(110_000, 50_400, Warm(), RATES, asked) == pytest.approx(-74_500 + 110_000 + 600 + 8_000)
+    assert fold_price(110_000, 50_400, WarmPrefixes(), RATES, asked) == pytest.approx(-74_500 + 110_000 + 600 + 8_000)
 
 
 def test_a_fold_is_priced_by_what_is_cached_now() -> None:

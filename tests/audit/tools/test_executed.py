@@ -1,4 +1,4 @@
-"""The programs that a shell line comes down to."""
+"""The commands of a shell line without their wrappers."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_wrappers_are_removed_and_scripts_are_parsed_in_their_place(line: str, c
     assert words(line) == commands
 
 
-def test_what_a_script_writes_goes_where_its_shell_does() -> None:
+def test_redirections_of_a_shell_apply_to_its_script() -> None:
     assert [each.command.redirects for each in executed("bash -c 'make' > log")] == [((">", "log"),), ()]
 
 

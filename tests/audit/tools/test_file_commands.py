@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.file_commands import shell_touches
+from palimpsest.audit.tools.file_commands import shell_file_accesses
 
 DIFF = "--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-a\n+b\n"
 
@@ -13,7 +13,7 @@ def touches(line: str) -> str:
     """Each touch as a word: how, the path, and the lines if there are any."""
     return " ".join(
         f"{each.how}:{each.path}" + ("" if each.first is None and each.last is None else f":{each.first}-{each.last}")
-        for each in shell_touches(line)
+        for each in shell_file_accesses(line)
     )
 
 
@@ -88,7 +88,7 @@ def touches(line: str) -> str:
         ("cp notes.txt 'with space.txt'", ""),
     ],
 )
-def test_each_program_tells_the_files_that_it_touches(line: str, touched: str) -> None:
+def test_each_program_has_the_files_that_it_accesses(line: str, touched: str) -> None:
     assert touches(line) == touched
 
 
@@ -103,4 +103,4 @@ def test_a_patch_that_is_only_written_down_edits_nothing() -> None:
     st.lists(st.sampled_from(["mv", "cp", "rm", "git", "-t", "-C", "--", "perl", "-pi", "sed", "-i", "patch", "a.py", "ln", "dd", "tee"]))
 )
 def test_arguments_in_any_order_are_no_error(parts: list[str]) -> None:
-    assert shell_touches(" ".join(parts)) == shell_touches(" ".join(parts))
+    assert shell_file_accesses(" ".join(parts)) == shell_file_accesses(" ".join(parts))

@@ -1,11 +1,19 @@
-"""How a command went, told by its line, its exit code and its output."""
+"""Outcomes of commands, from their line, exit code and output."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.outcomes import error_line, failed, handle_asked, handle_told, is_test, same_command, summary_of
-from palimpsest.audit.tools.tasks import change_of, key_of, numbered, open_items
+from palimpsest.audit.tools.outcomes import (
+    command_failed,
+    error_line,
+    handle_in_call,
+    handle_in_output,
+    is_test_command,
+    normalized_command,
+    summary_of_tests,
+)
+from palimpsest.audit.tools.tasks import open_tasks, task_change, task_key, with_task_number
 from palimpsest.core.items import ToolCall
 
 
@@ -22,12 +30,12 @@ from palimpsest.core.items import ToolCall
     ],
 )
 def test_a_command_that_runs_tests_is_known_by_its_line(command: str) -> None:
-    assert is_test(command)
+    assert is_test_command(command)
 
 
 @pytest.mark.parametrize("command", ["ls tests", "cat test_x.py", "git commit -m 'run pytest in CI'", "npm install", "git checkout test"])
 def test_a_command_that_only_speaks_of_tests_runs_none(command: str) -> None:
-    assert not is_test(command)
+    assert not is_test_command(command)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +57,7 @@ def test_a_command_that_only_speaks_of_tests_runs_none(command: str) -> None:
     ],
 )
 def test_a_command_that_mentions_a_test_runner_runs_none(command: str) -> None:
-    assert not is_test(command)
+    assert not is_test_command(command)
 
 
 @pytest.mark.parametrize(
@@ -68,21 +76,21 @@ def test_a_command_that_mentions_a_test_runner_runs_none(command: str) -> None:
     ],
 )
 def test_tests_are_found_through_wrappers_pipelines_and_scripts(command: str) -> None:
-    assert is_test(command)
+    assert is_test_command(command)
 
 
 def test_the_same_command_is_the_same_however_its_output_is_cut() -> None:
-    assert same_command("cd /r && make  build 2>&1 | tail -5") == "make build"
-    assert same_command("make build > /dev/null") == "make build"
+    assert normalized_command("cd /r && make  build 2>&1 | tail -5") == "make build"
+    assert normalized_command("make build > /dev/null") == "make build"
 
 
 def test_a_search_that_found_nothing_did_not_fail() -> None:
-    assert not failed("grep -rn foo src", 1, error=False)
-    assert not failed("cat x | grep y", 1, error=False)
-    assert failed("grep -rn foo src", 2, error=False)
-    assert failed("make", 1, error=False)
-    assert failed("make", None, error=True)
-    assert not failed("make", None, error=False)
+    assert not command_failed("grep -rn foo src", 1, error=False)
+    assert not command_failed("cat x | grep y", 1, error=False)
+    assert command_failed("grep -rn foo src", 2, error=False)
+    assert command_failed("make", 1, error=False)
+    assert command_failed("make", None, error=True)
+    assert not command_failed("make", None, error=False)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,7 @@ def test_a_search_that_found_nothing_did_not_fail() -> None:
     ],
 )
 def test_the_line_that_sums_up_a_test_is_found(output: str, line: str) -> None:
-    assert summary_of(output) == line
+    assert summary_of_tests(output) == line
 
 
 def test_what_went_wrong_is_the_last_error_or_the_last_line() -> None:
@@ -104,30 +112,30 @@ def test_what_went_wrong_is_the_last_error_or_the_last_line() -> None:
 
 
 def test_a_command_that_runs_on_tells_how_it_is_asked_for() -> None:
-    assert handle_told("Process running with session ID 66547\n") == "66547"
-    assert handle_told("Command running in background with ID: b463a86. Output") == "b463a86"
-    assert handle_asked(ToolCall("c", "write_stdin", '{"session_id":66547,"chars":""}')) == "66547"
-    assert handle_asked(ToolCall("c", "Bash", "{}")) == ""
+    assert handle_in_output("Process running with session ID 66547\n") == "66547"
+    assert handle_in_output("Command running in background with ID: b463a86. Output") == "b463a86"
+    assert handle_in_call(ToolCall("c", "write_stdin", '{"session_id":66547,"chars":""}')) == "66547"
+    assert handle_in_call(ToolCall("c", "Bash", "{}")) == ""
 
 
 def test_task_lists_are_read_in_the_forms_of_all_programs() -> None:
-    assert open_items([{"content": "a", "status": "done"}, {"title": "b"}, "c"]) == ("b", "c")
-    assert open_items({"plan": [{"step": "s", "status": "pending"}]}) == ("s",)
-    assert open_items({"task_list": [{"title": "t", "status": "todo"}, {"title": "u", "done": True}]}) == ("t",)
-    assert open_items("1. [ ] one\n2. [x] two") == ("one",)
-    assert open_items(7) is None
-    assert change_of(ToolCall("c", "TaskUpdate", '{"taskId":"3","status":"deleted"}')) == (None, "", "#3")
-    assert change_of(ToolCall("c", "TaskUpdate", '{"taskId":"3","subject":"new words"}')) == (None, "#3 new words", "")
-    assert (key_of("#3 words"), key_of("words")) == ("#3", "words")
-    assert numbered("words", "Task #4 created") == "#4 words"
+    assert open_tasks([{"content": "a", "status": "done"}, {"title": "b"}, "c"]) == ("b", "c")
+    assert open_tasks({"plan": [{"step": "s", "status": "pending"}]}) == ("s",)
+    assert open_tasks({"task_list": [{"title": "t", "status": "todo"}, {"title": "u", "done": True}]}) == ("t",)
+    assert open_tasks("1. [ ] one\n2. [x] two") == ("one",)
+    assert open_tasks(7) is None
+    assert task_change(ToolCall("c", "TaskUpdate", '{"taskId":"3","status":"deleted"}')) == (None, "", "#3")
+    assert task_change(ToolCall("c", "TaskUpdate", '{"taskId":"3","subject":"new words"}')) == (None, "#3 new words", "")
+    assert (task_key("#3 words"), task_key("words")) == ("#3", "words")
+    assert with_task_number("words", "Task #4 created") == "#4 words"
 
 
 @given(st.text(), st.text())
-def test_any_line_and_any_output_can_be_looked_at(command: str, output: str) -> None:
-    same = same_command(command)
-    assert same_command(same) == same
-    is_test(command)
-    failed(command, 1, error=False)
-    summary_of(output)
-    handle_told(output)
-    open_items(output)
+def test_any_line_and_any_output_can_be_classified(command: str, output: str) -> None:
+    same = normalized_command(command)
+    assert normalized_command(same) == same
+    is_test_command(command)
+    command_failed(command, 1, error=False)
+    summary_of_tests(output)
+    handle_in_output(output)
+    open_tasks(output)

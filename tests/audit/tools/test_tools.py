@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, declared_class, exit_of, shell_line, tool_class
-from palimpsest.audit.tools.patches import Touched
+from palimpsest.audit.tools.file_access import FileAccess
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Form, Text, ToolCall, ToolResult
 from palimpsest.wire.request import Tool
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n--- x\n+y\n*** Add File: d/b.py\n+1\n*** End Patch"
+FORMS: tuple[Form, ...] = ("json", "free", "shell")
 TOOLS = ["Read", "Bash", "apply_patch", "TodoWrite", "mcp__x__y", "shell"]
 
 
@@ -73,43 +74,43 @@ def test_a_declaration_tells_the_class_by_the_arguments_where_the_name_does_not(
     [
         (
             ToolCall("c", "Read", '{"file_path":"/r/a.py","offset":10,"limit":20}'),
-            Action("read", (Touched("/r/a.py", "read", 10, 29),)),
+            Action("read", (FileAccess("/r/a.py", "read", 10, 29),)),
         ),
-        (ToolCall("c", "read", '{"filePath":"/r/a.py"}'), Action("read", (Touched("/r/a.py", "read"),))),
-        (ToolCall("c", "view", '{"path":"a.py","view_range":[5,-1]}'), Action("read", (Touched("a.py", "read", 5),))),
+        (ToolCall("c", "read", '{"filePath":"/r/a.py"}'), Action("read", (FileAccess("/r/a.py", "read"),))),
+        (ToolCall("c", "view", '{"path":"a.py","view_range":[5,-1]}'), Action("read", (FileAccess("a.py", "read", 5),))),
         (
             ToolCall("c", "str_replace_editor", '{"command":"view","path":"a.py"}'),
-            Action("read", (Touched("a.py", "read"),)),
+            Action("read", (FileAccess("a.py", "read"),)),
         ),
         (
             ToolCall("c", "str_replace_editor", '{"command":"create","path":"a.py","file_text":"x"}'),
-            Action("write", (Touched("a.py", "write"),)),
+            Action("write", (FileAccess("a.py", "write"),)),
         ),
-        (ToolCall("c", "Edit", '{"file_path":"a.py","old_string":"a","new_string":"b"}'), Action("edit", (Touched("a.py", "edit"),))),
+        (ToolCall("c", "Edit", '{"file_path":"a.py","old_string":"a","new_string":"b"}'), Action("edit", (FileAccess("a.py", "edit"),))),
         (
             ToolCall(
                 "c", "apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n--- x\n+y\n*** Add File: d/b.py\n+1\n*** End Patch", "free"
             ),
-            Action("edit", (Touched("a.py", "edit"), Touched("d/b.py", "write"))),
+            Action("edit", (FileAccess("a.py", "edit"), FileAccess("d/b.py", "write"))),
         ),
         (
             ToolCall("c", "apply_patch", '{"input":"*** Begin Patch\\n*** Delete File: a.py\\n*** End Patch"}'),
-            Action("edit", (Touched("a.py", "edit"),)),
+            Action("edit", (FileAccess("a.py", "edit"),)),
         ),
         (
             ToolCall("c", "patch", '{"diff":"--- a/x.c\\n+++ b/x.c\\n@@ -1 +1 @@\\n-a\\n+b\\n"}'),
-            Action("edit", (Touched("x.c", "edit"),)),
+            Action("edit", (FileAccess("x.c", "edit"),)),
         ),
         (ToolCall("c", "Bash", '{"command":"npm test"}'), Action("command", (), "npm test")),
         (ToolCall("c", "shell", '{"command":["bash","-lc","ls -la"]}'), Action("command", (), "ls -la")),
         (ToolCall("c", "local_shell", '{"command":["git","status"]}', "shell"), Action("command", (), "git status")),
         (
             ToolCall("c", "exec_command", '{"cmd":"sed -n \'1,240p\' src/a.ts && cat b.md"}'),
-            Action("command", (Touched("src/a.ts", "read", 1, 240), Touched("b.md", "read")), "sed -n '1,240p' src/a.ts && cat b.md"),
+            Action("command", (FileAccess("src/a.ts", "read", 1, 240), FileAccess("b.md", "read")), "sed -n '1,240p' src/a.ts && cat b.md"),
         ),
-        (ToolCall("c", "Grep", '{"pattern":"x","path":"src"}'), Action("search", (Touched("src", "search"),))),
+        (ToolCall("c", "Grep", '{"pattern":"x","path":"src"}'), Action("search", (FileAccess("src", "search"),))),
         (ToolCall("c", "TodoWrite", '{"todos":[]}'), Action("plan")),
-        (ToolCall("c", "Write", '{"file_path":"a.py","content":"cut off'), Action("write", (Touched("a.py", "write"),))),
+        (ToolCall("c", "Write", '{"file_path":"a.py","content":"cut off'), Action("write", (FileAccess("a.py", "write"),))),
         (ToolCall("c", "Read", "[1"), Action("read")),
     ],
 )
@@ -120,18 +121,18 @@ def test_a_call_tells_its_paths_and_its_command(call: ToolCall, action: Action) 
 @pytest.mark.parametrize(
     ("line", "paths"),
     [
-        ("cat > notes.md <<'EOF'\nsee cat other.md\nEOF", (Touched("notes.md", "write"),)),
-        ("echo x >> a.log 2>/dev/null", (Touched("a.log", "edit"),)),
-        ("sed -i 's/a/b/' src/x.py", (Touched("src/x.py", "edit"),)),
-        ("head -n 40 a.txt | tail -5", (Touched("a.txt", "read", 1, 40),)),
+        ("cat > notes.md <<'EOF'\nsee cat other.md\nEOF", (FileAccess("notes.md", "write"),)),
+        ("echo x >> a.log 2>/dev/null", (FileAccess("a.log", "edit"),)),
+        ("sed -i 's/a/b/' src/x.py", (FileAccess("src/x.py", "edit"),)),
+        ("head -n 40 a.txt | tail -5", (FileAccess("a.txt", "read", 1, 40),)),
         ("FOO=1 cat 'with space.txt' | grep x", ()),
-        ("apply_patch <<'P'\n*** Begin Patch\n*** Update File: q.py\n*** End Patch\nP", (Touched("q.py", "edit"),)),
+        ("apply_patch <<'P'\n*** Begin Patch\n*** Update File: q.py\n*** End Patch\nP", (FileAccess("q.py", "edit"),)),
         ("git log --oneline", ()),
         ("head -c 300 /dev/zero > /dev/null", ()),
         ("grep -rn foo src/*.py", ()),
     ],
 )
-def test_a_command_line_tells_the_files_it_reads_and_writes(line: str, paths: tuple[Touched, ...]) -> None:
+def test_a_command_line_tells_the_files_it_reads_and_writes(line: str, paths: tuple[FileAccess, ...]) -> None:
     assert action_of(ToolCall("c", "bash", msgspec.json.encode({"command": line}).decode())).paths == paths
 
 
@@ -142,14 +143,14 @@ def test_a_command_line_tells_the_files_it_reads_and_writes(line: str, paths: tu
         (ToolCall("c", "code", "--- a/x.py\n+++ b/x.py\nprint(1)", "free"), Action("other")),
         (ToolCall("c", "notes", "About the *** Begin Patch envelope", "free"), Action("other")),
         (ToolCall("c", "review", '{"diff":"--- a/x.py\\n+++ b/x.py\\n@@ -1 +1 @@\\n-a\\n+b\\n"}'), Action("other")),
-        (ToolCall("c", "ship", PATCH, "free"), Action("edit", (Touched("a.py", "edit"), Touched("d/b.py", "write")))),
+        (ToolCall("c", "ship", PATCH, "free"), Action("edit", (FileAccess("a.py", "edit"), FileAccess("d/b.py", "write")))),
         (
             ToolCall("c", "ship", msgspec.json.encode({"input": PATCH}).decode()),
-            Action("edit", (Touched("a.py", "edit"), Touched("d/b.py", "write"))),
+            Action("edit", (FileAccess("a.py", "edit"), FileAccess("d/b.py", "write"))),
         ),
-        (ToolCall("c", "apply_patch", "*** Update File: a.py\n+1", "free"), Action("edit", (Touched("a.py", "edit"),))),
+        (ToolCall("c", "apply_patch", "*** Update File: a.py\n+1", "free"), Action("edit", (FileAccess("a.py", "edit"),))),
         (ToolCall("c", "apply_patch", "no patch at all", "free"), Action("edit")),
-        (ToolCall("c", "shell", "rm a.py", "free"), Action("command", (Touched("a.py", "remove"),), "rm a.py")),
+        (ToolCall("c", "shell", "rm a.py", "free"), Action("command", (FileAccess("a.py", "remove"),), "rm a.py")),
     ],
 )
 def test_a_free_form_call_is_an_edit_only_by_its_tool_or_by_a_whole_patch(call: ToolCall, action: Action) -> None:
@@ -158,12 +159,12 @@ def test_a_free_form_call_is_an_edit_only_by_its_tool_or_by_a_whole_patch(call: 
 
 def test_a_declared_patch_tool_is_an_edit_in_any_form() -> None:
     call = ToolCall("c", "ship", "*** Update File: a.py\n+1", "free")
-    assert action_of(call, {"ship": "edit"}) == Action("edit", (Touched("a.py", "edit"),))
+    assert action_of(call, {"ship": "edit"}) == Action("edit", (FileAccess("a.py", "edit"),))
 
 
 def test_the_words_of_a_list_are_each_one_word() -> None:
     patch = ToolCall("c", "shell", msgspec.json.encode({"command": ["apply_patch", PATCH]}).decode())
-    assert action_of(patch).paths == (Touched("a.py", "edit"), Touched("d/b.py", "write"))
+    assert action_of(patch).paths == (FileAccess("a.py", "edit"), FileAccess("d/b.py", "write"))
     search = ToolCall("c", "shell", '{"command":["grep","-rn","a; rm b.py","src"]}')
     assert action_of(search) == Action("command", (), "grep -rn a; rm b.py src")
     assert shell_line(search) == "grep -rn 'a; rm b.py' src"
@@ -198,36 +199,36 @@ def test_a_recorded_exit_code_comes_before_the_text() -> None:
     assert exit_of(returned("Exit code 1", exit_code=0)) == 0
 
 
-def test_a_call_that_failed_touched_nothing() -> None:
+def test_a_call_that_failed_accessed_nothing() -> None:
     call = ToolCall("c", "Edit", '{"file_path":"a.py"}')
     assert action_with(call, returned("no such text", error=True)) == Action("edit")
 
 
 def test_paths_of_the_result_are_added_to_those_of_the_call() -> None:
     call = ToolCall("c", "Edit", '{"file_path":"a.py"}')
-    assert action_with(call, returned("done", paths=("a.py", "b.py"))).paths == (Touched("a.py", "edit"), Touched("b.py", "edit"))
+    assert action_with(call, returned("done", paths=("a.py", "b.py"))).paths == (FileAccess("a.py", "edit"), FileAccess("b.py", "edit"))
 
 
-def test_an_edit_of_the_open_file_is_told_by_its_result() -> None:
+def test_an_edit_of_the_open_file_is_known_from_its_result() -> None:
     call = ToolCall("c", "bash", '{"command":"edit 1:3\\nx\\nend_of_edit"}')
-    assert action_with(call, returned("[File: /r/a.py (9 lines total)]\n1:x")).paths == (Touched("/r/a.py", "edit"),)
+    assert action_with(call, returned("[File: /r/a.py (9 lines total)]\n1:x")).paths == (FileAccess("/r/a.py", "edit"),)
 
 
 def test_a_later_read_covers_an_earlier_one_only_if_it_shows_as_much() -> None:
-    whole, part = Touched("a", "read"), Touched("a", "read", 10, 20)
+    whole, part = FileAccess("a", "read"), FileAccess("a", "read", 10, 20)
     assert [whole.covers(part), part.covers(whole), part.covers(part)] == [True, False, True]
-    assert not Touched("a", "read", 12, 20).covers(part)
-    assert Touched("a", "read", 5).covers(part)
-    assert not whole.covers(Touched("b", "read"))
+    assert not FileAccess("a", "read", 12, 20).covers(part)
+    assert FileAccess("a", "read", 5).covers(part)
+    assert not whole.covers(FileAccess("b", "read"))
 
 
 @given(
     st.sampled_from(TOOLS),
     st.text(),
-    st.sampled_from(["json", "free", "shell"]),
+    st.sampled_from(FORMS),
 )
-def test_garbage_is_never_an_error(tool: str, args: str, form: str) -> None:
-    call = ToolCall("c", tool, args, form)  # type: ignore[arg-type] # sampled from the forms
+def test_garbage_is_never_an_error(tool: str, args: str, form: Form) -> None:
+    call = ToolCall("c", tool, args, form)
     assert action_of(call) == action_of(call)
     assert action_with(call, returned(args)).kind == action_of(call).kind
     exit_of(returned(args))

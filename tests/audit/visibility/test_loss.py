@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.audit.visibility.visible import Visible
+from palimpsest.audit.visibility.visible import VisibleText
 from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 
 USER = Item("1.0", "user", Text("Please repair src/app/cart.py, the limit is 250."))
 CALL = Item("2.0", "call", ToolCall("c", "Bash", '{"command":"pytest -q tests/test_cart.py"}'))
-RESULT = Item("3.0", "result", ToolResult("c", (Text("17 failed in 4.25 s, see /tmp/out/report.xml"),)))
+RESULT = Item("3.0", "result", ToolResult("c", (Text("17 failed in 4.25 s, see /srv/out/report.xml"),)))
 
 
 def test_an_edit_that_hides_nothing_loses_nothing() -> None:
@@ -24,7 +24,7 @@ def test_an_edit_that_hides_nothing_loses_nothing() -> None:
 
 def test_everything_that_nothing_shows_any_more_is_lost() -> None:
     assert loss_of(View(items=(USER, CALL, RESULT)), View()) == Loss(
-        paths=("src/app/cart.py", "tests/test_cart.py", "/tmp/out/report.xml"),  # noqa: S108 - a path in a text
+        paths=("src/app/cart.py", "tests/test_cart.py", "/srv/out/report.xml"),
         commands=("pytest -q tests/test_cart.py",),
         numbers=3,
         user_messages=1,
@@ -48,13 +48,13 @@ def test_the_files_that_a_hidden_command_moved_or_removed_are_lost_before_those_
 
 
 def test_what_another_text_still_shows_is_not_lost() -> None:
-    told = Item(
+    summary = Item(
         "9.0.0",
         "summary",
         Text("- 1.0: Please repair src/app/cart.py, the limit is 250.\n[1] pytest -q tests/test_cart.py: 17 failed, 4.25"),
     )
-    assert loss_of(View(items=(USER, CALL, RESULT)), View(items=(told,))) == Loss(
-        paths=("/tmp/out/report.xml",),  # noqa: S108 - a path in a text
+    assert loss_of(View(items=(USER, CALL, RESULT)), View(items=(summary,))) == Loss(
+        paths=("/srv/out/report.xml",),
         ids=("1.0", "2.0", "3.0"),
         path_items=("3.0",),
     )
@@ -62,29 +62,32 @@ def test_what_another_text_still_shows_is_not_lost() -> None:
 
 def test_a_message_counts_as_shown_by_its_id_and_its_opening_words() -> None:
     long = Item("4.0", "user", Text("Implement the plan that follows in all details. " + "And one more thing. " * 90))
-    told = Item("9.0.0", "summary", Text("- 4.0, yesterday: Implement the plan that follows in all detai"))
-    assert loss_of(View(items=(long,)), View(items=(told,))).user_messages == 0
-    told = Item("9.0.0", "summary", Text("- Implement the plan that follows in all detai"))
-    assert loss_of(View(items=(long,)), View(items=(told,))).user_messages == 1
+    summary = Item("9.0.0", "summary", Text("- 4.0, yesterday: Implement the plan that follows in all detai"))
+    assert loss_of(View(items=(long,)), View(items=(summary,))).user_messages == 0
+    summary = Item("9.0.0", "summary", Text("- Implement the plan that follows in all detai"))
+    assert loss_of(View(items=(long,)), View(items=(summary,))).user_messages == 1
 
 
 def test_a_path_counts_as_shown_by_its_last_two_parts() -> None:
     read = Item("2.0", "call", ToolCall("c", "Read", '{"file_path":"/home/me/repo/src/app.py"}'))
-    told = Item("9.0.0", "summary", Text("- /home/me/repo/: src/app.py"))
-    assert loss_of(View(items=(read,)), View(items=(told,))).paths == ()
+    summary = Item("9.0.0", "summary", Text("- /home/me/repo/: src/app.py"))
+    assert loss_of(View(items=(read,)), View(items=(summary,))).paths == ()
 
 
 def test_a_folder_shows_with_a_slash_at_its_end_or_without() -> None:
-    visible = Visible(["see src/app/ and docs/."])
-    assert [visible.path(path) for path in ("src/app", "src/app/", "/repo/src/app", "docs", "/repo/docs")] == [
+    visible = VisibleText(["see src/app/ and docs/."])
+    assert [visible.shows_path(path) for path in ("src/app", "src/app/", "/repo/src/app", "docs", "/repo/docs")] == [
         True,
         True,
         True,
         True,
         False,
     ]
-    gone, told = Item("1.0", "assistant", Text("In /repo/src/app and my_parts/")), Item("2.0", "summary", Text("src/app/ and my_parts"))
-    assert loss_of(View(items=(gone,)), View(items=(told,))) == Loss(ids=("1.0",))
+    hidden, summary = (
+        Item("1.0", "assistant", Text("In /repo/src/app and my_parts/")),
+        Item("2.0", "summary", Text("src/app/ and my_parts")),
+    )
+    assert loss_of(View(items=(hidden,)), View(items=(summary,))) == Loss(ids=("1.0",))
 
 
 def test_a_name_is_credited_to_the_first_item_however_later_ones_write_it() -> None:
@@ -93,20 +96,20 @@ def test_a_name_is_credited_to_the_first_item_however_later_ones_write_it() -> N
 
 
 def test_numbers_count_without_signs_and_separators_in_what_is_lost_and_in_what_shows() -> None:
-    gone = Item("1.0", "assistant", Text("It is -50 or .75, of 1,234"))
-    assert loss_of(View(items=(gone,)), View()) == Loss(numbers=3, ids=("1.0",))
-    for told in ("50, 75, 1234", "+50 .75 -1,234", "-50 0 75 1,234."):
-        assert loss_of(View(items=(gone,)), View(items=(Item("2.0", "summary", Text(told)),))).numbers == 0
-    assert loss_of(View(items=(gone,)), View(items=(Item("2.0", "summary", Text("1 and 234")),))).numbers == 3
+    hidden = Item("1.0", "assistant", Text("It is -50 or .75, of 1,234"))
+    assert loss_of(View(items=(hidden,)), View()) == Loss(numbers=3, ids=("1.0",))
+    for summary in ("50, 75, 1234", "+50 .75 -1,234", "-50 0 75 1,234."):
+        assert loss_of(View(items=(hidden,)), View(items=(Item("2.0", "summary", Text(summary)),))).numbers == 0
+    assert loss_of(View(items=(hidden,)), View(items=(Item("2.0", "summary", Text("1 and 234")),))).numbers == 3
 
 
 def test_a_path_on_a_drive_still_shows_where_a_comma_follows_it() -> None:
-    gone, told = Item("1.0", "assistant", Text("In C:\\a\\b.py, as said")), Item("2.0", "user", Text("Open C:\\a\\b.py"))
-    assert loss_of(View(items=(gone, told)), View(items=(told,))) == Loss(ids=("1.0",))
+    hidden, summary = Item("1.0", "assistant", Text("In C:\\a\\b.py, as said")), Item("2.0", "user", Text("Open C:\\a\\b.py"))
+    assert loss_of(View(items=(hidden, summary)), View(items=(summary,))) == Loss(ids=("1.0",))
 
 
 def test_the_cover_of_a_masked_item_still_shows() -> None:
-    covered = Item(RESULT.id, RESULT.kind, RESULT.content, mask=Cover("[17 failed, see /tmp/out/report.xml]"))
+    covered = Item(RESULT.id, RESULT.kind, RESULT.content, mask=Cover("[17 failed, see /srv/out/report.xml]"))
     assert loss_of(View(items=(CALL, RESULT)), View(items=(CALL, covered))) == Loss(numbers=1, ids=("3.0",))
 
 
@@ -117,7 +120,7 @@ def test_a_path_in_chinese_is_found_where_it_still_shows() -> None:
 
 
 def test_every_kind_of_thing_is_listed_with_the_item_in_which_it_stood() -> None:
-    told = (
+    summary = (
         "Edited src/app/main.py and ./README.md (see https://example.org/a?b=1).\n"
         "TypeError: cannot read parseConfig of undefined\n"
         "commit 9f86d081 took 1250 ms, session 123e4567-e89b-12d3-a456-426614174000"
@@ -125,7 +128,7 @@ def test_every_kind_of_thing_is_listed_with_the_item_in_which_it_stood() -> None
     items = (
         Item("1.0", "user", Text("Never touch the lock file.")),
         Item("2.0", "call", ToolCall("c", "Bash", '{"command":"pytest tests/test_x.py -k \\"my_test\\"","timeout":30000}')),
-        Item("3.0", "result", ToolResult("c", (Text(told),))),
+        Item("3.0", "result", ToolResult("c", (Text(summary),))),
     )
     assert loss_of(View(items=items), View()) == Loss(
         paths=("tests/test_x.py", "src/app/main.py", "README.md"),
@@ -170,12 +173,12 @@ def test_a_path_on_a_drive_is_lost_as_it_was_written() -> None:
 
 def test_errors_and_addresses_that_still_show_are_not_lost() -> None:
     line = "ValueError: the total of the cart is not what the customer was told a moment ago, by far"
-    gone = Item("1.0", "result", ToolResult("c", (Text(f"{line}\nsee https://example.org/x"),)))
+    hidden = Item("1.0", "result", ToolResult("c", (Text(f"{line}\nsee https://example.org/x"),)))
     again = Item("2.0", "result", ToolResult("d", (Text(f"{line}\nmore"),)))
-    told = Item("9.0.0", "summary", Text(f"open error, {line[:60]}… at https://example.org/x"))
-    assert loss_of(View(items=(gone, again)), View(items=(again,))).errors == ()
-    assert loss_of(View(items=(gone,)), View(items=(told,))) == Loss(ids=("1.0",))
-    assert loss_of(View(items=(gone, again)), View(items=(again,))).urls == (LostEntity("https://example.org/x", "1.0"),)
+    summary = Item("9.0.0", "summary", Text(f"open error, {line[:60]}… at https://example.org/x"))
+    assert loss_of(View(items=(hidden, again)), View(items=(again,))).errors == ()
+    assert loss_of(View(items=(hidden,)), View(items=(summary,))) == Loss(ids=("1.0",))
+    assert loss_of(View(items=(hidden, again)), View(items=(again,))).urls == (LostEntity("https://example.org/x", "1.0"),)
 
 
 def test_of_many_things_the_newest_are_listed_and_the_rest_counted() -> None:

@@ -1,13 +1,13 @@
-"""How much of a folded span a request still shows, by the one definition that tests, lab and bars share."""
+"""Survival: how much of a folded span a request still shows."""
 
 import msgspec
 import pytest
 from corpus import CORPUS, WITHOUT
 
-from palimpsest.audit.block import evidence_block
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.audit.visibility.survival import Share, Survival, survival_of
-from palimpsest.audit.visibility.visible import readable
+from palimpsest.audit.fold_texts import evidence_block
+from palimpsest.audit.visibility.survival import ShownCount, Survival, survival_of
+from palimpsest.audit.visibility.visible import readable_text
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.tokens.estimate import estimate
@@ -43,22 +43,22 @@ SPAN = events(
 def test_what_shows_in_any_of_the_ways_that_count_survives() -> None:
     texts = ["src/a.py and /repo/docs/b.md", "[0] make all", '(0.0) "Never push to main. The server is slow. T…"', "4711"]
     body = msgspec.json.encode({"messages": [{"role": "user", "content": text} for text in texts]})
-    assert survival_of(SPAN, body) == Survival(Share(1, 1), Share(1, 1), Share(1, 1), Share(1, 1), Share(1, 1))
+    assert survival_of(SPAN, body) == Survival(ShownCount(1, 1), ShownCount(1, 1), ShownCount(1, 1), ShownCount(1, 1), ShownCount(1, 1))
 
 
 def test_what_does_not_show_is_counted_as_gone() -> None:
-    assert survival_of(SPAN, b"{}") == Survival(Share(0, 1), Share(0, 1), Share(0, 1), Share(0, 1), Share(0, 1))
+    assert survival_of(SPAN, b"{}") == Survival(ShownCount(0, 1), ShownCount(0, 1), ShownCount(0, 1), ShownCount(0, 1), ShownCount(0, 1))
 
 
 def test_an_opening_without_its_id_is_no_message() -> None:
-    assert survival_of(SPAN, "Never push to main. The server is slow. The").messages == Share(0, 1)
+    assert survival_of(SPAN, "Never push to main. The server is slow. The").messages == ShownCount(0, 1)
 
 
 def test_a_message_of_several_parts_shows_when_all_of_them_do_or_by_its_id_and_opening() -> None:
     span = events(UserSaid((Text("look at this picture"), Text("and at that one"))))
-    assert survival_of(span, "and at that one, look at this picture").messages == Share(1, 1)
-    assert survival_of(span, "0.0: look at this picture and at that one").messages == Share(1, 1)
-    assert survival_of(span, "look at this picture").messages == Share(0, 1)
+    assert survival_of(span, "and at that one, look at this picture").messages == ShownCount(1, 1)
+    assert survival_of(span, "0.0: look at this picture and at that one").messages == ShownCount(1, 1)
+    assert survival_of(span, "look at this picture").messages == ShownCount(0, 1)
 
 
 def test_only_commands_of_the_last_three_turns_count() -> None:
@@ -70,21 +70,21 @@ def test_only_commands_of_the_last_three_turns_count() -> None:
         call("2", "Bash", command="new thing"),
         back("2", "", 0),
     )
-    assert survival_of(turns, "new thing").commands == Share(1, 1)
-    assert survival_of(turns, "new thing", turns_begin=0).commands == Share(1, 2)
+    assert survival_of(turns, "new thing").commands == ShownCount(1, 1)
+    assert survival_of(turns, "new thing", turns_begin=0).commands == ShownCount(1, 2)
 
 
 def test_arguments_of_calls_are_read_as_they_travel_within_a_request() -> None:
     inner = msgspec.json.encode({"command": 'echo "hi"\nls'}).decode()
     body = msgspec.json.encode({"input": [{"type": "function_call", "arguments": inner}]})
     span = events(call("1", "Bash", command='echo "hi"\nls'), back("1", "", 0))
-    assert survival_of(span, body).commands == Share(1, 1)
+    assert survival_of(span, body).commands == ShownCount(1, 1)
 
 
 def test_shares_are_pooled_by_adding() -> None:
-    assert (Survival(read=Share(1, 2)) + Survival(read=Share(2, 2))).read == Share(3, 4)
-    assert Share(3, 4).ratio == 0.75
-    assert Share().ratio == 1.0
+    assert (Survival(read=ShownCount(1, 2)) + Survival(read=ShownCount(2, 2))).read == ShownCount(3, 4)
+    assert ShownCount(3, 4).ratio == 0.75
+    assert ShownCount().ratio == 1.0
 
 
 def tail_of(span: list[Event], room: int) -> dict[int, str]:
@@ -93,7 +93,7 @@ def tail_of(span: list[Event], room: int) -> dict[int, str]:
     for event in reversed(span):
         body = event.body
         parts = body.parts if isinstance(body, ModelReplied) else (body.result,) if isinstance(body, ToolReturned) else ()
-        text = "\n".join(readable(part) for part in parts)
+        text = "\n".join(readable_text(part) for part in parts)
         room -= estimate(text)
         if room < 0:
             break

@@ -29,7 +29,7 @@ from palimpsest.core.log.undo import rewind, undo
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session, write_claude
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.alternate import framed
+from palimpsest.wire.encoding.messages import framed_statement
 
 CLAUDE = ClaudeFormat()
 FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]
@@ -139,7 +139,10 @@ def test_a_reply_beside_the_conversation_is_not_written_and_what_had_arrived_of_
 def test_a_statement_of_the_operator_says_whose_it_is() -> None:
     log = log_with(ContextStated((Statement("mode", "Plan first.", "developer"), Statement("env", "branch: main"))))
     (line,) = lines_of(log)
-    assert line["message"]["content"] == [{"type": "text", "text": framed("Plan first.")}, {"type": "text", "text": "branch: main"}]
+    assert line["message"]["content"] == [
+        {"type": "text", "text": framed_statement("Plan first.")},
+        {"type": "text", "text": "branch: main"},
+    ]
 
 
 def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_interrupted() -> None:

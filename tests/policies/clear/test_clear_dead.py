@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from situations import CLAUDE, prefix, situation, used, words
+from stubs import stub_of
 from workplace import START, offline, reply, say, use, work
 
-from palimpsest.audit.dead import MOST_TOKENS, Dead, stub_of
+from palimpsest.audit.dead_results import STUB_TOKENS, DeadResult
 from palimpsest.audit.pricing.price import Rates
-from palimpsest.audit.pricing.warm import Warm
+from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
@@ -49,13 +50,13 @@ def test_pa_04_the_worked_example_clears_at_the_twentieth_call_and_not_before() 
     assert proposal.why == "1 dead results, 30000 tokens, paid 60000 in rent against a price of 29200"
 
 
-def dead(*rows: tuple[int, int, int]) -> list[Dead]:
+def dead(*rows: tuple[int, int, int]) -> list[DeadResult]:
     """Dead results by place, gain and calls since they died."""
-    return [Dead(place, gain, calls) for place, gain, calls in rows]
+    return [DeadResult(place, gain, calls) for place, gain, calls in rows]
 
 
-WARM = Warm((0, 4, 8), (20_000, 60_000, 98_000))
-GOLDEN: dict[str, tuple[list[Dead], Warm, list[Clearing], int | None]] = {
+WARM = WarmPrefixes((0, 4, 8), (20_000, 60_000, 98_000))
+GOLDEN: dict[str, tuple[list[DeadResult], WarmPrefixes, list[Clearing], int | None]] = {
     # 1.25 x 34,000 - 3,800 - 2,500, then 1.25 x 30,000 - 6,300, then 1.25 x 50,000 - 7,800 - 2,500.
     "too young": (
         dead((7, 6_000, 30), (5, 4_000, 10), (2, 20_000, 5)),
@@ -99,14 +100,14 @@ GOLDEN: dict[str, tuple[list[Dead], Warm, list[Clearing], int | None]] = {
     ),
     "a cold cache takes all": (
         dead((7, 300, 1), (5, 200, 1), (2, 100, 1)),
-        Warm(),
+        WarmPrefixes(),
         [Clearing(1, 300, 30, -375), Clearing(2, 500, 50, -625), Clearing(3, 600, 60, -750)],
         3,
     ),
     # Only the head is live: 1.25 x 74,000 - 1.25 x 80,000.
     "what is cold behind the head is free": (
         dead((7, 6_000, 1)),
-        Warm((-1,), (20_000,)),
+        WarmPrefixes((-1,), (20_000,)),
         [Clearing(1, 6_000, 600, -7_500)],
         1,
     ),
@@ -128,17 +129,17 @@ def test_pa_04_golden_cases_give_the_suffix_by_hand_calculation(case: str) -> No
 
 
 @st.composite
-def graves(draw: st.DrawFn) -> tuple[list[Dead], Warm]:
+def graves(draw: st.DrawFn) -> tuple[list[DeadResult], WarmPrefixes]:
     """Dead results from the newest to the oldest, and what is cached before them."""
     places = sorted(draw(st.sets(st.integers(0, 40), min_size=1)), reverse=True)
-    rows = [Dead(place, draw(st.integers(1, 3_000)), draw(st.integers(1, 60))) for place in places]
+    rows = [DeadResult(place, draw(st.integers(1, 3_000)), draw(st.integers(1, 60))) for place in places]
     ends = sorted(draw(st.sets(st.integers(-1, 40))))
     tokens = sorted(draw(st.sets(st.integers(1_000, 90_000), min_size=len(ends), max_size=len(ends))))
-    return rows, Warm(tuple(ends), tuple(tokens))
+    return rows, WarmPrefixes(tuple(ends), tuple(tokens))
 
 
 @given(graves(), st.sampled_from([0.5, 2.0]), st.sampled_from([0, 2_000]))
-def test_the_best_clearing_is_the_best_of_all_suffixes(found: tuple[list[Dead], Warm], cover: float, least: int) -> None:
+def test_the_best_clearing_is_the_best_of_all_suffixes(found: tuple[list[DeadResult], WarmPrefixes], cover: float, least: int) -> None:
     rows, warm = found
     total = 95_000
     every: list[Clearing] = []
@@ -146,7 +147,7 @@ def test_the_best_clearing_is_the_best_of_all_suffixes(found: tuple[list[Dead], 
         gain = sum(each.gain for each in rows[:count])
         rent = sum(RATES.read * each.gain * each.calls for each in rows[:count])
         before = warm.before(rows[count - 1].place)
-        price = RATES.write * (total - gain - before) - RATES.read * (warm.all - before) - RATES.write * (total - warm.all)
+        price = RATES.write * (total - gain - before) - RATES.read * (warm.longest - before) - RATES.write * (total - warm.longest)
         every.append(Clearing(count, gain, rent, price))
     worth = [each for each in every if each.price <= 0 or (each.gain >= least and each.rent >= cover * each.price)]
     best = max(worth, key=lambda each: each.rent - cover * each.price, default=None)
@@ -315,7 +316,7 @@ def test_pa_05_the_same_session_with_a_warm_cache_waits() -> None:
 def test_pa_07_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(tool: str, args: str, item_id: str, factor: float) -> None:
     items = (Item("1.0", "call", ToolCall("c", tool, args)), Item(item_id, "result", ToolResult("c", (Text("x"),))))
     stub = stub_of(items, 1, 123_456, factor)
-    assert estimate(stub, factor) <= MOST_TOKENS == 25
+    assert estimate(stub, factor) <= STUB_TOKENS == 25
     assert stub.startswith(f"[{tool[:8]}")
     assert stub.endswith(f": 123456 tokens, id {item_id}]")
 

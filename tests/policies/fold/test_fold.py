@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.audit.block import EVIDENCE
+from palimpsest.audit.fold_texts import EVIDENCE
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from real_work import CLAUDE, Place, faults, generated, recorded
 from workplace import offline
 
-from palimpsest.audit.block import SHORT
-from palimpsest.audit.visibility.visible import Visible, texts_of
+from palimpsest.audit.fold_texts import SHORT
+from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.events import CallStarted, EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
 from palimpsest.core.projections.view import project
@@ -53,26 +53,26 @@ def tells(ran: CommandRun, lines: list[str], whole: set[str]) -> bool:
 def check(session: Session) -> None:
     """What must be visible after every fold."""
     evidence, view = session.derived.evidence.value(), session.log.view
-    visible = Visible(texts_of((*view.head, *view.items)))
+    visible = VisibleText(texts_of((*view.head, *view.items)))
     for event in session.log.events():
         if isinstance(event.body, UserSaid):
             first = event.body.parts[0]
             if isinstance(first, Text) and first.text.strip():
-                assert visible.message(first.text, f"{event.seq}.0"), f"message {event.seq}"
-    lost = [path for path in evidence.edited if not visible.path(path)]
+                assert visible.shows_message(first.text, f"{event.seq}.0"), f"message {event.seq}"
+    lost = [path for path in evidence.edited if not visible.shows_path(path)]
     assert lost == []
     whole = {item.id for item in view.items if item.mask is None}
     lines = visible.text.split("\n")
     tests = evidence.tests
     if tests is not None:
-        assert visible.command(tests.command)
+        assert visible.shows_command(tests.command)
         assert tells(tests, lines, whole), tests
         assert f"{tests.seq}.0" in whole or tests.note[:40] in visible.text, tests
     # The call that opened a task has no number for it yet.
     assert [task for task in evidence.tasks if NUMBER.sub("", task)[:40] not in visible.text] == []
     begun = seq_of(evidence.user_messages[-1].id) if evidence.user_messages else 0
     ran = [each for each in evidence.commands if each.seq >= begun]
-    assert [each.command for each in ran if not visible.command(each.command)] == []
+    assert [each.command for each in ran if not visible.shows_command(each.command)] == []
     assert [each for each in ran if not tells(each, lines, whole)] == []
 
 

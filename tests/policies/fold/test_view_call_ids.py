@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from situations import situation
+from stubs import stub_of
 
 from palimpsest.apps.cli.look.lost import codes_in
 from palimpsest.audit.citations import sources_of
-from palimpsest.audit.dead import covered, stub_of
+from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.pins import pinned
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
@@ -50,7 +51,7 @@ QUESTIONS: dict[str, Callable[[View], Any]] = {
     "mask_old": lambda view: MaskOld(keep=0).plan(situation(view.items)),
     "prune_results": lambda view: PruneResults(protect=0, least=0, turns=0).plan(situation(view.items)),
     "stub_of": lambda view: [stub_of(view.items, place, 100) for place in results(view)],
-    "covered": lambda view: covered(view, results(view), situation(view.items).tokens),
+    "clearing_masks": lambda view: clearing_masks(view, results(view), situation(view.items).tokens),
 }
 
 

@@ -106,7 +106,7 @@ class History:
 
 def touched(session: Session) -> bool:
     request = encode(session.log.view, session.card, session.tools, session.params)
-    return bool(request.touches) or bool(list(responses_violations(parse(request.body, "test"))))
+    return bool(request.repairs) or bool(list(responses_violations(parse(request.body, "test"))))
 
 
 @pytest.mark.parametrize("model", [OTHER, GPT], ids=["here", "remote"])

@@ -33,7 +33,7 @@ from palimpsest.foreign.reading.transcript import TranscriptSource
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.repair import scrubbed
+from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.request import Params, Request
 
@@ -91,7 +91,7 @@ def there_and_back(log: Log, home: Home, target: Target) -> tuple[list[Any], lis
     model = _model(log.view.model, target)
     ours = request_of(_cleared(log.view) if target == "claude" else log.view, model, home)
     theirs = _read_back(log, home, target, model)
-    unanswered = frozenset(touch.call_id for touch in ours.touches if touch.case.startswith("open_"))
+    unanswered = frozenset(touch.call_id for touch in ours.repairs if touch.case.startswith("open_"))
     blocks = shown(ours)
     theirs = renamed(theirs, blocks, _repeated(log))
     return list(_without_answers(blocks, unanswered)), list(_without_answers(theirs, unanswered))
@@ -120,7 +120,7 @@ def _repeated(log: Log) -> frozenset[str]:
     """The ids of calls that are recorded under another one than they came with."""
     halves = paired_items(log.reader.run(log.reader.first, log.tip))
     calls = [item.content for item in halves if isinstance(item.content, ToolCall) and item.content.given]
-    return frozenset(scrubbed(name, "claude") for call in calls for name in (call.given, call.call_id))
+    return frozenset(valid_call_id(name, "claude") for call in calls for name in (call.given, call.call_id))
 
 
 def renamed(theirs: Sequence[Any], ours: Sequence[Any], repeated: frozenset[str]) -> list[Any]:

@@ -56,7 +56,7 @@ def test_a_whole_answer_becomes_the_same_reply() -> None:
     assert decode_response("anthropic", (STREAMS / "anthropic.json").read_bytes(), SONNET) == reply('{"path":"src/a.py","limit":20}')
 
 
-def test_what_the_server_did_itself_is_kept_as_it_is_with_a_readable_twin() -> None:
+def test_server_side_items_are_kept_verbatim_with_a_text_fallback() -> None:
     decoding = decoder("anthropic", SONNET)
     decoding.feed((STREAMS / "anthropic_search.sse").read_bytes())
     assert decoding.finish() == ModelReplied(
@@ -97,7 +97,7 @@ def test_a_block_of_a_newer_kind_is_put_together_from_its_pieces() -> None:
     )
 
 
-def test_thinking_that_is_only_a_seal_stays_and_an_empty_text_does_not() -> None:
+def test_thinking_that_is_only_a_signature_stays_and_an_empty_text_does_not() -> None:
     body = b'{"type":"message","content":[{"type":"thinking","thinking":"","signature":"S"},{"type":"text","text":""}]}'
     assert decode_response("anthropic", body, SONNET).parts == (
         Thinking("", Signature("anthropic", "claude-sonnet-4-5", "S"), form="sealed"),

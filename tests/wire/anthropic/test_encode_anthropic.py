@@ -10,7 +10,7 @@ from palimpsest.core.items import Content, Document, Image, Item, Text, ToolCall
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.request import Params, Tool, Touch
+from palimpsest.wire.request import Params, RequestRepair, Tool
 
 CLAUDE = card("claude-sonnet-4-5")
 
@@ -74,7 +74,7 @@ def test_a_conversation_that_the_model_begins_gets_a_first_user_message() -> Non
         {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
         {"role": "assistant", "content": [{"type": "text", "text": "hello"}]},
     ]
-    assert request.touches == (Touch("no_first_user", "1.0"),)
+    assert request.repairs == (RequestRepair("no_first_user", "1.0"),)
 
 
 @pytest.mark.parametrize("empty", [said(" \n"), said(""), Text(" ")])

@@ -10,7 +10,7 @@ from palimpsest.core.items import Content, Document, Image, Item, Text, ToolCall
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Tool, Touch
+from palimpsest.wire.request import Params, RequestRepair, Tool
 
 SOME = card("openai-compatible/some")
 MISTRAL = card("openai-compatible/mistral-large")
@@ -146,7 +146,7 @@ def test_mistral_gets_no_word_when_no_user_follows() -> None:
 def test_an_empty_view_still_says_something() -> None:
     request = encode(View(), SOME)
     assert json.loads(request.body)["messages"] == [{"role": "user", "content": "Go on."}]
-    assert request.touches == (Touch("no_first_user", ""),)
+    assert request.repairs == (RequestRepair("no_first_user", ""),)
 
 
 @pytest.mark.parametrize(

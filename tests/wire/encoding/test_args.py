@@ -1,4 +1,4 @@
-"""Arguments and names that a wire would not take as they are."""
+"""Arguments and names that a wire does not accept as they are."""
 
 import json
 

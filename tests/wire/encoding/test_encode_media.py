@@ -1,4 +1,4 @@
-"""Pictures and files by what they really are: the type a data URL says, however it is spelled."""
+"""Images and documents by their actual media type, in any spelling."""
 
 import json
 from base64 import b64encode

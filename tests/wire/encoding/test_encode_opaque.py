@@ -1,4 +1,4 @@
-"""Items of a provider's own kind: whole, known and unmarked, or as the words that stand for them."""
+"""Provider-specific items: verbatim without cache breakpoints, or as their text fallback."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def test_space_around_a_block_is_left_out() -> None:
     ],
     ids=lambda data: data[:30],
 )
-def test_what_the_provider_would_refuse_is_its_twin(data: str) -> None:
+def test_what_the_provider_would_refuse_is_sent_as_its_text_fallback(data: str) -> None:
     assert sent(data) == WORDS
 
 
@@ -61,7 +61,7 @@ def test_a_known_block_goes_out_as_it_came() -> None:
     assert data.encode() in encode(view, CLAUDE, (), Params(breakpoint_rule="none")).body
 
 
-def test_a_mark_that_a_block_brings_along_is_taken_off() -> None:
+def test_the_breakpoint_of_an_opaque_block_is_removed() -> None:
     data = '{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}'
     items = tuple(Item(f"{index}.0", "assistant" if index % 2 else "user", own(data) if index % 2 else Text("u")) for index in range(11))
     for rule in ("palimpsest", "opencode", "claude-code"):
@@ -70,7 +70,7 @@ def test_a_mark_that_a_block_brings_along_is_taken_off() -> None:
         assert request.body.count(b'"cache_control"') == len(request.breakpoints)
 
 
-def test_marks_within_a_block_are_taken_off_too() -> None:
+def test_breakpoints_within_a_block_are_removed_too() -> None:
     data = (
         '{"type":"search_result","source":"u","title":"t","cache_control":{"type":"ephemeral"},'
         '"content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}},{"type":"text","text":"y"}]}'

@@ -1,4 +1,4 @@
-"""What a provider said goes back to it as it said it."""
+"""A decoded reply is encoded as the provider sent it."""
 
 import json
 from typing import Any

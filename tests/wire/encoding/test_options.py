@@ -1,4 +1,4 @@
-"""Names, forced tools, budgets and extra fields: what is declared is what is called, and nothing stands twice."""
+"""Options: tool names, forced tools, budgets and extra fields, none of them twice."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from palimpsest.core.items import Content, Item, Kind, Text, ToolCall, ToolResul
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Tool, Touch
+from palimpsest.wire.request import Params, RequestRepair, Tool
 from palimpsest.wire.rules.check import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
@@ -63,7 +63,7 @@ def test_a_forced_tool_is_chosen_without_a_budget_for_thinking(choice: str) -> N
     request = encode(USER, CLAUDE, (Tool("a"),), Params(max_tokens=9_000, thinking_budget=2_000, tool_choice=choice))
     assert check_request("anthropic", request.body) == ()
     assert "thinking" not in json.loads(request.body)
-    assert request.touches == (Touch("thinking_off", "0.0"),)
+    assert request.repairs == (RequestRepair("thinking_off", "0.0"),)
 
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
@@ -71,14 +71,14 @@ def test_a_free_choice_keeps_the_budget(choice: str) -> None:
     request = encode(USER, CLAUDE, (Tool("a"),), Params(max_tokens=9_000, thinking_budget=2_000, tool_choice=choice))
     assert check_request("anthropic", request.body) == ()
     assert json.loads(request.body)["thinking"] == {"type": "enabled", "budget_tokens": 2_000}
-    assert request.touches == ()
+    assert request.repairs == ()
 
 
 def test_a_reply_to_go_on_with_has_no_budget_for_thinking() -> None:
     request = encode(view(("user", Text("hi")), ("assistant", Text("yes", "assistant"))), CLAUDE, (), Params(thinking_budget=2_000))
     assert check_request("anthropic", request.body) == ()
     assert "thinking" not in json.loads(request.body)
-    assert request.touches == (Touch("thinking_off", "1.0"),)
+    assert request.repairs == (RequestRepair("thinking_off", "1.0"),)
 
 
 KEYS = {CLAUDE.wire: ("messages", "system", "tools"), GPT.wire: ("input", "instructions", "tools"), CHAT.wire: ("messages", "tools")}

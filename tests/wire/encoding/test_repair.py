@@ -1,4 +1,4 @@
-"""Repair: every call has one result after it, every result a call before it, and each touch is reported."""
+"""Repair: every call has one result after it, every result a call before it, and each repair is reported."""
 
 import json
 
@@ -11,9 +11,9 @@ from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.fragments import Fragment
 from palimpsest.wire.encoding.media import no_blobs
-from palimpsest.wire.encoding.repair import Mend, distinct, inserted_id, repair, scrubbed
+from palimpsest.wire.encoding.repair import RepairEncoder, inserted_id, repair_pairs, unused_call_id, valid_call_id
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Request, Touch
+from palimpsest.wire.request import Params, Request, RequestRepair
 from palimpsest.wire.responses.encode import ResponsesWire
 
 GPT = card("gpt-5.5")
@@ -44,73 +44,75 @@ SHELL = '{"type":"exec","command":["ls"],"env":{}}'
 
 
 @pytest.mark.parametrize(
-    ("form", "args", "inserted", "touch"),
+    ("form", "args", "inserted", "expected"),
     [
-        ("json", "{}", output("c", "aborted"), Touch("open_call", "1.0", "c")),
+        ("json", "{}", output("c", "aborted"), RequestRepair("open_call", "1.0", "c")),
         (
             "free",
             "*** patch",
             {"type": "custom_tool_call_output", "call_id": "c", "output": "aborted"},
-            Touch("open_free_call", "1.0", "c", bug=True),
+            RequestRepair("open_free_call", "1.0", "c", bug=True),
         ),
-        ("shell", SHELL, output("c", "aborted"), Touch("open_shell_call", "1.0", "c", bug=True)),
+        ("shell", SHELL, output("c", "aborted"), RequestRepair("open_shell_call", "1.0", "c", bug=True)),
         (
             "search",
             '{"query":"x"}',
             {"type": "tool_search_output", "call_id": "c", "status": "completed", "execution": "client", "tools": []},
-            Touch("open_search_call", "1.0", "c"),
+            RequestRepair("open_search_call", "1.0", "c"),
         ),
     ],
 )
-def test_cx_29_a_call_without_output_gets_one_directly_after_it(form: Form, args: str, inserted: dict[str, object], touch: Touch) -> None:
+def test_cx_29_a_call_without_output_gets_one_directly_after_it(
+    form: Form, args: str, inserted: dict[str, object], expected: RequestRepair
+) -> None:
     request = request_of(GPT, ToolCall("c", "tool", args, form), Text("go on"))
     assert sent(request)[1:] == [inserted, {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}]
-    assert request.touches == (touch,)
+    assert request.repairs == (expected,)
 
 
 @pytest.mark.parametrize(
-    ("form", "touch"),
+    ("form", "expected"),
     [
-        ("json", Touch("orphan_result", "2.0", "c", bug=True)),
-        ("shell", Touch("orphan_result", "2.0", "c", bug=True)),
-        ("free", Touch("orphan_free_result", "2.0", "c", bug=True)),
-        ("search", Touch("orphan_search_result", "2.0", "c")),
+        ("json", RequestRepair("orphan_result", "2.0", "c", bug=True)),
+        ("shell", RequestRepair("orphan_result", "2.0", "c", bug=True)),
+        ("free", RequestRepair("orphan_free_result", "2.0", "c", bug=True)),
+        ("search", RequestRepair("orphan_search_result", "2.0", "c")),
     ],
 )
-def test_cx_29_an_orphan_output_is_removed(form: Form, touch: Touch) -> None:
+def test_cx_29_an_orphan_output_is_removed(form: Form, expected: RequestRepair) -> None:
     request = request_of(GPT, Text("hello"), ToolResult("c", (Text("out"),), form=form))
     assert sent(request) == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
-    assert request.touches == (touch,)
+    assert request.repairs == (expected,)
 
 
 def test_cx_29_the_two_kinds_never_answer_for_one_another() -> None:
     request = request_of(GPT, ToolCall("c", "apply_patch", "*** patch", "free"), ToolResult("c", (Text("done"),)))
     assert [item["type"] for item in sent(request)] == ["custom_tool_call", "custom_tool_call_output"]
-    assert request.touches == (Touch("orphan_result", "2.0", "c", bug=True), Touch("open_free_call", "1.0", "c", bug=True))
+    assert request.repairs == (RequestRepair("orphan_result", "2.0", "c", bug=True), RequestRepair("open_free_call", "1.0", "c", bug=True))
 
 
 def test_cx_29_a_function_output_answers_a_shell_call() -> None:
     request = request_of(GPT, ToolCall("c", "local_shell", SHELL, "shell"), ToolResult("c", (Text("a.py"),)))
     assert sent(request)[1] == output("c", "a.py")
-    assert request.touches == ()
+    assert request.repairs == ()
 
 
 def test_a_result_before_its_call_is_an_orphan() -> None:
     request = request_of(GPT, ToolResult("c", (Text("early"),)), ToolCall("c", "bash", "{}"))
     assert sent(request) == [{"type": "function_call", "name": "bash", "arguments": "{}", "call_id": "c"}, output("c", "aborted")]
-    assert request.touches == (Touch("orphan_result", "1.0", "c", bug=True), Touch("open_call", "2.0", "c"))
+    assert request.repairs == (RequestRepair("orphan_result", "1.0", "c", bug=True), RequestRepair("open_call", "2.0", "c"))
 
 
 def test_of_two_results_for_one_call_the_first_stays() -> None:
     request = request_of(GPT, ToolCall("c", "bash", "{}"), ToolResult("c", (Text("one"),)), ToolResult("c", (Text("two"),)))
     assert sent(request)[1:] == [output("c", "one")]
-    assert request.touches == (Touch("duplicate_result", "3.0", "c", bug=True),)
+    assert request.repairs == (RequestRepair("duplicate_result", "3.0", "c", bug=True),)
 
 
 def test_an_event_from_outside_that_answers_no_call_stays() -> None:
     request = request_of(GPT, ToolResult("", (Text("the build is green"),)))
     assert sent(request) == [{"type": "function_call_output", "output": "the build is green"}]
-    assert request.touches == ()
+    assert request.repairs == ()
     assert sent(request_of(CLAUDE, ToolResult("", (Text("the build is green"),))))[0]["content"] == [
         {"type": "text", "text": "the build is green", "cache_control": {"type": "ephemeral"}}
     ]
@@ -122,7 +124,7 @@ def test_a_search_that_the_server_ran_needs_no_output_and_its_output_no_call() -
         {"type": "tool_search_call", "status": "completed", "execution": "server", "arguments": {}},
         {"type": "tool_search_output", "status": "completed", "execution": "server", "tools": [{"type": "custom"}]},
     ]
-    assert request.touches == ()
+    assert request.repairs == ()
 
 
 def test_snapshots_of_files_and_unknown_items_are_not_sent() -> None:
@@ -167,13 +169,13 @@ contents: st.SearchStrategy[Content] = st.one_of(
 @given(st.lists(contents, max_size=12))
 def test_cx_30_repairing_twice_equals_once_and_never_re_orders(drawn: list[Content]) -> None:
     wire = ResponsesWire(GPT, (), Params(), no_blobs)
-    mend = Mend(wire.fragment, "aborted", "any")
+    encoder = RepairEncoder(wire.fragment, "aborted", "any")
     before = [wire.fragment(item) for item in items_of(*drawn)]
-    once, touches = repair(before, mend)
-    assert repair(once, mend) == (once, ())
+    once, repairs = repair_pairs(before, encoder)
+    assert repair_pairs(once, encoder) == (once, ())
     kept = [fragment.item.id for fragment in once if not _inserted(fragment)]
-    gone = {touch.item for touch in touches if touch.case.startswith(("orphan", "duplicate"))}
-    assert kept == [fragment.item.id for fragment in before if fragment.item.id not in gone]
+    removed_ids = {expected.item for expected in repairs if expected.case.startswith(("orphan", "duplicate"))}
+    assert kept == [fragment.item.id for fragment in before if fragment.item.id not in removed_ids]
 
 
 def _inserted(fragment: Fragment) -> bool:
@@ -190,7 +192,7 @@ def test_oc_41_no_call_is_ever_without_a_result(model: ModelCard) -> None:
         model, Text("go"), ToolCall("one", "bash", "{}"), ToolCall("two", "bash", "{}"), params=Params(interrupted=INTERRUPTED)
     )
     assert request.body.decode().count(INTERRUPTED) == 2
-    assert [touch.case for touch in request.touches] == ["open_call", "open_call"]
+    assert [expected.case for expected in request.repairs] == ["open_call", "open_call"]
 
 
 def test_oc_41_open_calls_encode_as_error_results() -> None:
@@ -216,7 +218,7 @@ def test_oc_41_open_calls_encode_as_error_results() -> None:
     ],
 )
 def test_oc_41_ids_are_scrubbed_to_the_letters_of_the_provider(call_id: str, claude: str, mistral: str) -> None:
-    assert (scrubbed(call_id, "claude"), scrubbed(call_id, "mistral")) == (claude, mistral)
+    assert (valid_call_id(call_id, "claude"), valid_call_id(call_id, "mistral")) == (claude, mistral)
 
 
 def test_oc_41_ids_survive_the_claude_scrub_pairwise() -> None:
@@ -234,7 +236,7 @@ def test_oc_41_ids_survive_the_claude_scrub_pairwise() -> None:
         {"type": "tool_result", "tool_use_id": "a_b", "content": "first"},
         {"type": "tool_result", "tool_use_id": "a_b_2", "content": "second"},
     ]
-    assert request.touches == (Touch("renamed_call", "3.0", "a_b_2"),)
+    assert request.repairs == (RequestRepair("renamed_call", "3.0", "a_b_2"),)
 
 
 def _blocks(request: Request, message: int) -> list[dict[str, object]]:
@@ -252,7 +254,7 @@ def test_oc_41_ids_survive_the_mistral_scrub_pairwise() -> None:
         ToolResult("call_0123456789", (Text("first"),)),
         ToolResult("call_0123456780", (Text("second"),)),
     )
-    other = distinct("call01234", ":call_0123456780", {"call01234"}, "mistral")
+    other = unused_call_id("call01234", ":call_0123456780", {"call01234"}, "mistral")
     assert [message.get("tool_call_id") for message in sent(request)] == [None, None, "call01234", other]
     assert (len(other), other.isalnum()) == (9, True)
 
@@ -266,10 +268,10 @@ def test_a_call_id_that_is_used_again_gets_a_name_of_its_own() -> None:
         ToolResult("c", (Text("two"),)),
     )
     assert [(item["call_id"], item.get("output")) for item in sent(request)] == [("c", None), ("c", "one"), ("c_2", None), ("c_2", "two")]
-    assert request.touches == (Touch("renamed_call", "3.0", "c_2"),)
+    assert request.repairs == (RequestRepair("renamed_call", "3.0", "c_2"),)
 
 
 def test_a_whole_view_is_left_as_it_is() -> None:
     wire = ResponsesWire(GPT, (), Params(), no_blobs)
     whole = [wire.fragment(item) for item in items_of(Text("x"), ToolCall("c", "bash", "{}"), ToolResult("c"), Image("image/png", url="u"))]
-    assert repair(whole, Mend(wire.fragment, "aborted", "any")) == (whole, ())
+    assert repair_pairs(whole, RepairEncoder(wire.fragment, "aborted", "any")) == (whole, ())

@@ -185,7 +185,7 @@ def test_the_claude_models_that_take_system_messages_in_the_conversation_are_kno
     assert sorted(able) == ["claude-fable-5", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5", "claude-sonnet-5-5"]
 
 
-def test_the_tail_mark_stands_on_a_system_message_that_is_the_last() -> None:
+def test_the_tail_breakpoint_is_on_a_system_message_that_is_the_last() -> None:
     assert sent(OPUS, Text("go"), MIND, params=Params())[-1] == {
         "role": "system",
         "content": [{"type": "text", "text": "mind", "cache_control": {"type": "ephemeral"}}],
@@ -201,7 +201,7 @@ def test_a_turn_that_began_with_a_thought_keeps_its_budget_when_a_statement_foll
 
 
 @pytest.mark.parametrize("model", [SONNET, OPUS, GPT, SOME], ids=lambda model: model.name)
-def test_a_statement_that_was_sent_keeps_its_bytes_when_the_conversation_goes_on(model: ModelCard) -> None:
+def test_a_statement_that_was_sent_keeps_its_bytes_in_a_longer_conversation(model: ModelCard) -> None:
     talk = (Text("go"), CALL, RESULT, MIND, SAID, Text("and?"), MIND, SAID)
     ending = b"]}]}" if model.wire == "anthropic" else b"]}"
     bodies = [encode(view_of(*talk[:size]), model, (), PLAIN).body for size in (1, 4, 5, 7, 8)]

@@ -1,4 +1,4 @@
-"""Another model takes over: seals stay with their maker, twins and words go on."""
+"""Switching models: signatures stay with their model, text fallbacks and texts are sent to the next."""
 
 import json
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.fit import own
+from palimpsest.wire.encoding.sendable import may_read_state
 from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Touch
+from palimpsest.wire.request import Params, RequestRepair
 
 SONNET = card("claude-sonnet-4-5")
 OPUS = card("claude-opus-4-5")
@@ -37,7 +37,7 @@ GPT_THOUGHT = Thinking("a look", Signature("openai", "gpt-5.5", "ZW5j"), "digest
 REPLY = Text("done", "assistant")
 
 
-def test_a_signed_thought_goes_back_to_its_model() -> None:
+def test_signed_thinking_is_sent_back_to_its_model() -> None:
     assert conversation(SONNET, CLAUDE_THOUGHT, REPLY) == [
         {
             "role": "assistant",
@@ -46,7 +46,7 @@ def test_a_signed_thought_goes_back_to_its_model() -> None:
     ]
 
 
-def test_sealed_reasoning_goes_back_within_its_family() -> None:
+def test_encrypted_reasoning_is_sent_back_within_its_model_family() -> None:
     expected = [
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a look"}], "encrypted_content": "ZW5j"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
@@ -62,17 +62,17 @@ def test_a_thought_of_another_model_is_never_sent(model: ModelCard) -> None:
 
 
 @pytest.mark.parametrize("model", [SONNET, GPT, SOME])
-def test_a_thought_without_a_seal_is_not_sent(model: ModelCard) -> None:
+def test_thinking_without_a_signature_is_not_sent(model: ModelCard) -> None:
     assert conversation(model, Thinking("aloud"), REPLY) == conversation(model, REPLY)
 
 
-def test_a_thought_without_a_seal_is_echoed_on_chat_when_asked_for() -> None:
+def test_thinking_without_a_signature_is_echoed_on_chat_when_asked_for() -> None:
     assert conversation(SOME, Thinking("aloud, "), Thinking('"twice"'), REPLY, params=Params(echo=True)) == [
         {"role": "assistant", "content": "done", "reasoning_content": 'aloud, "twice"'}
     ]
 
 
-def test_digests_whose_seal_is_foreign_go_with_it() -> None:
+def test_summaries_with_foreign_encrypted_content_are_dropped_with_it() -> None:
     parts = (Thinking("one", None, "digest", "rs_1"), Thinking("two", Signature("elsewhere", "m", "x"), "digest", "rs_1"))
     assert conversation(GPT, *parts, REPLY) == conversation(GPT, REPLY)
 
@@ -101,14 +101,14 @@ def test_neighbouring_reasoning_items_stay_apart() -> None:
 SEARCH = Opaque("openai", "gpt-5.5", '{"type":"web_search_call","status":"completed"}', "[searched the web]")
 
 
-def test_an_item_of_a_provider_goes_back_verbatim_and_elsewhere_as_its_twin() -> None:
+def test_an_item_of_a_provider_is_sent_back_verbatim_and_elsewhere_as_its_text_fallback() -> None:
     assert conversation(GPT, SEARCH) == [{"type": "web_search_call", "status": "completed"}]
     assert conversation(SONNET, SEARCH) == [{"role": "assistant", "content": [{"type": "text", "text": "[searched the web]"}]}]
     assert conversation(SOME, SEARCH) == [{"role": "assistant", "content": "[searched the web]"}]
 
 
 @pytest.mark.parametrize("model", [SONNET, SOME])
-def test_a_foreign_item_without_a_twin_is_dropped(model: ModelCard) -> None:
+def test_a_foreign_item_without_a_text_fallback_is_dropped(model: ModelCard) -> None:
     assert conversation(model, Opaque("openai", "gpt-5.5", '{"type":"web_search_call"}')) == []
 
 
@@ -136,7 +136,7 @@ def test_a_thought_that_nothing_follows_is_left_out() -> None:
     ],
 )
 def test_a_dated_name_is_the_same_model(provider: str, model: str, *, expected: bool) -> None:
-    assert own(provider, model, SONNET) is expected
+    assert may_read_state(provider, model, SONNET) is expected
 
 
 PICTURE = Image("image/png", url="https://example.org/a.png")
@@ -191,13 +191,13 @@ def test_a_turn_that_another_model_began_is_finished_without_a_budget_for_thinki
     view = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", GPT_THOUGHT), call, result))
     request = encode(view, SONNET, (), Params(thinking_budget=2_000))
     assert "thinking" not in json.loads(request.body)
-    assert request.touches == (Touch("thinking_off", "4.0"),)
+    assert request.repairs == (RequestRepair("thinking_off", "4.0"),)
     own_turn = View(items=(Item("1.0", "user", Text("go")), Item("2.0", "thinking", CLAUDE_THOUGHT), call, result))
     assert json.loads(encode(own_turn, SONNET, (), Params(thinking_budget=2_000)).body)["thinking"]["budget_tokens"] == 2_000
     answered = View(items=(*view.items, Item("5.0", "assistant", REPLY), Item("6.0", "user", Text("next"))))
     assert json.loads(encode(answered, SONNET, (), Params(thinking_budget=2_000)).body)["thinking"]["budget_tokens"] == 2_000
 
 
-def test_a_thought_of_which_only_the_seal_is_left_goes_back() -> None:
+def test_thinking_of_which_only_the_signature_is_left_is_sent_back() -> None:
     sealed = Thinking("", Signature("anthropic", "claude-sonnet-4-5", "c2ln"), "sealed")
     assert conversation(SONNET, sealed, REPLY)[0]["content"][0] == {"type": "thinking", "thinking": "", "signature": "c2ln"}

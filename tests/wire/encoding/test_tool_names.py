@@ -1,4 +1,4 @@
-"""Names of tools there and back again: what is offered under one name is declared, called and recorded under it."""
+"""Tool names in both directions: declared and called under a wire name, recorded under the offered one."""
 
 import asyncio
 from pathlib import Path

@@ -119,7 +119,7 @@ def test_reasoning_in_the_open_is_whole_and_a_digest_comes_before_it() -> None:
     assert decode_response("responses", body, GPT).parts == (Thinking("D", form="digest", ref="r"), Thinking("W", form="whole", ref="r"))
 
 
-def test_a_search_for_tools_is_a_call_when_somebody_must_answer_it() -> None:
+def test_a_tool_search_is_a_call_when_the_client_must_answer_it() -> None:
     body = (
         b'{"output":[{"type":"tool_search_call","id":"ts_1","call_id":"call_9","execution":"client","arguments":{"query":"mail"}},'
         b'{"type":"tool_search_call","id":"ts_2","call_id":null,"execution":"server","arguments":{"query":"mail"}}]}'

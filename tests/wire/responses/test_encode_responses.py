@@ -44,7 +44,7 @@ def test_the_whole_body_in_its_order() -> None:
     )
 
 
-def test_base_instructions_have_a_field_and_the_rest_of_the_head_is_said_first() -> None:
+def test_base_instructions_have_a_field_and_the_rest_of_the_head_comes_first() -> None:
     body = body_of(Item("1.0", "user", Text("hi")), head=HEAD)
     assert body["instructions"] == "Base."
     assert body["input"] == [

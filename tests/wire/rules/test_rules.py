@@ -1,4 +1,4 @@
-"""The rules of the providers: one broken request for each, and what is said about it."""
+"""The rules of the providers: one invalid request for each, and its violation."""
 
 import json
 from typing import Any
@@ -69,12 +69,12 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     (messages(user({"type": "hologram"})), ("messages[0].content[0]: unknown block type 'hologram'",)),
     (messages(user(THOUGHT, text("x"))), ("messages[0].content[0]: a thinking block in a user message",)),
     (messages(user(), said({"type": "image"})), ("messages[1].content[0]: a image block in an assistant message",)),
-    (messages(user(), said({"type": "thinking", "thinking": "hm"}, text("x"))), ("messages[1].content[0]: a thought without a signature",)),
-    (messages(user(), said({"type": "redacted_thinking"}, text("x"))), ("messages[1].content[0]: a redacted thought without its data",)),
+    (messages(user(), said({"type": "thinking", "thinking": "hm"}, text("x"))), ("messages[1].content[0]: thinking without a signature",)),
+    (messages(user(), said({"type": "redacted_thinking"}, text("x"))), ("messages[1].content[0]: redacted thinking without its data",)),
     (messages(user(), said({**THOUGHT, **MARK}, text("x"))), ("messages[1].content[0]: a cache breakpoint on a thinking block",)),
-    (messages(user(), said(text("x"), THOUGHT, text("y"))), ("messages[1]: a thought does not open its message",)),
-    (messages(user(), said(THOUGHT)), ("messages[1]: a message ends with a thought",)),
-    (messages(user(), said(text("x "))), ("messages[1]: the reply to go on with ends in white space",)),
+    (messages(user(), said(text("x"), THOUGHT, text("y"))), ("messages[1]: thinking is not first in its message",)),
+    (messages(user(), said(THOUGHT)), ("messages[1]: a message ends with thinking",)),
+    (messages(user(), said(text("x "))), ("messages[1]: the prefilled reply ends in white space",)),
     (
         messages(user(), said(use("a.b")), user(result("a.b"))),
         ("messages[1].content[0]: the call id 'a.b' has letters that are not allowed",),
@@ -121,11 +121,11 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     ),
     (
         messages(user(), said(THOUGHT, text("a")), thinking={"type": "enabled", "budget_tokens": 1_500}),
-        ("thinking: with a budget there is no reply to go on with",),
+        ("thinking: a budget does not allow a prefilled reply",),
     ),
     (
         messages(user(), said(use()), user(result()), thinking={"type": "enabled", "budget_tokens": 1_500}),
-        ("thinking: the turn that goes on did not begin with a thought",),
+        ("thinking: the open turn did not begin with thinking",),
     ),
     (
         messages(

@@ -1,4 +1,4 @@
-"""Whatever a view holds, what is sent keeps the providers' rules."""
+"""Requests of arbitrary views keep the rules of the providers."""
 
 import json
 

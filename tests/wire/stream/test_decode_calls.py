@@ -1,4 +1,4 @@
-"""Parallel calls of servers that leave out index or id, and numbers that are none."""
+"""Parallel calls of servers that omit index or id, and invalid numbers."""
 
 import json
 

@@ -102,7 +102,7 @@ TOLD_EARLY: list[tuple[WireName, str, bytes, tuple[Delta, ...]]] = [
 
 
 @pytest.mark.parametrize(("wire", "name", "event", "deltas"), TOLD_EARLY)
-def test_usage_that_is_told_before_the_end_is_a_delta(wire: WireName, name: str, event: bytes, deltas: tuple[Delta, ...]) -> None:
+def test_usage_that_is_reported_before_the_end_is_a_delta(wire: WireName, name: str, event: bytes, deltas: tuple[Delta, ...]) -> None:
     assert decoder(wire, card(name)).feed(b"data: " + event + b"\n\n") == deltas
 
 

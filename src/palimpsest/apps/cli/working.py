@@ -20,7 +20,7 @@ from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
-from palimpsest.wire.past import tools_of
+from palimpsest.wire.past_requests import recorded_tools
 
 # Whose window and prices are taken where nobody names a model.
 USUAL = "claude-sonnet-4-5"
@@ -147,7 +147,7 @@ def environment_of(
 def working(log: Log, folding: Profile, model: ModelCard, environment: Environment) -> Session:
     """The session of a command, with the tools of its last call."""
     call, blobs = log.view.call, environment.blobs
-    tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
+    tools = recorded_tools(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
     return Session(log, folding, model, environment, tools)
 
 

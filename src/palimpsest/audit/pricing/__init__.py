@@ -1,1 +1,1 @@
-"""What requests and edits cost: bills, cache state, rent."""
+"""Prices: the bill of a request, the cache state, the price of an edit, and rent."""

@@ -1,4 +1,4 @@
-"""What a request costs under the rules of a prompt cache: what is read, written and fresh, and what the cache holds after it."""
+"""Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache contents."""
 
 from collections.abc import Sequence
 from typing import Literal, Self, TypeAlias
@@ -10,53 +10,56 @@ from palimpsest.core.situation import Card, CardPrices
 from palimpsest.wire.models.cards import Prices
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
-FIVE_MINUTES = 300_000
-HOUR = 3_600_000
-# An automatic cache keeps what nobody used for five to ten minutes.
-IDLE = 600_000
-LOOK_BACK = 20
-STEP = 128
-# How many different prompts an automatic cache is followed for; those that only grow count once.
+FIVE_MINUTES_MS = 300_000
+HOUR_MS = 3_600_000
+# Automatic caches evict entries after 5 to 10 idle minutes.
+IDLE_MS = 600_000
+LOOK_BACK_BLOCKS = 20
+STEP_TOKENS = 128
+# Prompts that an automatic cache is simulated for; a prompt that extends another replaces it.
 MOST_PROMPTS = 8
 
 Block: TypeAlias = tuple[str, int]
-"""What stands for the bytes of a block, and its tokens."""
+"""The identity of a block, which stands for its bytes, and its tokens."""
 
 
-class Rules(Value, frozen=True):
-    """How a provider's cache works. Breakpoints look back over `look_back` blocks, their own included; times are in milliseconds."""
+class CacheRules(Value, frozen=True):
+    """Rules of a prompt cache: `minimum` and `step` in tokens, `idle` in milliseconds.
+
+    A breakpoint finds entries up to `look_back` blocks back, its own block included.
+    """
 
     kind: Literal["none", "breakpoints", "automatic"]
     minimum: int = 1_024
-    look_back: int = LOOK_BACK
-    step: int = STEP
-    idle: int = IDLE
+    look_back: int = LOOK_BACK_BLOCKS
+    step: int = STEP_TOKENS
+    idle: int = IDLE_MS
 
 
 class Breakpoint(Value, frozen=True):
-    """A block whose end is to be kept, for five minutes or for an hour."""
+    """A cache breakpoint at the end of a block, for five minutes or, if `long`, for an hour."""
 
     at: int
     long: bool = False
 
 
 class Prompt(Value, frozen=True):
-    """A request: for each block a link that stands for everything up to its end, and the tokens up to there."""
+    """The prompt of a request: per block a hash of everything up to its end, and the tokens up to there."""
 
     blocks: tuple[Block, ...] = ()
     links: tuple[int, ...] = ()
     sums: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], known: Self | None = None) -> Self:
-        """The prompt of some blocks; what it shares with a `known` prompt from the start is taken over from there."""
+    def of(cls, blocks: Sequence[Block], previous: Self | None = None) -> Self:
+        """The prompt of these blocks; hashes and sums of the prefix shared with `previous` are reused."""
         blocks = tuple(blocks)
         links: list[int] = []
         sums: list[int] = []
-        if known is not None:
-            goes_on = blocks[: len(known.blocks)] == known.blocks
-            same = len(known.blocks) if goes_on else shared_prefix_length(known.blocks, blocks)
-            links, sums = list(known.links[:same]), list(known.sums[:same])
+        if previous is not None:
+            extends_previous = blocks[: len(previous.blocks)] == previous.blocks
+            shared_prefix = len(previous.blocks) if extends_previous else shared_prefix_length(previous.blocks, blocks)
+            links, sums = list(previous.links[:shared_prefix]), list(previous.sums[:shared_prefix])
         link, total = (links[-1], sums[-1]) if links else (0, 0)
         for block in blocks[len(links) :]:
             link = hash((link, block[0]))
@@ -67,12 +70,12 @@ class Prompt(Value, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """All of it."""
+        """Tokens of the whole prompt."""
         return self.sums[-1] if self.sums else 0
 
 
-class Entry(Value, frozen=True):
-    """A prefix that is kept: the block it ends with, its link and tokens, when it was last used, and for how long that lasts."""
+class CacheEntry(Value, frozen=True):
+    """A cached prefix: its last block, hash and tokens, the time of its last use and its lifetime, both in milliseconds."""
 
     at_block: int
     link: int
@@ -81,103 +84,105 @@ class Entry(Value, frozen=True):
     ttl: int
 
 
-class Kept(Value, frozen=True):
-    """What a cache holds: entries that breakpoints made, or whole prompts with the time of their last use."""
+class CacheContents(Value, frozen=True):
+    """The contents of a cache: entries made by breakpoints, or whole prompts with the time of their last use."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CacheEntry, ...] = ()
     prompts: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
-EMPTY = Kept()
+EMPTY_CACHE = CacheContents()
 
 
-class Billed(Value, frozen=True):
-    """The tokens of a request as they are billed, and what the cache holds after it."""
+class Bill(Value, frozen=True):
+    """The billed tokens of a request, and the cache contents after it."""
 
     usage: Usage
-    kept: Kept = EMPTY
+    contents: CacheContents = EMPTY_CACHE
 
 
-def rules_of(card: Card) -> Rules:
-    """The rules of a model's cache."""
-    return Rules(card.cache, card.cache_minimum)
+def cache_rules(card: Card) -> CacheRules:
+    """The cache rules of a model."""
+    return CacheRules(card.cache, card.cache_minimum)
 
 
 def prices_of(prices: CardPrices) -> Prices:
-    """The prices of a card as the wire knows them."""
+    """The prices of a card as `Prices` of the wire."""
     if isinstance(prices, Prices):
         return prices
     return Prices(prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long)
 
 
-def bill(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint] = ()) -> Billed:
-    """What one request reads from the cache, writes to it and sends afresh at a time."""
+def bill(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint] = ()) -> Bill:
+    """Bill one request at time `now`, in milliseconds. Raises `BadInput` if it has more than 4 breakpoints."""
     match rules.kind:
         case "none":
-            return Billed(Usage(input=prompt.tokens), kept)
+            return Bill(Usage(input=prompt.tokens), contents)
         case "breakpoints":
-            return _by_breakpoints(prompt, kept, now, rules, breakpoints)
+            return _by_breakpoints(prompt, contents, now, rules, breakpoints)
         case "automatic":
-            return _by_itself(prompt, kept, now, rules)
+            return _by_automatic_cache(prompt, contents, now, rules)
 
 
-def _by_breakpoints(prompt: Prompt, kept: Kept, now: int, rules: Rules, breakpoints: Sequence[Breakpoint]) -> Billed:
+def _by_breakpoints(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint]) -> Bill:
     if len(breakpoints) > MAX_BREAKPOINTS:
         raise BadInput(f"a request has at most {MAX_BREAKPOINTS} breakpoints, not {len(breakpoints)}")
     sums, links = prompt.sums, prompt.links
     count = len(sums)
-    # What another prefix holds stays there, and is of no use to this request.
-    mine = {
+    # Entries of other prefixes stay in the cache, but do not match this request.
+    matching = {
         entry.at_block: entry
-        for entry in kept.entries
+        for entry in contents.entries
         if now - entry.used < entry.ttl and entry.at_block < count and links[entry.at_block] == entry.link
     }
-    others = [entry for entry in kept.entries if now - entry.used < entry.ttl and mine.get(entry.at_block) is not entry]
-    good = [each for each in breakpoints if 0 <= each.at < count and sums[each.at] >= rules.minimum]
-    hit = max((_hit(mine, each.at, rules.look_back) for each in good), default=-1)
+    others = [entry for entry in contents.entries if now - entry.used < entry.ttl and matching.get(entry.at_block) is not entry]
+    valid = [point for point in breakpoints if 0 <= point.at < count and sums[point.at] >= rules.minimum]
+    hit = max((_newest_hit(matching, point.at, rules.look_back) for point in valid), default=-1)
     read = sums[hit] if hit >= 0 else 0
-    reach = max((sums[each.at] for each in good), default=0)
-    reach_long = max((sums[each.at] for each in good if each.long), default=0)
+    reach = max((sums[point.at] for point in valid), default=0)
+    reach_long = max((sums[point.at] for point in valid if point.long), default=0)
     long = max(0, reach_long - read)
     written = max(0, reach - max(read, reach_long))
-    # Reading a prefix uses every shorter one that it contains.
-    entries = [_used(entry, now) if at <= hit else entry for at, entry in mine.items()]
-    held = {entry.at_block for entry in entries if entry.at_block <= hit}
-    made = {each.at: _entry(prompt, each, now) for each in good if each.at not in held}
-    entries = [entry for entry in entries if entry.at_block not in made]
+    # Reading a prefix refreshes every shorter prefix of it.
+    entries = [_refreshed(entry, now) if at <= hit else entry for at, entry in matching.items()]
+    refreshed_blocks = {entry.at_block for entry in entries if entry.at_block <= hit}
+    new_entries = {point.at: _new_entry(prompt, point, now) for point in valid if point.at not in refreshed_blocks}
+    entries = [entry for entry in entries if entry.at_block not in new_entries]
     usage = Usage(prompt.tokens - read - written - long, read, written, long)
-    return Billed(usage, Kept((*others, *entries, *made.values())))
+    return Bill(usage, CacheContents((*others, *entries, *new_entries.values())))
 
 
-def _hit(mine: dict[int, Entry], at: int, look_back: int) -> int:
-    """The newest kept block that a breakpoint finds; its own is the first it looks at."""
-    return next((place for place in range(at, max(-1, at - look_back), -1) if place in mine), -1)
+def _newest_hit(matching: dict[int, CacheEntry], at: int, look_back: int) -> int:
+    """The newest cached block that a breakpoint finds, its own first; -1 if there is none."""
+    return next((place for place in range(at, max(-1, at - look_back), -1) if place in matching), -1)
 
 
-def _used(entry: Entry, now: int) -> Entry:
-    return Entry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
+def _refreshed(entry: CacheEntry, now: int) -> CacheEntry:
+    return CacheEntry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
 
 
-def _entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> Entry:
-    return Entry(breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR if breakpoint_.long else FIVE_MINUTES)
+def _new_entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> CacheEntry:
+    return CacheEntry(
+        breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR_MS if breakpoint_.long else FIVE_MINUTES_MS
+    )
 
 
-def _by_itself(prompt: Prompt, kept: Kept, now: int, rules: Rules) -> Billed:
-    """Prefixes are found in whole steps. What the cache takes in is billed as written, which costs what the card says, or as input."""
-    alive = [(links, used) for links, used in kept.prompts if now - used < rules.idle]
-    shared = [_shared(links, prompt.links) for links, _ in alive]
+def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules) -> Bill:
+    """Bill a request to an automatic cache, which matches whole steps; tokens that enter the cache count as written."""
+    live = [(links, used) for links, used in contents.prompts if now - used < rules.idle]
+    shared = [_shared_blocks(links, prompt.links) for links, _ in live]
     longest = max(shared, default=0)
     read = prompt.sums[longest - 1] // rules.step * rules.step if longest else 0
     read = read if read >= rules.minimum else 0
-    whole = prompt.tokens // rules.step * rules.step
-    written = max(0, whole - read) if whole >= rules.minimum else 0
-    others = [each for each, common in zip(alive, shared, strict=True) if common < len(each[0])]
-    prompts = (*others, (prompt.links, now))[-MOST_PROMPTS:] if whole >= rules.minimum else tuple(alive)
-    return Billed(Usage(prompt.tokens - read - written, read, written), Kept(prompts=prompts))
+    whole_steps = prompt.tokens // rules.step * rules.step
+    written = max(0, whole_steps - read) if whole_steps >= rules.minimum else 0
+    others = [(links, used) for (links, used), common in zip(live, shared, strict=True) if common < len(links)]
+    prompts = (*others, (prompt.links, now))[-MOST_PROMPTS:] if whole_steps >= rules.minimum else tuple(live)
+    return Bill(Usage(prompt.tokens - read - written, read, written), CacheContents(prompts=prompts))
 
 
-def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many blocks two prompts have in common from the start; links tell by one comparison whether all before them agree."""
+def _shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """The number of leading blocks that two prompts share; equal hashes mean that everything before them is equal."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,27 +1,27 @@
-"""Cache state: which prefixes the provider holds, from breakpoints sent, times and reported reads."""
+"""Cache state: the prefixes that the provider is believed to hold, from sent breakpoints, times and reported reads."""
 
 from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.audit.pricing.bill import IDLE
+from palimpsest.audit.pricing.bill import IDLE_MS
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.prefixes import (
+    bounded_prefixes,
     breakpoints_of,
+    cumulative_tokens,
     ends_before,
+    ends_in_head,
     first_change,
-    in_head,
-    lifetime,
-    reaching,
-    same_head,
-    shortened,
-    sums_of,
-    thinned,
+    is_within,
+    last_item_within,
+    lifetime_ms,
+    shared_head_blocks,
+    truncated_prefix,
     whole_steps,
-    within,
 )
-from palimpsest.audit.pricing.warm import places_of
+from palimpsest.audit.pricing.warm_prefixes import item_positions
 from palimpsest.core.edits import Fold, Insert, Mask
 from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Item, Value
@@ -30,51 +30,51 @@ from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View
 
-SHARE = 0.05
-TOKENS = 2_000
-# The policies whose masks change what is cached and who say so; folds and cached masks do whoever made them.
-TELLING = frozenset({"clear_idle", "clear_dead", "supersede"})
+DROP_SHARE = 0.05
+DROP_TOKENS = 2_000
+# Policies whose masks change cached bytes on purpose; folds and cached masks are expected to by any policy.
+EXPECTED_DROP_POLICIES = frozenset({"clear_idle", "clear_dead", "supersede"})
 
 
-def watch_edit(watch: CacheReads, edited: ViewEdited) -> CacheReads:
-    """After an edit: a fold, a mask for idleness or a cached mask makes the next drop an expected one."""
-    told = edited.moment == "idle" or edited.by in TELLING
+def watch_after_edit(watch: CacheReads, edited: ViewEdited) -> CacheReads:
+    """The watch after an edit: after a fold, an idle mask or a cached mask the next drop of cache reads is expected."""
+    expected = edited.moment == "idle" or edited.by in EXPECTED_DROP_POLICIES
     masks = (edit for edit in edited.edits if isinstance(edit, Mask))
     folds = any(isinstance(edit, Fold) for edit in edited.edits)
-    if folds or any(told or mask.form == "cached" for mask in masks):
+    if folds or any(expected or mask.form == "cached" for mask in masks):
         return CacheReads(watch.read, expected=True, dropped=watch.dropped)
     return watch
 
 
-def watch_reply(watch: CacheReads, usage: Usage) -> CacheReads:
-    """After a reply: a drop of more than 5 % and 2,000 tokens is told, unless it was expected; then the base line starts anew."""
+def watch_after_reply(watch: CacheReads, usage: Usage) -> CacheReads:
+    """The watch after a reply: an unexpected drop of more than 5 % and 2,000 tokens is reported, and the baseline reset."""
     if not usage.prompt:
         return CacheReads(watch.read, watch.expected)
     before = watch.read
     drop = 0 if before is None else before - usage.cache_read
-    if before is None or drop <= max(TOKENS, SHARE * before):
+    if before is None or drop <= max(DROP_TOKENS, DROP_SHARE * before):
         return CacheReads(usage.cache_read, watch.expected)
     return CacheReads(usage.cache_read, dropped=0 if watch.expected else drop)
 
 
-# A cold start and one miss happen; a cache that is missed more often than that in a row is not believed in.
-_DOUBT = 2
+# A cold start and one miss are normal; after more misses in a row the cache is taken to be ineffective.
+_MOST_MISSES = 2
 
 
-class _Snapshot(Value, frozen=True):
-    """A belief, the newest turn call, and the unscaled tokens of its request."""
+class _CacheSnapshot(Value, frozen=True):
+    """The believed cache, the newest turn call, and the unscaled tokens of its request."""
 
     cache: Cache = Cache()
     call: CallStarted | None = None
     raw: int | None = None
 
 
-_snapshots = msgspec.json.Decoder(_Snapshot)
+_snapshots = msgspec.json.Decoder(_CacheSnapshot)
 _encode = msgspec.json.Encoder().encode
 
 
 class CacheProjection:
-    """A belief about the provider's cache that follows every event."""
+    """Projection of the believed contents of the provider cache."""
 
     name: ClassVar = "cache"
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
@@ -87,144 +87,147 @@ class CacheProjection:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to an empty cache."""
-        self._start_from(_Snapshot())
+        """Start again with an empty cache."""
+        self._start_from(_CacheSnapshot())
 
     def snapshot(self) -> bytes:
-        """The belief as JSON."""
-        return _encode(_Snapshot(self._value, self._call, self._raw))
+        """The state as JSON."""
+        return _encode(_CacheSnapshot(self._value, self._call, self._raw))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._start_from(_snapshots.decode(data))
 
-    def _start_from(self, known: _Snapshot) -> None:
-        self._value = known.cache
-        self._call = known.call
-        self._raw = known.raw
+    def _start_from(self, restored: _CacheSnapshot) -> None:
+        self._value = restored.cache
+        self._call = restored.call
+        self._raw = restored.raw
         self._head: tuple[Item, ...] = ()
         self._items: tuple[Item, ...] = ()
 
     def take(self, event: Event) -> None:
-        """Follow one event."""
+        """Apply one event."""
         body = event.body
         views, counter, card = self._views, self._metering.counter, self._metering.card
         self._head, self._items, view = views.head_before, views.items_before, views.view
         match body:
             case CallStarted(purpose="turn") as call:
-                self._start(call, event.at, card)
+                self._start_call(call, event.at, card)
                 self._raw = counter.raw(view)
             case ModelReplied(purpose="turn", usage=usage):
-                self._reply(usage, event.at, counter, card)
+                self._end_call(usage, event.at, counter, card)
             case ViewEdited() as edited:
-                self._change(view, counter, by=edited)
-                self._value = replace(self._value, reads=watch_edit(self._value.reads, edited))
+                self._change_items(view, counter, by=edited)
+                self._value = replace(self._value, reads=watch_after_edit(self._value.reads, edited))
             case EditUndone():
-                self._change(view, counter)
+                self._change_items(view, counter)
             case ContextStated(head=head) if head is not None:
-                self._state(view)
+                self._change_head(view)
             case ModelReplied() as side:
-                self._aside(side, event.at)
+                self._side_call(side, event.at)
             case _:
                 pass
 
     def value(self) -> Cache:
-        """What we believe now."""
+        """The believed cache."""
         return self._value
 
-    def _start(self, call: CallStarted, at: int, card: Card) -> None:
+    def _start_call(self, call: CallStarted, at: int, card: Card) -> None:
         last = self._call
         self._call = call
-        # Tools stand before everything else, and a cache belongs to one model.
-        same = last is None or (last.model, last.tools) == (call.model, call.tools)
-        prefixes = self._value.prefixes if same else ()
+        # Tools come first in a request, and a cache belongs to one model.
+        same_tools = last is None or (last.model, last.tools) == (call.model, call.tools)
+        prefixes = self._value.prefixes if same_tools else ()
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
 
-    def _reply(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
-        cache = replace(self._value, reads=watch_reply(self._value.reads, usage), edited=False, missed=self._missed(usage))
+    def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
+        cache = replace(self._value, reads=watch_after_reply(self._value.reads, usage), edited=False, missed=self._count_misses(usage))
         called = at if cache.called is None else cache.called
         live = [prefix for prefix in cache.prefixes if prefix.live(called)]
         match card.cache:
             case "none":
                 prefixes: list[CachedPrefix] = []
             case "automatic":
-                prefixes = self._all_of(usage, called, counter, card, cache.missed)
+                prefixes = self._after_automatic(usage, called, counter, card, cache.missed)
             case "breakpoints":
-                prefixes = self._marked(live, usage, called, counter, card)
-        self._value = replace(cache, prefixes=tuple(thinned(prefixes)), called=called)
+                prefixes = self._after_breakpoints(live, usage, called, counter, card)
+        self._value = replace(cache, prefixes=tuple(bounded_prefixes(prefixes)), called=called)
 
-    def _total(self, counter: TokenCounter) -> int:
-        """Tokens of the last request by our own estimate."""
+    def _request_tokens(self, counter: TokenCounter) -> int:
+        """Estimated tokens of the last request."""
         if self._raw is not None:
             return counter.scaled(self._raw)
         return sum(counter.item(item) for part in (self._head, self._items) for item in part)
 
-    def _missed(self, usage: Usage) -> int:
+    def _count_misses(self, usage: Usage) -> int:
         if not usage.prompt:
             return self._value.missed
         return self._value.missed + 1 if usage.cache_read * 2 < usage.prompt else 0
 
-    def _all_of(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
-        """An automatic cache keeps the whole prompt, unless it shows again and again that it does not."""
+    def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
+        """The prefix in an automatic cache: the whole prompt, or after repeated misses only what was read."""
         last = self._items[-1].id if self._items else ""
-        tokens = whole_steps(usage.prompt or self._total(counter))
-        if missed > _DOUBT:
+        tokens = whole_steps(usage.prompt or self._request_tokens(counter))
+        if missed > _MOST_MISSES:
             tokens = usage.cache_read
-            last = reaching(tokens, sums_of(self._head, self._items, counter), usage.prompt) if tokens else ""
-        return [CachedPrefix(last, tokens, at, IDLE)] if last and tokens >= card.cache_minimum else []
+            last = last_item_within(tokens, cumulative_tokens(self._head, self._items, counter), usage.prompt) if tokens else ""
+        return [CachedPrefix(last, tokens, at, IDLE_MS)] if last and tokens >= card.cache_minimum else []
 
-    def _marked(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
-        """What was read lasts from now on, what was marked is kept, and what should have been read and was not is gone."""
-        call, total = self._call, self._total(counter)
+    def _after_breakpoints(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
+        """The prefixes after a request with breakpoints: refreshed if read, added if marked, dropped if they should have been read."""
+        call, total = self._call, self._request_tokens(counter)
         breakpoints = breakpoints_of(call, self._head, self._items)
-        told = usage.prompt > 0
-        read, share = (usage.cache_read, usage.prompt / max(total, 1)) if told else (max((p.tokens for p in live), default=0), 1.0)
-        reach = usage.prompt - usage.input if told else round(total * share)
-        kept = [replace(prefix, at=at) for prefix in live if within(prefix, read) and prefix.tokens <= reach]
-        known = {prefix.last for prefix in kept}
+        reported = usage.prompt > 0
+        read, share = (usage.cache_read, usage.prompt / max(total, 1)) if reported else (max((p.tokens for p in live), default=0), 1.0)
+        reach = usage.prompt - usage.input if reported else round(total * share)
+        kept = [replace(prefix, at=at) for prefix in live if is_within(prefix, read) and prefix.tokens <= reach]
+        kept_ids = {prefix.last for prefix in kept}
         longest = max((prefix.tokens for prefix in kept), default=0)
-        ttl = lifetime(call, usage)
+        ttl = lifetime_ms(call, usage)
         tail = self._items[-1].id if self._items else ""
         sums: dict[str, int] = {}
-        if not known.issuperset(set(breakpoints) - {tail}) or read > longest * 1.01 + 64:
-            sums = sums_of(self._head, self._items, counter)
-        made = [
-            (name, min(reach, round(sums[name] * share))) for name in breakpoints if name not in known and name != tail and name in sums
+        if not kept_ids.issuperset(set(breakpoints) - {tail}) or read > longest * 1.01 + 64:
+            sums = cumulative_tokens(self._head, self._items, counter)
+        new_prefixes = [
+            (name, min(reach, round(sums[name] * share))) for name in breakpoints if name not in kept_ids and name != tail and name in sums
         ]
-        if read > longest * 1.01 + 64 and (last := reaching(read, sums, usage.prompt)) and last not in known:
-            made = [(name, tokens) for name, tokens in made if name != last]
-            made.append((last, read))
-        if tail in breakpoints and tail not in known:
-            made.append((tail, reach))
-        kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in made if tokens >= card.cache_minimum]
+        if read > longest * 1.01 + 64 and (last := last_item_within(read, sums, usage.prompt)) and last not in kept_ids:
+            new_prefixes = [(name, tokens) for name, tokens in new_prefixes if name != last]
+            new_prefixes.append((last, read))
+        if tail in breakpoints and tail not in kept_ids:
+            new_prefixes.append((tail, reach))
+        kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in new_prefixes if tokens >= card.cache_minimum]
         return sorted(kept, key=lambda prefix: prefix.tokens)
 
-    def _change(self, view: View, counter: TokenCounter, by: ViewEdited | None = None) -> None:
-        """An edit changed what is sent from some place on: what reaches that far can no longer be read."""
+    def _change_items(self, view: View, counter: TokenCounter, by: ViewEdited | None = None) -> None:
+        """Drop the prefixes that reach beyond the first changed item."""
         place = first_change(self._items, view.items)
         cache = self._value
         edited = cache.edited or (by is not None and not all(isinstance(edit, Insert) for edit in by.edits))
         if place == len(self._items):
             self._value = replace(cache, edited=edited)
             return
-        places = places_of(view)
-        left = [prefix for prefix in cache.prefixes if ends_before(prefix, place, places)]
+        places = item_positions(view)
+        remaining = [prefix for prefix in cache.prefixes if ends_before(prefix, place, places)]
         if cache.automatic:
-            left = shortened(cache.prefixes, place, view, counter)
+            remaining = truncated_prefix(cache.prefixes, place, view, counter)
         frontier = view.items[place - 1].id if place else ""
-        self._value = replace(cache, prefixes=tuple(left), frontier=frontier, edited=edited)
+        self._value = replace(cache, prefixes=tuple(remaining), frontier=frontier, edited=edited)
 
-    def _state(self, view: View) -> None:
-        """A new head: only what it shares with the old one can still be read."""
-        blocks = same_head(self._head, view.head)
+    def _change_head(self, view: View) -> None:
+        """Drop the prefixes that reach beyond the unchanged blocks of the head."""
+        blocks = shared_head_blocks(self._head, view.head)
         if blocks == len(self._head) == len(view.head):
             return
-        self._value = replace(self._value, prefixes=tuple(each for each in self._value.prefixes if in_head(each, blocks)))
+        self._value = replace(self._value, prefixes=tuple(prefix for prefix in self._value.prefixes if ends_in_head(prefix, blocks)))
 
-    def _aside(self, side: ModelReplied, at: int) -> None:
-        """A call beside the conversation that read its prefix keeps that alive."""
+    def _side_call(self, side: ModelReplied, at: int) -> None:
+        """Refresh the prefixes that a side call read."""
         read = side.usage.cache_read
         if not read or (self._call is not None and side.model != self._call.model):
             return
-        prefixes = (replace(each, at=max(at, each.at)) if each.live(at) and within(each, read) else each for each in self._value.prefixes)
+        prefixes = (
+            replace(prefix, at=max(at, prefix.at)) if prefix.live(at) and is_within(prefix, read) else prefix
+            for prefix in self._value.prefixes
+        )
         self._value = replace(self._value, prefixes=tuple(prefixes))

@@ -1,4 +1,4 @@
-"""The model of a session and the size of its tokens, as the events so far tell: what other projections count with."""
+"""Metering: the card of the model in use and its calibrated token counter, for the other projections."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -10,19 +10,19 @@ from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import Card
 from palimpsest.core.tokens.counter import TokenCounter
 
-# Only our own estimate learns from what providers report; the rules of other programs count as their originals do.
+# Only our own estimate is calibrated; the rules of imitated programs count as the originals do.
 _LEARNS = "palimpsest"
 
 
 class Metering:
-    """The card of the model in use, and a counter whose factor follows the usage that was reported along the path."""
+    """Projection of the card in use, and of a token counter whose factor follows the reported usage."""
 
     version: ClassVar = 1
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
     def __init__(self, views: Views, card_of: Callable[[str], Card], size: str) -> None:
-        # Under another size rule the snapshots of another profile are of no use.
+        # Snapshots of another size rule do not apply.
         self.name = f"metering/{size}"
         self._views = views
         self._card_of = card_of
@@ -32,7 +32,7 @@ class Metering:
         self.counter = self._new_counter()
 
     def take(self, event: Event) -> None:
-        """Follow the model and what its replies teach about estimates."""
+        """Apply one event: follow switches of the model, and calibrate after replies."""
         body = event.body
         match body:
             case CallStarted():
@@ -47,17 +47,17 @@ class Metering:
                 return
 
     def snapshot(self) -> bytes:
-        """What was reported, as JSON."""
+        """The reported usage as JSON."""
         return self._ledger.snapshot()
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot and the model of the restored view."""
+        """Continue from a snapshot, with the model of the restored view."""
         self._ledger.restore(data)
         self.card = self._card_of(self._views.view.model)
         self.counter = self._new_counter()
 
     def reset(self) -> None:
-        """Go back to the model that the session is opened with."""
+        """Start again with the model of the session."""
         self._ledger.reset()
         self.card = self._card_of("")
         self.counter = self._new_counter()

@@ -1,8 +1,18 @@
-"""What an edit costs once and saves on every call, and the rent of waiting with a fold, under the cache rules of a card."""
+"""Prices of edits: what they cost once and save per call, and the rent of delaying a fold."""
 
-from palimpsest.audit.pricing.bill import FIVE_MINUTES, Block, Breakpoint, Entry, Kept, Prompt, bill, prices_of, rules_of
-from palimpsest.audit.pricing.prefixes import first_change, same_head
-from palimpsest.audit.pricing.warm import Warm, warm_of
+from palimpsest.audit.pricing.bill import (
+    FIVE_MINUTES_MS,
+    Block,
+    Breakpoint,
+    CacheContents,
+    CacheEntry,
+    Prompt,
+    bill,
+    cache_rules,
+    prices_of,
+)
+from palimpsest.audit.pricing.prefixes import first_change, shared_head_blocks
+from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
@@ -13,7 +23,7 @@ from palimpsest.wire.models.prices import cost
 
 
 class Rates(Value, frozen=True):
-    """Prices relative to that of input."""
+    """Prices relative to the input price."""
 
     write: float = 1.25
     read: float = 0.1
@@ -21,13 +31,13 @@ class Rates(Value, frozen=True):
 
 
 def rates_of(card: Card, cache: Cache) -> Rates:
-    """The rates of a card; its cache is written for as long as the newest entry lasts. A card without prices has the usual rates."""
+    """The rates of a card; the write rate follows the lifetime of the newest entry. A card without prices has default rates."""
     prices = card.prices
     if card.cache == "none":
         return Rates(1.0, 1.0, prices.output / prices.input if prices.input else 5.0)
     if not prices.input:
         return Rates(1.25 if card.cache == "breakpoints" else 1.0)
-    long = card.cache == "breakpoints" and bool(cache.prefixes) and cache.prefixes[-1].ttl > FIVE_MINUTES
+    long = card.cache == "breakpoints" and bool(cache.prefixes) and cache.prefixes[-1].ttl > FIVE_MINUTES_MS
     write = prices.cache_write_long if long and prices.cache_write_long is not None else prices.cache_write
     read = prices.cache_read
     return Rates(
@@ -37,64 +47,64 @@ def rates_of(card: Card, cache: Cache) -> Rates:
     )
 
 
-WINDOW = 200_000
-USERS = 20_000
+REFERENCE_WINDOW = 200_000
+MESSAGE_TOKENS = 20_000
 
 
 class Narrative(Value, frozen=True):
-    """The request for a narrative: its prompt and what the model writes, in tokens."""
+    """The request for a narrative: its prompt and its output, in tokens."""
 
     prompt: int
     output: int
 
 
-def bound(tokens: int, window: int) -> int:
-    """A bound that is meant for a window of 200k, for a smaller one."""
-    return tokens if window >= WINDOW else tokens * window // WINDOW
+def _scaled_to_window(tokens: int, window: int) -> int:
+    """A limit for a window of 200,000 tokens, scaled down to a smaller window."""
+    return tokens if window >= REFERENCE_WINDOW else tokens * window // REFERENCE_WINDOW
 
 
-def after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
-    """How many tokens a folded view would have, as far as can be told before it is folded: head, messages, and all other `parts`."""
+def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
+    """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
-    users = min(bound(USERS, card.window), sum(said.tokens for said in evidence.user_messages))
-    return head + users + bound(parts, card.window)
+    users = min(_scaled_to_window(MESSAGE_TOKENS, card.window), sum(said.tokens for said in evidence.user_messages))
+    return head + users + _scaled_to_window(parts, card.window)
 
 
 def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, tools: int = 0, parts: int = PARTS) -> float:
-    """Tokens, weighed by the price of a cached read, that this call carries and a folded view would not; both carry the tools."""
-    extra = used(view, counter, tools) - tools - after_fold(view, evidence, counter, card, parts)
+    """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read."""
+    extra = used(view, counter, tools) - tools - tokens_after_fold(view, evidence, counter, card, parts)
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
 
 
-def fold_price(total: int, after: int, warm: Warm, rates: Rates, narrative: Narrative | None = None) -> float:
-    """What a fold makes the next request cost more, in input tokens; a narrative adds the request for it. Below zero it is a gain."""
-    hot, head = min(warm.all, total), min(warm.head, after)
-    price = rates.write * (after - head) + rates.read * head - rates.read * hot - rates.write * (total - hot)
+def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates, narrative: Narrative | None = None) -> float:
+    """The extra cost of the next request after a fold, in input tokens; a narrative adds its own request. Negative if it saves."""
+    cached, head = min(warm.longest, total), min(warm.head, after)
+    price = rates.write * (after - head) + rates.read * head - rates.read * cached - rates.write * (total - cached)
     if narrative is not None:
-        price += rates.read * hot + (total - hot) + narrative.prompt + rates.output * narrative.output
+        price += rates.read * cached + (total - cached) + narrative.prompt + rates.output * narrative.output
     return price
 
 
 def price_of_fold(situation: Situation, narrative: Narrative | None = None) -> float:
-    """The price of folding now; it is worth it once the rent covers twice as much."""
+    """The price of folding now, in input tokens; a fold pays off once the rent is twice as high."""
     parts = situation.parts + (narrative.output if narrative else 0)
-    after = after_fold(situation.view, situation.evidence, situation.tokens, situation.card, parts)
+    after = tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, parts)
     rates = rates_of(situation.card, situation.cache)
-    return fold_price(situation.used, after + situation.tools_tokens, warm_of(situation), rates, narrative)
+    return fold_price(situation.used, after + situation.tools_tokens, warm_prefixes(situation), rates, narrative)
 
 
 _PER = 1_000_000
 
 
 class Price(Value, frozen=True):
-    """Dollars: what the next request costs more (or less) because of an edit, and what every later one costs less."""
+    """The extra dollars of the next request, and the dollars that every later one saves."""
 
     usd: float = 0.0
     saved_usd_per_call: float = 0.0
 
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
-    """The difference of two bills for the next request, with and without an edit."""
+    """The price of an edit: the difference of two bills for the next request."""
     card, counter = situation.card, situation.tokens
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
@@ -104,27 +114,29 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:
-    """What the next request reads, writes and sends afresh as the view is, and as an edit that saves some tokens would leave it."""
-    warm = warm_of(situation)
+    """The usage of the next request without an edit, and with an edit that saves `saved` tokens."""
+    warm = warm_prefixes(situation)
     total = situation.used
-    left = total - saved
-    place = first_change(before.items, after.items) if same_head(before.head, after.head) == len(before.head) else -1
-    kept = _kept(warm, situation)
-    return _next(warm, total, len(before.items) + 1, kept, situation), _next(warm, max(0, left), place, kept, situation)
+    remaining = total - saved
+    place = first_change(before.items, after.items) if shared_head_blocks(before.head, after.head) == len(before.head) else -1
+    contents = _believed_contents(warm, situation)
+    return _next_usage(warm, total, len(before.items) + 1, contents, situation), _next_usage(
+        warm, max(0, remaining), place, contents, situation
+    )
 
 
-def _next(warm: Warm, total: int, place: int, kept: Kept, situation: Situation) -> Usage:
-    """The bill of a request that is as cached up to a place: its breakpoints are the end of what is cached there, and the tail."""
+def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheContents, situation: Situation) -> Usage:
+    """The usage of a request that is cached up to `place`; its breakpoints are the end of the cached part, and the tail."""
     blocks = _blocks(warm, place, total)
-    rules = rules_of(situation.card)
+    rules = cache_rules(situation.card)
     last = len(blocks) - 1
-    long = bool(situation.cache.prefixes) and situation.cache.prefixes[-1].ttl > FIVE_MINUTES
+    long = bool(situation.cache.prefixes) and situation.cache.prefixes[-1].ttl > FIVE_MINUTES_MS
     breakpoints = tuple(Breakpoint(at, long) for at in dict.fromkeys((last - 1, last)) if at >= 0) if rules.kind == "breakpoints" else ()
-    return bill(Prompt.of(blocks), kept, situation.now, rules, breakpoints).usage
+    return bill(Prompt.of(blocks), contents, situation.now, rules, breakpoints).usage
 
 
-def _blocks(warm: Warm, place: int, total: int) -> list[Block]:
-    """A request as one block for each stretch between two cached ends before a place, and one for all the rest."""
+def _blocks(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
+    """The request as one block per stretch between cached ends before `place`, and one for the rest."""
     blocks: list[Block] = []
     start = 0
     for end, tokens in zip(warm.ends, warm.tokens, strict=True):
@@ -135,15 +147,15 @@ def _blocks(warm: Warm, place: int, total: int) -> list[Block]:
     return [*blocks, (f"the rest from {place}", total - start)]
 
 
-def _kept(warm: Warm, situation: Situation) -> Kept:
-    """The cache as we believe it to be, for requests that are made of the same stretches."""
+def _believed_contents(warm: WarmPrefixes, situation: Situation) -> CacheContents:
+    """The believed cache contents, for requests of the same stretches."""
     blocks = [(f"to {end}", 0) for end in warm.ends]
     links = Prompt.of(blocks).links
     if situation.cache.automatic:
-        return Kept(prompts=((links, situation.now),)) if links else Kept()
-    return Kept(
+        return CacheContents(prompts=((links, situation.now),)) if links else CacheContents()
+    return CacheContents(
         tuple(
-            Entry(number, link, tokens, situation.now, FIVE_MINUTES)
+            CacheEntry(number, link, tokens, situation.now, FIVE_MINUTES_MS)
             for number, (link, tokens) in enumerate(zip(links, warm.tokens, strict=True))
         )
     )

@@ -1,4 +1,4 @@
-"""What a fold has earned by waiting: the rent of every call since the last one."""
+"""Rent: what the calls since the last fold paid for tokens that a fold would remove."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RentProjection:
-    """Rent in input tokens, summed over the calls since the last fold; `tools_tokens` and `parts` are those of the session now."""
+    """Projection of the rent in input tokens, summed over the calls since the last fold."""
 
     version: ClassVar = 1
     watches: ClassVar = frozenset({CallStarted, ViewEdited})
@@ -35,7 +35,7 @@ class RentProjection:
         self.value = 0.0
 
     def take(self, event: Event) -> None:
-        """Add the rent of a turn call; a fold begins again at nothing."""
+        """Apply one event: add the rent of a turn call, or reset the sum at a fold."""
         match event.body:
             case CallStarted(purpose="turn"):
                 counter, card = self._metering.counter, self._metering.card
@@ -51,9 +51,9 @@ class RentProjection:
         return _encode(self.value)
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self.value = _sums.decode(data)
 
     def reset(self) -> None:
-        """Go back to no rent."""
+        """Reset the sum."""
         self.value = 0.0

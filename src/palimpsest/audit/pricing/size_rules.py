@@ -7,7 +7,7 @@ import msgspec
 
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.tokens.sizes import SizeRule, decrypted_bytes, encrypted_in, palimpsest_size, quarter_rounded_up
-from palimpsest.wire.responses.shape import IMAGE_PAYLOAD, shape_of
+from palimpsest.wire.responses.item_json import IMAGE_PAYLOAD, item_json
 
 CLAUDE_IMAGE_TOKENS = 2_000
 BLOB_BYTES = 500_000
@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def codex_size(content: Content) -> int:
-    """A quarter of the bytes of the compact JSON on the Responses wire; pictures and encrypted payloads count as codex has them."""
+    """A quarter of the bytes of the compact JSON on the Responses wire; images and encrypted payloads count as in Codex."""
     if isinstance(content, Thinking) and content.signature is not None:
         return quarter_rounded_up(decrypted_bytes(len(content.signature.data)))
     if isinstance(content, Opaque):
@@ -25,12 +25,12 @@ def codex_size(content: Content) -> int:
             return 0
         if inside.encrypted_content is not None:
             return quarter_rounded_up(decrypted_bytes(len(inside.encrypted_content)))
-    shape = shape_of(content)
+    shape = item_json(content)
     return quarter_rounded_up(len(_encode(shape.json)) + shape.payloads * IMAGE_PAYLOAD)
 
 
 def claude_size(content: Content) -> int:
-    """Four characters a token; a picture counts 2,000."""
+    """Four characters per token; an image counts 2,000 tokens."""
     match content:
         case Image() | Document():
             return CLAUDE_IMAGE_TOKENS
@@ -41,12 +41,12 @@ def claude_size(content: Content) -> int:
 
 
 def claude_list_size(sizes: Iterable[int]) -> int:
-    """A whole list without reported usage: a third more than its sum, rounded up."""
+    """A list without reported usage: a third more than its sum, rounded up."""
     return -(-sum(sizes) * 4 // 3)
 
 
 def opencode_size(content: Content) -> int:
-    """A quarter of the characters of what can be read, rounded to the nearest; pictures count nothing."""
+    """A quarter of the readable characters, rounded to the nearest; images count nothing."""
     match content:
         case Image() | Document():
             return 0
@@ -58,7 +58,7 @@ def opencode_size(content: Content) -> int:
 
 def json_size(content: Content) -> int:
     """A quarter of the characters of the wire JSON, rounded to the nearest."""
-    return _quarter(_encode(shape_of(content).json).decode())
+    return _quarter(_encode(item_json(content).json).decode())
 
 
 def _quarter(text: str) -> int:
@@ -66,8 +66,8 @@ def _quarter(text: str) -> int:
 
 
 def bytes_size(content: Content) -> int:
-    """Bytes on the wire rather than tokens; what lies in a blob counts as a picture of common size."""
-    shape = shape_of(content)
+    """Bytes on the wire instead of tokens; an image counts 500,000 bytes."""
+    shape = item_json(content)
     return len(_encode(shape.json)) + shape.payloads * BLOB_BYTES
 
 

@@ -1,1 +1,1 @@
-"""What tool calls and shell lines do: classes, paths, commands, tests."""
+"""What tool calls and shell lines do: classes, file accesses, commands, tests."""

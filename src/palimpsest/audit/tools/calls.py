@@ -1,4 +1,4 @@
-"""What a tool call does, whichever program it comes from: its class, the paths it touches and the command line it runs."""
+"""What a tool call does, for the tools of any program: its class, the files it accesses and the command it runs."""
 
 import re
 import shlex
@@ -8,24 +8,24 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from palimpsest.audit.tools.file_commands import shell_touches
-from palimpsest.audit.tools.patches import How, Touched, is_patch, patched
+from palimpsest.audit.tools.file_access import AccessKind, FileAccess, is_patch, patched_files
+from palimpsest.audit.tools.file_commands import shell_file_accesses
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
 from palimpsest.wire.json_reading import Json, is_json
 from palimpsest.wire.request import Tool
 
-# What calls with longer arguments do is worked out each time, so that little is kept in memory.
-_REMEMBERED = 4_000
+# Results for longer arguments are not cached, to bound memory.
+_CACHED_CHARACTERS = 4_000
 
 ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
 
 
 class Action(Value, frozen=True):
-    """What one call does; a command has a line, everything else touches its paths directly."""
+    """What one call does: a command has a line, other calls access their paths directly."""
 
     kind: ToolClass
-    paths: tuple[Touched, ...] = ()
+    paths: tuple[FileAccess, ...] = ()
     command: str = ""
 
 
@@ -48,7 +48,7 @@ _NAMES: dict[ToolClass, str] = {
     "write_todos exitplanmode enterplanmode exit_plan_mode update_todo_list plan task_create task_update",
     "recall": "recall remember search_memory search_sessions context_recall",
 }
-# What these mean depends on whose they are: on a server's own things they are no work on files.
+# Generic names: with the prefix of a server they do not mean work on files.
 _BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
 _BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -60,16 +60,16 @@ _VERBS: dict[str, ToolClass] = {
     **dict.fromkeys(("write", "create", "save", "put", "overwrite"), "write"),
     **dict.fromkeys(("search", "find", "grep", "glob", "list"), "search"),
 }
-_RUNS = frozenset({"bash", "shell", "terminal", "command", "exec", "cmd", "powershell"})
-_PATHS = (
+_SHELL_WORDS = frozenset({"bash", "shell", "terminal", "command", "exec", "cmd", "powershell"})
+_PATH_KEYS = (
     *("file_path", "filePath", "path", "file", "filename", "notebook_path", "notebookPath", "target_file", "absolute_path"),
     *("relative_path", "file_name", "fileName", "TargetFile", "AbsolutePath", "relative_workspace_path", "uri"),
 )
-_MANY = ("paths", "files", "file_paths", "filePaths")
-_COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input")
-_PATCHES = ("input", "patch", "patchText", "patch_text", "diff")
-_FIRST = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
-_LAST = ("end_line", "endLine", "EndLine", "line_end", "end")
+_PATH_LIST_KEYS = ("paths", "files", "file_paths", "filePaths")
+_COMMAND_KEYS = ("command", "cmd", "CommandLine", "script", "code", "input")
+_PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
+_FIRST_LINE_KEYS = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
+_LAST_LINE_KEYS = ("end_line", "endLine", "EndLine", "line_end", "end")
 _BROKEN = re.compile(r'"(file_path|filePath|path|command|cmd|notebook_path|target_file)"\s*:\s*"((?:[^"\\]|\\.)*)"?')
 _SHELLS = frozenset({"bash", "sh", "zsh", "fish", "/bin/bash", "/bin/sh", "/usr/bin/bash", "pwsh", "powershell", "cmd"})
 _EDITOR: dict[str, ToolClass] = {
@@ -83,7 +83,7 @@ _EDITOR: dict[str, ToolClass] = {
     "delete": "edit",
     "rename": "edit",
 }
-_HOW: dict[ToolClass, How] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
+_ACCESS_BY_CLASS: dict[ToolClass, AccessKind] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
 _EXIT = re.compile(
     r"^(?:Process exited with code|Exit code:?|exit code:|Exit Code:)\s*(-?\d+)"
     r"|<(?:returncode|exit_code)>\s*(-?\d+)\s*</"
@@ -95,23 +95,23 @@ _OPENED = re.compile(r"^\[File: (\S.*?) \(\d+ lines total\)\]", re.MULTILINE)
 
 
 def plain_name(tool: str) -> str:
-    """The name of a tool without the server or the namespace in front of it."""
+    """The name of a tool without the prefix of its server or namespace."""
     return _SERVER.sub("", tool) or tool
 
 
 def tool_class(tool: str, declared: Mapping[str, ToolClass] | None = None) -> ToolClass:
-    """What a tool is for: as it was declared, by a known name, or by the words its name is made of."""
+    """The class of a tool: as declared, by its known name, or by the words of its name."""
     if declared is not None and tool in declared:
         return declared[tool]
-    kind = _memo.get(tool)
+    kind = _class_by_tool.get(tool)
     if kind is None:
         kind = _class_of(tool)
-        if len(_memo) < 4_096:
-            _memo[tool] = kind
+        if len(_class_by_tool) < 4_096:
+            _class_by_tool[tool] = kind
     return kind
 
 
-_memo: dict[str, ToolClass] = {}
+_class_by_tool: dict[str, ToolClass] = {}
 
 
 def _class_of(tool: str) -> ToolClass:
@@ -125,7 +125,7 @@ def _class_of(tool: str) -> ToolClass:
         return "other"
     if not _FILE_WORDS.isdisjoint(words):
         return next((_VERBS[word] for word in words if word in _VERBS), "other")
-    if not _RUNS.isdisjoint(words):
+    if not _SHELL_WORDS.isdisjoint(words):
         return "command"
     if "todo" in words or "todos" in words:
         return "plan"
@@ -139,33 +139,33 @@ class _Schema(msgspec.Struct):
 
 
 def declared_class(tool: Tool) -> ToolClass:
-    """What a tool is for by its own declaration: its name, or else the arguments that it takes."""
+    """The class of a tool by its declaration: its name, or else its parameters."""
     kind = tool_class(tool.name)
     if kind != "other":
         return kind
     try:
-        takes = frozenset(msgspec.json.decode(tool.schema, type=_Schema).properties)
+        parameters = frozenset(msgspec.json.decode(tool.schema, type=_Schema).properties)
     except msgspec.DecodeError:
         return "other"
-    if not takes.isdisjoint(("command", "cmd")):
+    if not parameters.isdisjoint(("command", "cmd")):
         return "command"
-    if takes.isdisjoint((*_PATHS, *_MANY)):
+    if parameters.isdisjoint((*_PATH_KEYS, *_PATH_LIST_KEYS)):
         return "other"
-    if not takes.isdisjoint(("old_string", "oldString", "old_str", "edits", "patch", "diff")):
+    if not parameters.isdisjoint(("old_string", "oldString", "old_str", "edits", "patch", "diff")):
         return "edit"
-    if not takes.isdisjoint(("content", "contents", "file_text", "new_content")):
+    if not parameters.isdisjoint(("content", "contents", "file_text", "new_content")):
         return "write"
-    return "search" if not takes.isdisjoint(("pattern", "query", "regex")) else "read"
+    return "search" if not parameters.isdisjoint(("pattern", "query", "regex")) else "read"
 
 
 def declared_classes(tools: Iterable[Tool]) -> dict[str, ToolClass]:
-    """The tools whose declarations tell more than their names do, and what they are for."""
+    """The classes of tools whose declarations say more than their names."""
     classes = {tool.name: declared_class(tool) for tool in tools}
     return {name: kind for name, kind in classes.items() if kind != tool_class(name)}
 
 
 def args_of(call: ToolCall) -> Json:
-    """The arguments of a call as far as they can be read; broken JSON still gives its path or its command."""
+    """The arguments of a call; from malformed JSON only its paths and commands."""
     text = call.args
     if text[:1] == "{" or text.lstrip()[:1] == "{":
         try:
@@ -181,15 +181,15 @@ def _unescape(text: str) -> str:
 
 
 def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
-    """What a call does, as far as the call itself says."""
-    if (declared is None or call.tool not in declared) and len(call.args) <= _REMEMBERED:
-        return _remembered(call.tool, call.args, call.form)
+    """What a call does, as far as the call alone tells."""
+    if (declared is None or call.tool not in declared) and len(call.args) <= _CACHED_CHARACTERS:
+        return _cached_action(call.tool, call.args, call.form)
     return _action_of(call, declared)
 
 
 @lru_cache(maxsize=4_096)
-def _remembered(tool: str, args: str, form: Form) -> Action:
-    """Everybody who looks at a view asks this of the same calls again and again."""
+def _cached_action(tool: str, args: str, form: Form) -> Action:
+    """Cached, because every reader of a view asks for the same calls."""
     return _action_of(ToolCall("", tool, args, form), None)
 
 
@@ -198,31 +198,31 @@ def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Acti
     args = args_of(call)
     text = _patch_text(call, args, kind) if kind in ("edit", "other") else ""
     if text:
-        return Action("edit", patched(text))
+        return Action("edit", patched_files(text))
     if kind == "command" or call.form == "shell":
         line, shell = _command_line(call, args)
-        return Action("command", shell_touches(shell), line)
+        return Action("command", shell_file_accesses(shell), line)
     if kind == "edit" and isinstance(args.get("command"), str):
         kind = _EDITOR.get(str(args["command"]), "edit")
-    how = _HOW.get(kind)
+    how = _ACCESS_BY_CLASS.get(kind)
     return Action(kind, _paths_of(args, how) if how is not None else ())
 
 
 def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, ToolClass] | None = None) -> Action:
-    """What a call did, with the paths that only its result names; a call that failed touched nothing."""
+    """What a call did, including paths that only its result names; a failed call other than a command accessed nothing."""
     action = action_of(call, declared)
     if returned.result.error and action.kind != "command":
         return Action(action.kind, (), action.command)
-    known = {touched.path for touched in action.paths}
-    how = _HOW.get(action.kind)
+    known = {access.path for access in action.paths}
+    how = _ACCESS_BY_CLASS.get(action.kind)
     if how is not None:
-        return Action(action.kind, (*action.paths, *(Touched(path, how) for path in returned.paths if path not in known)))
+        return Action(action.kind, (*action.paths, *(FileAccess(path, how) for path in returned.paths if path not in known)))
     opened = opened_file(action.command, result_text(returned.result)) if action.kind == "command" else ""
-    return Action("command", (Touched(opened, "edit"),), action.command) if opened else action
+    return Action("command", (FileAccess(opened, "edit"),), action.command) if opened else action
 
 
 def opened_file(command: str, output: str) -> str:
-    """The file that an `edit` without a name changed: where an editor is part of the shell, its answer names the open file."""
+    """The file that an `edit` without a path changed: editors inside a shell name the open file in their output."""
     found = _OPENED.search(output[:2_000]) if command[:5] in ("edit\n", "edit ") else None
     return found[1] if found is not None else ""
 
@@ -234,7 +234,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def exit_of(returned: ToolReturned) -> int | None:
-    """The exit code of a command: as recorded, or as the first or last lines of its output tell."""
+    """The exit code of a command: as recorded, or from the first or last lines of its output."""
     if returned.exit is not None:
         return returned.exit
     text = result_text(returned.result)
@@ -246,18 +246,18 @@ def exit_of(returned: ToolReturned) -> int | None:
 
 
 def shell_line(call: ToolCall) -> str:
-    """The line of a command as a shell would be given it: the words of a list are quoted. Empty where the tool runs other code."""
+    """The command line as a shell gets it, with the words of a list quoted; empty if the tool runs other code."""
     return _command_line(call, args_of(call))[1]
 
 
 def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
-    """The patch that a call holds: of a tool that is no edit only one that is a patch from its first line to its last."""
+    """The patch in a call; for a tool that does not edit, only text that is a complete patch."""
     if kind != "edit":
-        values = [args.get(name) for name in _PATCHES] if args else [call.args]
+        values = [args.get(name) for name in _PATCH_KEYS] if args else [call.args]
         return next((value for value in values if isinstance(value, str) and is_patch(value)), "")
     if call.form == "free" or (not args and "*** Begin Patch" in call.args):
         return call.args
-    for name in _PATCHES:
+    for name in _PATCH_KEYS:
         value = args.get(name)
         if isinstance(value, str) and ("*** Begin Patch" in value or "\n+++ " in value or value.startswith("--- ")):
             return value
@@ -265,10 +265,10 @@ def _patch_text(call: ToolCall, args: Json, kind: ToolClass) -> str:
 
 
 def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
-    """The command of a call as it is listed, and as a shell would be given it."""
+    """The command line of a call, for display and as a shell gets it."""
     if not args:
         return call.args, call.args
-    for name in _COMMANDS:
+    for name in _COMMAND_KEYS:
         value = args.get(name)
         if isinstance(value, str) and value:
             line = value.strip()
@@ -281,26 +281,26 @@ def _command_line(call: ToolCall, args: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _paths_of(args: Json, how: How) -> tuple[Touched, ...]:
+def _paths_of(args: Json, how: AccessKind) -> tuple[FileAccess, ...]:
     first, last = _range_of(args) if how == "read" else (None, None)
-    paths = [value for name in _PATHS if isinstance(value := args.get(name), str) and value][:1]
-    for name in _MANY:
+    paths = [value for name in _PATH_KEYS if isinstance(value := args.get(name), str) and value][:1]
+    for name in _PATH_LIST_KEYS:
         value = args.get(name)
         if isinstance(value, str) and value:
             paths.append(value)
         elif isinstance(value, list):
-            for each in value:
-                path = _paths_of(each, how)[:1] if is_json(each) else ()
-                paths += [path[0].path] if path else [each] if isinstance(each, str) and each else []
-    return tuple(Touched(path, how, first, last) for path in dict.fromkeys(paths))
+            for entry in value:
+                path = _paths_of(entry, how)[:1] if is_json(entry) else ()
+                paths += [path[0].path] if path else [entry] if isinstance(entry, str) and entry else []
+    return tuple(FileAccess(path, how, first, last) for path in dict.fromkeys(paths))
 
 
 def _range_of(args: Json) -> tuple[int | None, int | None]:
     spread = args.get("view_range")
     if isinstance(spread, list) and len(spread) == 2:
         return _line(spread[0]), _line(spread[1])
-    first = next((line for name in _FIRST if (line := _line(args.get(name))) is not None), None)
-    last = next((line for name in _LAST if (line := _line(args.get(name))) is not None), None)
+    first = next((line for name in _FIRST_LINE_KEYS if (line := _line(args.get(name))) is not None), None)
+    last = next((line for name in _LAST_LINE_KEYS if (line := _line(args.get(name))) is not None), None)
     offset, limit = _line(args.get("offset")), _line(args.get("limit"))
     if offset is not None or limit is not None:
         first = offset or 1
@@ -309,7 +309,7 @@ def _range_of(args: Json) -> tuple[int | None, int | None]:
 
 
 def _line(value: object) -> int | None:
-    """A line number that may have been written as a text; -1 stands for the end, and so for no bound."""
+    """A line number, perhaps given as text; -1 means no bound."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**11 else None

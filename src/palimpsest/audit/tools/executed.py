@@ -8,24 +8,24 @@ from typing import Final, NamedTuple
 from palimpsest.audit.tools.shell import ShellCommand, parse_line
 
 SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish"})
-# Longer lines are parsed each time, so that little is kept in memory.
-_REMEMBERED: Final = 4_000
+# Longer lines are not cached, to bound memory.
+_CACHED_CHARACTERS: Final = 4_000
 _DEEPEST: Final = 3
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _SUFFIX: Final = re.compile(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
-# The editor inside SWE-agent's shell takes lines of text up to this one.
+# The editor inside the shell of SWE-agent reads text up to this line.
 _END_OF_EDIT: Final = "end_of_edit"
 
 
 class Executed(NamedTuple):
-    """A command with the program that runs in the end; `elsewhere` in a container, where the paths are not those of the session."""
+    """A command after its wrappers are removed; `elsewhere` means in a container, whose paths are not those of the session."""
 
     command: ShellCommand
     elsewhere: bool = False
 
 
 class _Wrapper(NamedTuple):
-    """How a program holds another command in its arguments: behind its options, and behind so many operands or behind `--`."""
+    """How a wrapper holds a command: after its options and operands, or after `--` if `dashes`; `valued` options take a value."""
 
     valued: frozenset[str] = frozenset()
     operands: int = 0
@@ -33,89 +33,89 @@ class _Wrapper(NamedTuple):
     elsewhere: bool = False
 
 
-def names(text: str) -> frozenset[str]:
-    """The programs or options of a table, with blanks between them."""
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text as a set."""
     return frozenset(text.split())
 
 
-def _each(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
+def _wrappers(commands: str, wrapper: _Wrapper) -> dict[str, _Wrapper]:
     return dict.fromkeys(commands.split(", "), wrapper)
 
 
-# For each package manager the options in front of its sub-command that take a value.
+# Options before the sub-command that take a value.
 PACKAGE_MANAGERS: Final = {
-    "npm": names("--prefix -w --workspace -C"),
-    "pnpm": names("-C --dir --filter -F"),
-    "yarn": names("--cwd"),
-    "bun": names("--cwd --filter -F"),
+    "npm": word_set("--prefix -w --workspace -C"),
+    "pnpm": word_set("-C --dir --filter -F"),
+    "yarn": word_set("--cwd"),
+    "bun": word_set("--cwd --filter -F"),
 }
 _UV: Final = _Wrapper(
-    names(
+    word_set(
         "-p --python --with --with-editable --with-requirements --project --directory --extra --group --only-group --package --env-file "
         "--index --index-url --default-index --cache-dir --config-file -w --from"
     )
 )
-_CONTAINER: Final = names("-e --env -u --user -w --workdir --env-file --entrypoint -v --volume -p --publish --name --index")
+_CONTAINER: Final = word_set("-e --env -u --user -w --workdir --env-file --entrypoint -v --volume -p --publish --name --index")
 _WRAPPERS: Final[dict[str, _Wrapper]] = {
-    **_each("nohup, setsid, builtin, command, chronic, unbuffer, catchsegv, cross-env, rtk, nyc, c8, fvm", _Wrapper()),
-    **_each("poetry run, pipenv run, bundle exec, rbenv exec, asdf exec", _Wrapper()),
-    **_each("mise exec, mise x, op run, doppler run, dotenvx run, infisical run, aws-vault exec", _Wrapper(dashes=True)),
-    **_each("timeout, gtimeout", _Wrapper(names("-k --kill-after -s --signal"), 1)),
+    **_wrappers("nohup, setsid, builtin, command, chronic, unbuffer, catchsegv, cross-env, rtk, nyc, c8, fvm", _Wrapper()),
+    **_wrappers("poetry run, pipenv run, bundle exec, rbenv exec, asdf exec", _Wrapper()),
+    **_wrappers("mise exec, mise x, op run, doppler run, dotenvx run, infisical run, aws-vault exec", _Wrapper(dashes=True)),
+    **_wrappers("timeout, gtimeout", _Wrapper(word_set("-k --kill-after -s --signal"), 1)),
     "direnv exec": _Wrapper(operands=1),
-    "env": _Wrapper(names("-u --unset -C --chdir")),
-    "sudo": _Wrapper(names("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
-    "doas": _Wrapper(names("-u -C")),
-    "time": _Wrapper(names("-f --format -o --output")),
-    "nice": _Wrapper(names("-n --adjustment")),
-    "ionice": _Wrapper(names("-c --class -n --classdata")),
-    "stdbuf": _Wrapper(names("-i -o -e --input --output --error")),
-    "exec": _Wrapper(names("-a")),
-    "caffeinate": _Wrapper(names("-t -w")),
-    "xvfb-run": _Wrapper(names("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait")),
-    "dotenv": _Wrapper(names("-e -f --file -c -v")),
-    **_each("uv run, uv tool run, uvx", _UV),
-    "pipx run": _Wrapper(names("--spec --python --index-url --pip-args")),
-    **_each("conda run, mamba run, micromamba run", _Wrapper(names("-n --name -p --prefix --cwd"))),
-    "coverage run": _Wrapper(names("--source --rcfile --omit --include --data-file --context --concurrency")),
-    **_each(
+    "env": _Wrapper(word_set("-u --unset -C --chdir")),
+    "sudo": _Wrapper(word_set("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U")),
+    "doas": _Wrapper(word_set("-u -C")),
+    "time": _Wrapper(word_set("-f --format -o --output")),
+    "nice": _Wrapper(word_set("-n --adjustment")),
+    "ionice": _Wrapper(word_set("-c --class -n --classdata")),
+    "stdbuf": _Wrapper(word_set("-i -o -e --input --output --error")),
+    "exec": _Wrapper(word_set("-a")),
+    "caffeinate": _Wrapper(word_set("-t -w")),
+    "xvfb-run": _Wrapper(word_set("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait")),
+    "dotenv": _Wrapper(word_set("-e -f --file -c -v")),
+    **_wrappers("uv run, uv tool run, uvx", _UV),
+    "pipx run": _Wrapper(word_set("--spec --python --index-url --pip-args")),
+    **_wrappers("conda run, mamba run, micromamba run", _Wrapper(word_set("-n --name -p --prefix --cwd"))),
+    "coverage run": _Wrapper(word_set("--source --rcfile --omit --include --data-file --context --concurrency")),
+    **_wrappers(
         "npx, bunx, pnpx, npm exec, npm x, pnpm exec, pnpm dlx, yarn exec, yarn dlx, bun x",
-        _Wrapper(names("-p --package -w --workspace")),
+        _Wrapper(word_set("-p --package -w --workspace")),
     ),
-    **_each(
+    **_wrappers(
         "docker exec, podman exec, docker compose exec, docker compose run, docker-compose exec, docker-compose run",
         _Wrapper(_CONTAINER, 1, elsewhere=True),
     ),
 }
-# Programs whose sub-commands are wrappers, with the options in front of the sub-command that take a value.
+# Programs whose sub-commands are wrappers, with the options before the sub-command that take a value.
 _GROUPS: Final[dict[str, frozenset[str]]] = {
     **{name.rpartition(" ")[0]: frozenset() for name in _WRAPPERS if " " in name},
     **PACKAGE_MANAGERS,
-    **dict.fromkeys(("docker compose", "docker-compose"), names("-f --file -p --project-name --profile --env-file")),
-    "docker": names("-H --host -c --context"),
-    "uv": names("--project --directory --config-file --cache-dir"),
-    "poetry": names("-C --directory -P --project"),
+    **dict.fromkeys(("docker compose", "docker-compose"), word_set("-f --file -p --project-name --profile --env-file")),
+    "docker": word_set("-H --host -c --context"),
+    "uv": word_set("--project --directory --config-file --cache-dir"),
+    "poetry": word_set("-C --directory -P --project"),
 }
 
 
 def executed(line: str) -> tuple[Executed, ...]:
-    """The commands of a line in order, each with the program that it comes down to."""
-    return _remembered(line) if len(line) <= _REMEMBERED else tuple(_commands(line, 0))
+    """The commands of a line in order, without their wrappers."""
+    return _cached_commands(line) if len(line) <= _CACHED_CHARACTERS else tuple(_commands(line, 0))
 
 
 @lru_cache(maxsize=64)
-def _remembered(line: str) -> tuple[Executed, ...]:
-    """What a line reads and writes and whether it runs tests is asked one after the other."""
+def _cached_commands(line: str) -> tuple[Executed, ...]:
+    """Cached, because file accesses and test runs of a line are asked one after the other."""
     return tuple(_commands(line, 0))
 
 
 def program_name(word: str) -> str:
-    """The name of a program without its folder and without the ending of an executable."""
-    # Most names are plain words, and each is asked for several times.
+    """The name of a program without folder and executable suffix."""
+    # Most names are plain words.
     return word if word.isalnum() else _SUFFIX.sub("", word.replace("\\", "/").rpartition("/")[2])
 
 
 def after_options(words: tuple[str, ...], valued: frozenset[str], at: int = 1) -> int:
-    """The place of the first operand; options in `valued` take the next word, and `--` ends them."""
+    """The index of the first operand; options in `valued` take the next word, and `--` ends the options."""
     while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
         if words[at] == "--":
             return at + 1
@@ -127,11 +127,11 @@ def _commands(line: str, depth: int) -> Iterator[Executed]:
     if line[:5] in ("edit ", "edit\n") and _END_OF_EDIT in line:
         line = line.partition("\n")[0]
     for command in parse_line(line):
-        yield from _come_down(command, depth)
+        yield from _unwrap(command, depth)
 
 
-def _come_down(command: ShellCommand, depth: int) -> Iterator[Executed]:
-    """A command without its wrappers, or the commands of the script that it holds."""
+def _unwrap(command: ShellCommand, depth: int) -> Iterator[Executed]:
+    """A command without its wrappers, or the commands of the script in its arguments."""
     words, elsewhere = unwrapped(command.words)
     script = _script_of(words, command.text) if words and depth < _DEEPEST else None
     if script is None:
@@ -144,16 +144,16 @@ def _come_down(command: ShellCommand, depth: int) -> Iterator[Executed]:
 
 
 def unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The words of the command that all wrappers in front of it come down to, and whether it runs elsewhere."""
+    """The words of a command without all of its wrappers, and whether it runs elsewhere."""
     elsewhere = False
-    while words and (wrapped := _wrapped(words)) is not None:
+    while words and (wrapped := _wrapped_command(words)) is not None:
         words, outside = wrapped
         elsewhere = elsewhere or outside
     return words, elsewhere
 
 
-def _wrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
-    """The words of the command that a wrapper runs, and whether it runs elsewhere; nothing where the words are no wrapper."""
+def _wrapped_command(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
+    """The words of the wrapped command, and whether it runs elsewhere; `None` if the words are no wrapper."""
     name, at = program_name(words[0]), 1
     while name in _GROUPS:
         at = after_options(words, _GROUPS[name], at)
@@ -161,7 +161,7 @@ def _wrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
             return None
         name, at = f"{name} {words[at]}", at + 1
     wrapper = _WRAPPERS.get(name)
-    # `command -v` asks where a program is and runs none.
+    # `command -v` only prints where a program is.
     if wrapper is None or (name == "command" and words[1:2] in (("-v",), ("-V",))):
         return None
     if wrapper.dashes and "--" in words[at:]:
@@ -173,7 +173,7 @@ def _wrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool] | None:
 
 
 def _script_of(words: tuple[str, ...], text: str) -> str | None:
-    """The script that a shell is given, as an argument or as its input; nothing for another program or a script in a file."""
+    """The script that a shell gets as argument or input; `None` for other programs and script files."""
     name = program_name(words[0])
     if name == "eval":
         return " ".join(words[1:])
@@ -184,6 +184,6 @@ def _script_of(words: tuple[str, ...], text: str) -> str | None:
         word = words[at]
         if word[1:2] != "-" and "c" in word:
             return words[at + 1] if at + 1 < len(words) else None
-        # The name of a shell option is a word of its own.
+        # The value of `-o` is a separate word.
         at += 2 if word[1:2] != "-" and word.endswith("o") else 1
     return text or None if at >= len(words) else None

@@ -1,22 +1,22 @@
-"""The files that a shell line reads, edits, writes and removes, for the programs that agents use all the time."""
+"""The files that a shell line reads, edits, writes and removes, for the programs that agents use most."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from palimpsest.audit.tools.executed import executed, names, program_name
-from palimpsest.audit.tools.patches import How, Touched, patched
+from palimpsest.audit.tools.executed import executed, program_name, word_set
+from palimpsest.audit.tools.file_access import AccessKind, FileAccess, patched_files
 from palimpsest.audit.tools.shell import Redirect, ShellCommand
 
 _SED_RANGE: Final = re.compile(r"(\d+),(\d+)p|(\d+)p")
 _COUNT: Final = re.compile(r"-(\d+)")
 _PATHLIKE: Final = re.compile(r"[^\s*?$`{}<>|;&]*[A-Za-z0-9_][^\s*?$`{}<>|;&]*")
 _NONE: Final[frozenset[str]] = frozenset()
-_OUTPUTS: Final[dict[str, How]] = {">": "write", ">|": "write", "&>": "write", ">&": "write", ">>": "edit", "&>>": "edit"}
+_OUTPUTS: Final[dict[str, AccessKind]] = {">": "write", ">|": "write", "&>": "write", ">&": "write", ">>": "edit", "&>>": "edit"}
 
 
 class _Arguments(NamedTuple):
-    """Options by their letter or long name, each with its value or nothing, and the operands."""
+    """Parsed arguments: options by letter or long name with their value or an empty string, and the operands."""
 
     options: dict[str, str]
     operands: list[str]
@@ -25,46 +25,46 @@ class _Arguments(NamedTuple):
         return any(option in self.options for option in options)
 
 
-def shell_touches(line: str) -> tuple[Touched, ...]:
-    """Each file once in each way it is touched; a line that cannot be parsed gives what is clear of it."""
-    found: list[Touched] = []
+def shell_file_accesses(line: str) -> tuple[FileAccess, ...]:
+    """The file accesses of a line, each path once per kind; of a line that cannot be parsed those that are clear."""
+    found: list[FileAccess] = []
     folders: set[str] = set()
     for command, elsewhere in executed(line) if line else ():
         if command.redirects:
-            found += _redirected(command.redirects)
+            found += _redirect_accesses(command.redirects)
         if command.words and not elsewhere:
-            found += _by_program(command, folders)
-    return tuple({(each.path, each.how): each for each in found}.values()) if found else ()
+            found += _program_accesses(command, folders)
+    return tuple({(access.path, access.how): access for access in found}.values()) if found else ()
 
 
-def _redirected(redirects: Iterable[Redirect]) -> Iterator[Touched]:
+def _redirect_accesses(redirects: Iterable[Redirect]) -> Iterator[FileAccess]:
     for operator, target in redirects:
         if _is_path(target):
             how = _OUTPUTS.get(operator.lstrip("0123456789"))
             if how is not None:
-                yield Touched(target, how)
+                yield FileAccess(target, how)
             elif operator == "<":
-                yield Touched(target, "read")
+                yield FileAccess(target, "read")
 
 
-def _by_program(command: ShellCommand, folders: set[str]) -> Iterable[Touched]:
-    """What one program does; `folders` are those that the line has made so far."""
+def _program_accesses(command: ShellCommand, folders: set[str]) -> Iterable[FileAccess]:
+    """The file accesses of one program; `folders` are those that the line has created so far."""
     name, rest = program_name(command.words[0]), command.words[1:]
     if name == "git":
         return _git(rest, folders)
     if name == "mkdir":
-        folders.update(path.rstrip("/") for path in _arguments(rest, names("m mode")).operands)
+        folders.update(path.rstrip("/") for path in _arguments(rest, word_set("m mode")).operands)
         return ()
     if name in _TRANSFERS:
         return _TRANSFERS[name](rest, folders)
     if name in _PATCHERS:
         return _patch(name, rest, command.text)
-    work = _PROGRAMS.get(name)
-    return work(rest) if work is not None else ()
+    accesses_of = _PROGRAMS.get(name)
+    return accesses_of(rest) if accesses_of is not None else ()
 
 
 def _arguments(words: Iterable[str], valued: frozenset[str] = _NONE) -> _Arguments:
-    """Words apart by the conventions of getopt: letters may stand together, and a value in the same word or in the next."""
+    """Parse words by the conventions of getopt: letters may be combined, a value is in the same word or the next."""
     options: dict[str, str] = {}
     operands: list[str] = []
     rest = iter(words)
@@ -85,57 +85,57 @@ def _arguments(words: Iterable[str], valued: frozenset[str] = _NONE) -> _Argumen
     return _Arguments(options, operands)
 
 
-def _all(how: How, valued: str = "") -> Callable[[tuple[str, ...]], Iterable[Touched]]:
-    """A program that does the same to each of its operands."""
-    takes = names(valued)
-    return lambda rest: _each(_arguments(rest, takes).operands, how)
+def _every_operand(how: AccessKind, valued: str = "") -> Callable[[tuple[str, ...]], Iterable[FileAccess]]:
+    """A program that accesses each of its operands in the same way."""
+    valued_options = word_set(valued)
+    return lambda rest: _accesses(_arguments(rest, valued_options).operands, how)
 
 
-def _each(paths: Iterable[str], how: How) -> list[Touched]:
-    return [Touched(path, how) for path in paths if _is_path(path)]
+def _accesses(paths: Iterable[str], how: AccessKind) -> list[FileAccess]:
+    return [FileAccess(path, how) for path in paths if _is_path(path)]
 
 
-def _head(rest: tuple[str, ...]) -> list[Touched]:
-    arguments = _arguments(rest, names("n c lines bytes"))
+def _head(rest: tuple[str, ...]) -> list[FileAccess]:
+    arguments = _arguments(rest, word_set("n c lines bytes"))
     count = next((found[1] for word in rest if (found := _COUNT.fullmatch(word))), "10")
     digits = arguments.options.get("n") or arguments.options.get("lines") or count
-    return [Touched(path, "read", 1, _number(digits)) for path in arguments.operands if _is_path(path)]
+    return [FileAccess(path, "read", 1, _number(digits)) for path in arguments.operands if _is_path(path)]
 
 
-def _tail(rest: tuple[str, ...]) -> list[Touched]:
-    """Lines from the end have no number: line 0 stands for them."""
-    operands = _arguments(rest, names("n c lines bytes")).operands
-    return [Touched(path, "read", 0, 0) for path in operands if _is_path(path)]
+def _tail(rest: tuple[str, ...]) -> list[FileAccess]:
+    """The last lines have no numbers, so that 0 stands for them."""
+    operands = _arguments(rest, word_set("n c lines bytes")).operands
+    return [FileAccess(path, "read", 0, 0) for path in operands if _is_path(path)]
 
 
-def _get_content(rest: tuple[str, ...]) -> list[Touched]:
+def _get_content(rest: tuple[str, ...]) -> list[FileAccess]:
     valued = ("-tail", "-totalcount", "-encoding", "-readcount")
     words = [word for place, word in enumerate(rest) if not place or rest[place - 1].lower() not in valued]
-    return _each([word for word in words if not word.startswith("-")], "read")
+    return _accesses([word for word in words if not word.startswith("-")], "read")
 
 
-def _sed(rest: tuple[str, ...]) -> list[Touched]:
-    # On macOS `-i` is followed by the ending of the copy, which is mostly empty.
+def _sed(rest: tuple[str, ...]) -> list[FileAccess]:
+    # On macOS `-i` takes the suffix of the backup, which is mostly empty.
     words = [word for place, word in enumerate(rest) if word or not place or rest[place - 1] != "-i"]
-    arguments = _arguments([_cut_suffix(word) for word in words], names("e f l expression file line-length"))
+    arguments = _arguments([_cut_suffix(word) for word in words], word_set("e f l expression file line-length"))
     scripted = arguments.has("e", "f", "expression", "file")
     files = [word for word in (arguments.operands if scripted else arguments.operands[1:]) if _is_path(word)]
     if arguments.has("i", "in-place"):
-        return [Touched(word, "edit") for word in files]
+        return [FileAccess(word, "edit") for word in files]
     spread = next((found for word in rest if (found := _SED_RANGE.search(word))), None)
     if spread is None:
-        return [Touched(word, "read") for word in files]
+        return [FileAccess(word, "read") for word in files]
     first = _number(spread[1] or spread[3])
-    return [Touched(word, "read", first, _number(spread[2] or spread[3])) for word in files]
+    return [FileAccess(word, "read", first, _number(spread[2] or spread[3])) for word in files]
 
 
 def _cut_suffix(word: str) -> str:
-    """Options of `sed` up to `-i`: what follows in the same word is the ending of the copy."""
+    """Cut the backup suffix off the option `-i` of `sed`."""
     return word[: word.index("i") + 1] if word.startswith("-") and word[1:2] not in ("-", "e", "f", "l", "") and "i" in word else word
 
 
-def _perl(rest: tuple[str, ...]) -> list[Touched]:
-    """`perl -i` and `ruby -i` edit their operands; without `-e` the first of them is the program."""
+def _perl(rest: tuple[str, ...]) -> list[FileAccess]:
+    """`perl -i` and `ruby -i` edit their operands; without `-e` the first operand is the program."""
     in_place = scripted = False
     at = 0
     while at < len(rest) and rest[at].startswith("-") and rest[at] != "--":
@@ -144,33 +144,33 @@ def _perl(rest: tuple[str, ...]) -> list[Touched]:
             in_place = in_place or letter == "i"
             if letter in "eE":
                 scripted, takes_next = True, not rest[at][place:]
-            # What follows one of these in the same word is its value.
+            # The rest of the word after one of these letters is its value.
             if letter in "eEiMmIFxCDr":
                 break
         at += 2 if takes_next else 1
     operands = rest[at:] if scripted else rest[at + 1 :]
-    return _each(operands, "edit") if in_place else []
+    return _accesses(operands, "edit") if in_place else []
 
 
-def _tee(rest: tuple[str, ...]) -> list[Touched]:
+def _tee(rest: tuple[str, ...]) -> list[FileAccess]:
     arguments = _arguments(rest)
-    return _each(arguments.operands, "edit" if arguments.has("a", "append") else "write")
+    return _accesses(arguments.operands, "edit" if arguments.has("a", "append") else "write")
 
 
-def _dd(rest: tuple[str, ...]) -> list[Touched]:
-    return _each([word[3:] for word in rest if word.startswith("of=")], "write")
+def _dd(rest: tuple[str, ...]) -> list[FileAccess]:
+    return _accesses([word[3:] for word in rest if word.startswith("of=")], "write")
 
 
-def _open(rest: tuple[str, ...]) -> list[Touched]:
-    return _each([word for word in rest[:1] if "." in word], "read")
+def _open(rest: tuple[str, ...]) -> list[FileAccess]:
+    return _accesses([word for word in rest[:1] if "." in word], "read")
 
 
-def _create(rest: tuple[str, ...]) -> list[Touched]:
-    return _each([word for word in rest[:1] if "." in word], "write")
+def _create(rest: tuple[str, ...]) -> list[FileAccess]:
+    return _accesses([word for word in rest[:1] if "." in word], "write")
 
 
-def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, valued: frozenset[str] = _NONE) -> list[Touched]:
-    """The targets of a copy, a link or a move; the sources of a move are gone."""
+def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, valued: frozenset[str] = _NONE) -> list[FileAccess]:
+    """The targets of a copy, link or move; the sources of a move are removed."""
     arguments = _arguments(rest, valued | {"t", "S", "target-directory", "suffix"})
     sources = arguments.operands
     folder = arguments.options.get("t") or arguments.options.get("target-directory", "")
@@ -181,22 +181,22 @@ def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, 
         if len(sources) != 1 or target.endswith("/") or target in (".", "..") or target in folders:
             folder = target
     targets = [_within(folder, source) for source in sources] if folder else [target]
-    gone = _each(sources, "remove") if moves else []
-    return gone + _each(targets, "write")
+    gone = _accesses(sources, "remove") if moves else []
+    return gone + _accesses(targets, "write")
 
 
 def _within(folder: str, source: str) -> str:
-    """The path of a file once it is in a folder."""
+    """The path of a file inside a folder."""
     name = source.rstrip("/").rpartition("/")[2]
     return name if folder in (".", "./") else f"{folder.rstrip('/')}/{name}"
 
 
-def _move(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
+def _move(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
     return _transfer(rest, folders, moves=True)
 
 
-def _install(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
-    valued = names("m o g mode owner group")
+def _install(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
+    valued = word_set("m o g mode owner group")
     arguments = _arguments(rest, valued | {"t", "S"})
     if arguments.has("d", "directory"):
         folders.update(path.rstrip("/") for path in arguments.operands)
@@ -204,46 +204,46 @@ def _install(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
     return _transfer(rest, folders, valued=valued)
 
 
-def _link(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
-    arguments = _arguments(rest, names("t S"))
+def _link(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
+    arguments = _arguments(rest, word_set("t S"))
     if len(arguments.operands) == 1 and not arguments.has("t"):
-        return _each([_within(".", arguments.operands[0])], "write")
+        return _accesses([_within(".", arguments.operands[0])], "write")
     return _transfer(rest, folders)
 
 
-def _patch(name: str, rest: tuple[str, ...], text: str) -> list[Touched]:
-    """The file that `patch` is told to change, or else those that the patch itself names where the line holds it."""
+def _patch(name: str, rest: tuple[str, ...], text: str) -> list[FileAccess]:
+    """The file that `patch` is asked to change, or else the files that a patch inside the line names."""
     if name != "patch":
-        return list(patched("\n".join((*rest, text))))
-    arguments = _arguments(rest, names("p i o d B D F g r V Y z strip input output directory"))
+        return list(patched_files("\n".join((*rest, text))))
+    arguments = _arguments(rest, word_set("p i o d B D F g r V Y z strip input output directory"))
     output = arguments.options.get("o") or arguments.options.get("output", "")
     if output or arguments.operands:
-        return _each([output or arguments.operands[0]], "edit")
-    return list(patched(text))
+        return _accesses([output or arguments.operands[0]], "edit")
+    return list(patched_files(text))
 
 
-def _git(rest: tuple[str, ...], folders: set[str]) -> list[Touched]:
-    """What git does to the files of the working tree by their names."""
+def _git(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
+    """The file accesses of git commands that name files of the working tree."""
     at, folder = 0, ""
     while at < len(rest) and rest[at].startswith("-"):
         if rest[at] == "-C" and at + 1 < len(rest):
             folder = rest[at + 1]
         at += 2 if rest[at] in ("-C", "-c", "--git-dir", "--work-tree") else 1
     verb, words = (rest[at], rest[at + 1 :]) if at < len(rest) else ("", ())
-    found: list[Touched] = []
+    found: list[FileAccess] = []
     if verb == "mv":
         found = _move(words, folders)
     elif verb == "rm" and "--cached" not in words:
-        found = _each(_arguments(words).operands, "remove")
+        found = _accesses(_arguments(words).operands, "remove")
     elif verb == "checkout" and "--" in words:
-        found = _each(words[words.index("--") + 1 :], "edit")
+        found = _accesses(words[words.index("--") + 1 :], "edit")
     elif verb == "restore":
-        arguments = _arguments(words, names("s source"))
+        arguments = _arguments(words, word_set("s source"))
         staged = arguments.has("S", "staged") and not arguments.has("W", "worktree")
-        found = [] if staged else _each(arguments.operands, "edit")
+        found = [] if staged else _accesses(arguments.operands, "edit")
     if not folder:
         return found
-    return [each if each.path.startswith("/") else Touched(f"{folder.rstrip('/')}/{each.path}", each.how) for each in found]
+    return [access if access.path.startswith("/") else FileAccess(f"{folder.rstrip('/')}/{access.path}", access.how) for access in found]
 
 
 def _number(digits: str) -> int | None:
@@ -260,17 +260,17 @@ def _is_path(word: str) -> bool:
     )
 
 
-_TRANSFERS: Final[dict[str, Callable[[tuple[str, ...], set[str]], list[Touched]]]] = {
+_TRANSFERS: Final[dict[str, Callable[[tuple[str, ...], set[str]], list[FileAccess]]]] = {
     "mv": _move,
     "cp": _transfer,
     "ln": _link,
     "install": _install,
 }
 _PATCHERS: Final = frozenset({"patch", "apply_patch", "applypatch"})
-_PROGRAMS: Final[dict[str, Callable[[tuple[str, ...]], Iterable[Touched]]]] = {
-    **dict.fromkeys(("cat", "tac", "less", "more", "type"), _all("read")),
-    "bat": _all("read", "r l H line-range language highlight-line style theme"),
-    "nl": _all("read", "b d f h i l n s v w"),
+_PROGRAMS: Final[dict[str, Callable[[tuple[str, ...]], Iterable[FileAccess]]]] = {
+    **dict.fromkeys(("cat", "tac", "less", "more", "type"), _every_operand("read")),
+    "bat": _every_operand("read", "r l H line-range language highlight-line style theme"),
+    "nl": _every_operand("read", "b d f h i l n s v w"),
     **dict.fromkeys(("Get-Content", "gc"), _get_content),
     "head": _head,
     "tail": _tail,
@@ -278,9 +278,9 @@ _PROGRAMS: Final[dict[str, Callable[[tuple[str, ...]], Iterable[Touched]]]] = {
     **dict.fromkeys(("perl", "ruby"), _perl),
     "tee": _tee,
     "dd": _dd,
-    **dict.fromkeys(("rm", "unlink"), _all("remove")),
-    "truncate": _all("edit", "s r size reference"),
-    "touch": _all("write", "d r t date reference time"),
+    **dict.fromkeys(("rm", "unlink"), _every_operand("remove")),
+    "truncate": _every_operand("edit", "s r size reference"),
+    "touch": _every_operand("write", "d r t date reference time"),
     **dict.fromkeys(("open", "goto"), _open),
     "create": _create,
 }

@@ -1,4 +1,4 @@
-"""How a command went: whether it is a test, whether it failed, what its output says in one line, and how it is named while it runs on."""
+"""The outcome of a command: test or not, failed or not, a line of its output, and the handle of a running command."""
 
 import re
 
@@ -25,50 +25,50 @@ _HANDLES = ("session_id", "sessionId", "shellId", "shell_id", "bash_id", "task_i
 _LONGEST_NOTE = 160
 
 
-def is_test(command: str) -> bool:
+def is_test_command(command: str) -> bool:
     """Whether a shell line runs tests in one of its commands."""
     return any(words and runs_tests(words) for (words, _, _), _ in executed(command))
 
 
-def same_command(command: str) -> str:
-    """What two runs of one command share, however their output is cut and from wherever they are started."""
+def normalized_command(command: str) -> str:
+    """A command without a leading `cd` and trailing filters, by which two runs of it are recognized."""
     plain = " ".join(command[:2_000].split())
     while (shorter := _TAIL.sub("", _CHANGES_FOLDER.sub("", plain))) != plain:
         plain = shorter
     return plain
 
 
-def failed(command: str, code: int | None, *, error: bool) -> bool:
-    """Whether a command failed; a search that found nothing did not."""
+def command_failed(command: str, code: int | None, *, error: bool) -> bool:
+    """Whether a command failed; exit code 1 of a search means that it found nothing."""
     if code is None:
         return error
     if code == 0:
         return False
-    # The code is that of the last part of a line.
+    # The exit code is that of the last command of a line.
     last = _PARTS.split(command[-2_000:].strip())[-1].split()
     return not (code == 1 and last and (last[0] in _QUIET or " ".join(last[:2]) in _QUIET))
 
 
-def summary_of(output: str) -> str:
-    """The last line of a test's output that sums it up."""
+def summary_of_tests(output: str) -> str:
+    """The last summary line of the output of tests, or empty."""
     lines = _SUMMARY.findall(output[-4_000:])
     return str(lines[-1]).strip()[:_LONGEST_NOTE] if lines else ""
 
 
 def error_line(output: str, lines: list[str]) -> str:
-    """The line that says what went wrong: the last that looks like an error, or else the last of all."""
+    """The last of the given error lines, or else the last line of the output."""
     if lines:
         return lines[-1][:_LONGEST_NOTE]
     return next((line.strip()[:_LONGEST_NOTE] for line in reversed(output[-2_000:].split("\n")) if line.strip()), "")
 
 
-def handle_told(output: str) -> str:
-    """How the output of a command that runs on says it can be asked for."""
+def handle_in_output(output: str) -> str:
+    """The handle of a command that keeps running, from its output; empty if it ended."""
     found = _RUNS_ON.search(output[:400]) or _RUNS_ON.search(output[-400:])
     return next((group for group in found.groups() if group), "") if found is not None else ""
 
 
-def handle_asked(call: ToolCall) -> str:
-    """The running command that a call asks for."""
+def handle_in_call(call: ToolCall) -> str:
+    """The handle of the running command that a call polls; empty if there is none."""
     args = args_of(call)
     return next((str(value) for name in _HANDLES if isinstance(value := args.get(name), str | int) and value != ""), "")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-# Characters of a line that are parsed, here-documents aside. Recovering from errors takes time with the square of the length.
+# Parsed characters of a line, here-documents aside; error recovery takes time with the square of the length.
 LONGEST: Final = 2_500
 _MOST_PARSES: Final = 8
 _BASH: Final = Language(tree_sitter_bash.language())
@@ -20,21 +20,21 @@ _AS_WRITTEN: Final = frozenset({"word", "number", "command_name"})
 _PLAIN: Final = frozenset({"word", "number", "raw_string"})
 _SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
-# Nodes below which no command stands.
+# Nodes that contain no commands.
 _LEAVES: Final = _PLAIN | {"variable_name", "comment", "heredoc_start", "heredoc_body", "heredoc_end", "string_content", "simple_expansion"}
 
 
 class Redirect(NamedTuple):
-    """A redirection: its operator with the descriptor in front of it, and the word behind it."""
+    """A redirection: its operator with the file descriptor, and its target."""
 
     operator: str
     target: str
 
 
 class ShellCommand(NamedTuple):
-    """A simple command. A redirection of a compound statement is a command without words.
+    """A simple command; a redirection of a compound statement is a command without words.
 
-    Words that hold an expansion or a pattern stay as they were written. `text` is what a here-document or a here-string feeds it.
+    Words with an expansion or a pattern stay verbatim. `text` is the content of a here-document or here-string.
     """
 
     words: tuple[str, ...] = ()
@@ -49,46 +49,45 @@ def parse_line(line: str) -> list[ShellCommand]:
         line = _without_bodies(line, bodies)[:LONGEST]
     commands: list[ShellCommand] = []
     for _ in range(_MOST_PARSES):
-        walk = _Walk(line, bodies)
+        walk = _LineWalker(line, bodies)
         commands = list(walk.commands())
         if not walk.overrun:
             break
-        # The grammar takes the line after some pipelines for more arguments: there a semicolon says what the end of a line means.
+        # The grammar takes the line after some pipelines for more arguments; a semicolon in place of the line break corrects that.
         line = "".join([";" if place in walk.overrun else letter for place, letter in enumerate(line)])
     return commands
 
 
 def _without_bodies(line: str, bodies: list[str]) -> str:
-    """The line with a number in place of each here-document, which goes to the bodies; one that does not end takes the rest."""
-    kept: list[str] = []
+    """The line with each here-document replaced by its index in `bodies`; one without an end takes the rest of the line."""
+    kept_lines: list[str] = []
     body: list[str] = []
-    waiting: list[str] = []
-    for each in line.split("\n"):
-        if not waiting:
-            kept.append(each)
-            waiting = [match[2] for match in _OPENER.finditer(each)]
-        elif each.strip() != waiting[0]:
-            body.append(f"{each}\n")
+    delimiters: list[str] = []
+    for part in line.split("\n"):
+        if not delimiters:
+            kept_lines.append(part)
+            delimiters = [match[2] for match in _OPENER.finditer(part)]
+        elif part.strip() != delimiters[0]:
+            body.append(f"{part}\n")
         else:
-            kept += [str(len(bodies)), waiting.pop(0)]
+            kept_lines += [str(len(bodies)), delimiters.pop(0)]
             bodies.append("".join(body))
             body.clear()
-    if waiting:
-        kept += [str(len(bodies)), waiting[0]]
+    if delimiters:
+        kept_lines += [str(len(bodies)), delimiters[0]]
         bodies.append("".join(body))
-    return "\n".join(kept)
+    return "\n".join(kept_lines)
 
 
-class _Walk:
-    """One walk over the tree of a line, without recursion: lines may nest as deep as they are long.
+class _LineWalker:
+    """Walks the syntax tree of a line without recursion, because lines may be nested as deep as they are long.
 
-    `overrun` are the places of the ends of lines that the grammar took for blanks.
+    `overrun` are the offsets of line breaks that the grammar took for blanks.
     """
 
     def __init__(self, line: str, bodies: list[str]) -> None:
         self._line = line
-        # The grammar's scanner reads beyond its tables where it meets other letters. With one byte for each of them places
-        # in the tree are places in the line.
+        # The scanner of the grammar reads out of bounds on other characters; one byte for each keeps offsets of tree and line equal.
         self._source = (line if line.isascii() else _OTHER_LETTER.sub("x", line)).encode()
         self._bodies = bodies
         self._nodes: list[Node] = []
@@ -97,7 +96,7 @@ class _Walk:
         self.overrun: set[int] = set()
 
     def commands(self) -> Iterator[ShellCommand]:
-        # A parser is no value: one that several threads share would mix up their trees. The tree is held as long as its nodes.
+        # A parser shared by threads would mix up their trees. The local variable keeps the tree alive as long as its nodes.
         tree = Parser(_BASH).parse(self._source)
         self._nodes.append(tree.root_node)
         while self._nodes:
@@ -120,7 +119,7 @@ class _Walk:
                 self._nodes += reversed(node.named_children)
 
     def _simple(self, command: Node, attached: list[Node]) -> ShellCommand:
-        """The command of a node; what stands in its words is walked next."""
+        """The command of a node; nested commands in its words are walked next."""
         words: list[str] = []
         redirects: list[Node] = []
         inner: list[Node] = []
@@ -149,7 +148,7 @@ class _Walk:
             if not words or line[end:start] == " ":
                 words.append(word)
             elif start == end:
-                # The grammar cuts a word such as `a$b.$c` in two.
+                # The grammar splits a word such as `a$b.$c` in two.
                 words[-1] += word
             else:
                 self._look_between(end, start)
@@ -161,13 +160,13 @@ class _Walk:
         return self._redirected(found, [*redirects, *attached]) if redirects or attached else found
 
     def _look_between(self, end: int, start: int) -> None:
-        """Note the end of a line that the grammar did not see between two words."""
+        """Record a line break between two words that the grammar took for a blank."""
         gap = self._line[end:start].replace("\\\n", "  ")
         if "\n" in gap:
             self.overrun.add(end + gap.index("\n"))
 
     def _redirected(self, command: ShellCommand, nodes: list[Node]) -> ShellCommand:
-        """A command with its redirections; words behind the file of a redirection are arguments, and other commands are walked next."""
+        """The command with its redirections; words after the target are arguments, and nested commands are walked next."""
         words, redirects, text = list(command.words), list[Redirect](), command.text
         inner: list[Node] = []
         rest = nodes[::-1]
@@ -205,7 +204,7 @@ class _Walk:
         return self._bodies[int(number)] if self._bodies and number.isdecimal() and int(number) < len(self._bodies) else body
 
     def _word(self, node: Node) -> str:
-        """What the shell would pass on, as far as that does not depend on its state."""
+        """The word as the shell would pass it on, as far as that does not depend on its state."""
         text = self._text(node)
         match node.type:
             case "word":

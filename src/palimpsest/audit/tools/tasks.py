@@ -1,4 +1,4 @@
-"""The open items of task lists, in the forms that tools of all programs give them."""
+"""Open tasks of task lists, in the formats of the tools of all programs."""
 
 import re
 from collections.abc import Iterable
@@ -21,51 +21,51 @@ _CREATED = re.compile(r"[Tt]ask #?(\w+)")
 _LONGEST = 300
 
 
-def open_items(state: object) -> tuple[str, ...] | None:
-    """The texts of what is still to do in a list; nothing when this is no list of tasks."""
+def open_tasks(state: object) -> tuple[str, ...] | None:
+    """The texts of the open tasks in a list; `None` if the value is no task list."""
     if isinstance(state, str):
         boxes = _BOX.findall(state)
         return tuple(text[:_LONGEST] for mark, text in boxes if mark not in "xX") if boxes else None
     if isinstance(state, list):
-        return tuple(_open(state))
+        return tuple(_open_texts(state))
     if is_json(state):
-        return next((items for name in _LISTS if (items := open_items(state.get(name))) is not None), None)
+        return next((items for name in _LISTS if (items := open_tasks(state.get(name))) is not None), None)
     return None
 
 
-def open_in(state: Raw) -> tuple[str, ...] | None:
-    """The same for a state as it was recorded."""
+def recorded_open_tasks(state: Raw) -> tuple[str, ...] | None:
+    """The open tasks of a recorded state."""
     try:
-        return open_items(msgspec.json.decode(state))
+        return open_tasks(msgspec.json.decode(state))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 
-def _open(items: Iterable[object]) -> Iterable[str]:
+def _open_texts(items: Iterable[object]) -> Iterable[str]:
     for item in items:
         if isinstance(item, str) and item:
             yield item[:_LONGEST]
         elif is_json(item) and not _closed(item):
-            text = _first(item, _TEXTS)
+            text = _first_text(item, _TEXTS)
             if text:
                 yield text[:_LONGEST]
 
 
 def _closed(item: Json) -> bool:
-    return _first(item, _STATES).lower() in _CLOSED or item.get("done") is True or item.get("completed") is True
+    return _first_text(item, _STATES).lower() in _CLOSED or item.get("done") is True or item.get("completed") is True
 
 
-def _first(item: Json, names: tuple[str, ...]) -> str:
+def _first_text(item: Json, names: tuple[str, ...]) -> str:
     return next((value for name in names if isinstance(value := item.get(name), str) and value), "")
 
 
-def change_of(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
-    """What a call does to the open items: a whole new list, or one that is added and one that goes."""
+def task_change(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
+    """The change that a call makes to the open tasks: a new list or `None`, a task to add, and the key of a task to remove."""
     args = args_of(call)
-    whole = open_items(args)
+    whole = open_tasks(args)
     if whole is not None:
         return whole, "", ""
-    identity, text = _first(args, _IDS), _first(args, _TEXTS)[:_LONGEST]
+    identity, text = _first_text(args, _IDS), _first_text(args, _TEXTS)[:_LONGEST]
     if not identity:
         return None, text, ""
     if _closed(args):
@@ -73,13 +73,13 @@ def change_of(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
     return None, f"#{identity} {text}" if text else "", ""
 
 
-def key_of(task: str) -> str:
-    """What a task is known by: its number if it has one, else its text."""
-    numbered = _NUMBERED.match(task)
-    return f"#{numbered[1]}" if numbered else task
+def task_key(task: str) -> str:
+    """The key of a task: its number if it has one, else its text."""
+    with_task_number = _NUMBERED.match(task)
+    return f"#{with_task_number[1]}" if with_task_number else task
 
 
-def numbered(task: str, answer: str) -> str:
-    """A new task with the number that the answer gives it."""
+def with_task_number(task: str, answer: str) -> str:
+    """A new task with the number that the tool answered, if any."""
     found = None if _NUMBERED.match(task) else _CREATED.search(answer[:200])
     return f"#{found[1]} {task}" if found is not None else task

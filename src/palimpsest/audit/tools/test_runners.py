@@ -1,68 +1,70 @@
-"""Whether a command runs tests: decided by the program that is executed and its sub-command, never by words elsewhere in the line."""
+"""Decides whether a command runs tests, by its program and sub-command and never by other words of the line."""
 
 import re
 from typing import Final
 
-from palimpsest.audit.tools.executed import PACKAGE_MANAGERS, SHELLS, after_options, names, program_name, unwrapped
+from palimpsest.audit.tools.executed import PACKAGE_MANAGERS, SHELLS, after_options, program_name, unwrapped, word_set
 
 # Programs that run tests whatever their arguments are.
-_RUNNERS: Final = names(
+_RUNNERS: Final = word_set(
     "pytest py.test unittest nose nose2 nosetests trial stestr green behave tox nox jest vitest mocha ava jasmine tap phpunit pest "
     "paratest rspec cucumber minitest ctest bats busted prove ginkgo gotestsum cargo-nextest elm-test runtests kyua"
 )
 # Programs that run tests by a sub-command, which is the first operand.
 _BY_SUBCOMMAND: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(
-        names(
+        word_set(
             "go deno mix swift flutter dart lein hatch react-scripts craco playwright hardhat forge anchor truffle bazel bazelisk buck "
             "buck2 pants gleam stack meson mach sail tuist scarb nargo helm terraform opa manage.py django-admin django artisan "
             "setup.py zig x.py vue-cli-service"
         ),
-        names("test"),
+        word_set("test"),
     ),
-    "cargo": names("test t tarpaulin"),
-    "cabal": names("test new-test v2-test"),
-    "dune": names("test runtest"),
-    "crystal": names("spec"),
-    "cypress": names("run"),
-    "karma": names("start run"),
-    "dotnet": names("test vstest"),
-    "rails": names("test spec"),
-    "ng": names("test e2e"),
+    "cargo": word_set("test t tarpaulin"),
+    "cabal": word_set("test new-test v2-test"),
+    "dune": word_set("test runtest"),
+    "crystal": word_set("spec"),
+    "cypress": word_set("run"),
+    "karma": word_set("start run"),
+    "dotnet": word_set("test vstest"),
+    "rails": word_set("test spec"),
+    "ng": word_set("test e2e"),
 }
 # Programs whose operands are targets, of which any may run tests; with the options that take a value.
 _BY_TARGET: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(("make", "gmake", "ninja"), names("-f -C -I -o -W -j -l --file --directory")),
-    **dict.fromkeys(("just", "task", "invoke", "inv", "rake", "doit"), names("-f -d -t --justfile --working-directory --dir")),
-    **dict.fromkeys(("mvn", "mvnw", "mvnd"), names("-pl -f -P -s -T -rf --projects --file")),
-    **dict.fromkeys(("gradle", "gradlew"), names("--tests -x --exclude-task -p --project-dir -b -I --include-build")),
-    "sbt": names(""),
-    "xcodebuild": names("-scheme -project -workspace -destination -sdk -configuration -target -testPlan"),
+    **dict.fromkeys(("make", "gmake", "ninja"), word_set("-f -C -I -o -W -j -l --file --directory")),
+    **dict.fromkeys(("just", "task", "invoke", "inv", "rake", "doit"), word_set("-f -d -t --justfile --working-directory --dir")),
+    **dict.fromkeys(("mvn", "mvnw", "mvnd"), word_set("-pl -f -P -s -T -rf --projects --file")),
+    **dict.fromkeys(("gradle", "gradlew"), word_set("--tests -x --exclude-task -p --project-dir -b -I --include-build")),
+    "sbt": word_set(""),
+    "xcodebuild": word_set("-scheme -project -workspace -destination -sdk -configuration -target -testPlan"),
 }
-# Programs that run a script of the project by its name, alone or behind a word such as `run`; with the options that take a value.
+# Programs that run a script of the project by name, perhaps after a word such as `run`; with the options that take a value.
 _BY_SCRIPT: Final[dict[str, frozenset[str]]] = {
     **PACKAGE_MANAGERS,
-    **dict.fromkeys(names("composer mise turbo nx lerna moon rush hatch pdm rye pixi melos deno"), names("")),
+    **dict.fromkeys(word_set("composer mise turbo nx lerna moon rush hatch pdm rye pixi melos deno"), word_set("")),
 }
-_RUN: Final = names("run run-script run-many affected workspaces foreach task")
-# Of these the ones that take the name of an installed program where they take that of a script.
-_RUN_PROGRAMS: Final = names("yarn pnpm bun pdm rye pixi")
+_RUN: Final = word_set("run run-script run-many affected workspaces foreach task")
+# Those that also accept the name of an installed program in place of a script.
+_RUN_PROGRAMS: Final = word_set("yarn pnpm bun pdm rye pixi")
 _INTERPRETERS: Final = re.compile(r"(?:python|pypy)[\d.]*|py|node|nodejs|tsx|ts-node|ruby|php|perl")
 # Options of interpreters and of programs with sub-commands that take a value.
-_VALUED: Final = names("-X -W -d -r --require --import --loader -I -C --manifest-path -p --project --config")
-# With these a test runner lists, builds or explains, and runs nothing.
-_RUNS_NOTHING: Final = names("--version --help -h --collect-only --co --no-run --listTests --list-tests --fixtures --markers --showConfig")
-_TEST_WORDS: Final = names("test tests spec specs e2e unittest unittests")
-_KINDS_OF_TEST: Final = names("unit integration functional smoke e2e run api ui")
+_VALUED: Final = word_set("-X -W -d -r --require --import --loader -I -C --manifest-path -p --project --config")
+# Options with which a test runner only lists, builds or explains.
+_RUNS_NOTHING: Final = word_set(
+    "--version --help -h --collect-only --co --no-run --listTests --list-tests --fixtures --markers --showConfig"
+)
+_TEST_WORDS: Final = word_set("test tests spec specs e2e unittest unittests")
+_KINDS_OF_TEST: Final = word_set("unit integration functional smoke e2e run api ui")
 _PARTS: Final = re.compile(r"[:._/-]+")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_NO_RUN_TASKS: Final = names("compile assemble build clean process classes jar lint format types typecheck generate db")
+_NO_RUN_TASKS: Final = word_set("compile assemble build clean process classes jar lint format types typecheck generate db")
 _ENDING: Final = re.compile(r"\.(?:py|js|mjs|cjs|rb|php|phar|sh)$")
 _DEEPEST: Final = 4
 
 
 def runs_tests(words: tuple[str, ...], depth: int = 0) -> bool:
-    """Whether a simple command runs tests, given without wrappers."""
+    """Whether a simple command without wrappers runs tests."""
     return depth <= _DEEPEST and _is_test_run(words, depth) and _RUNS_NOTHING.isdisjoint(words)
 
 
@@ -82,7 +84,7 @@ def _is_test_run(words: tuple[str, ...], depth: int) -> bool:
 
 
 def _plain(word: str) -> str:
-    """The name of a program without folder, version and the ending of a script."""
+    """The name of a program without folder, version and script suffix."""
     name = program_name(word)
     return name if name.isalnum() or name in _BY_SUBCOMMAND else _ENDING.sub("", name.partition("@")[0] or name)
 
@@ -130,7 +132,7 @@ def _is_gradle_test(task: str) -> bool:
 
 
 def _is_test_script(word: str) -> bool:
-    """Whether a script or a target is named as one that runs tests: `test`, `test:unit`, `web:test`, `unit-tests`, `e2e`."""
+    """Whether the name of a script or target says that it runs tests: `test`, `test:unit`, `web:test`, `unit-tests`, `e2e`."""
     parts = [part.lower() for part in _PARTS.split(word) if part]
     if not parts or not _NO_RUN_TASKS.isdisjoint(parts):
         return False
@@ -158,17 +160,17 @@ def _runs_script(name: str, words: tuple[str, ...], depth: int) -> bool:
 
 
 def _interprets(words: tuple[str, ...], depth: int) -> bool:
-    """A module, a script of the project or a program in a file, run by its interpreter; `node --test` by itself."""
+    """Whether an interpreter runs tests: a module, a script of the project, or `node --test`."""
     at = 1
     shell = program_name(words[0]) in SHELLS
     while at < len(words) and words[at].startswith("-"):
         word = words[at]
         if word == "--test":
             return True
-        # Letters may stand together: `python -um pytest`.
+        # Letters may be combined: `python -um pytest`.
         if word[1:2] != "-" and word.endswith("m") and not shell:
             return at + 1 < len(words) and _runs_tests_unwrapped(words[at + 1 :], depth)
-        # Code in an argument is not looked into, and `bash -n` only checks the syntax.
+        # Code in an argument is not parsed, and `bash -n` only checks the syntax.
         if word in ("-c", "-e", "-p", "--eval", "--print") or (shell and word == "-n"):
             return False
         at += 2 if word in _VALUED else 1
@@ -181,7 +183,7 @@ def _runs_tests_unwrapped(words: tuple[str, ...], depth: int) -> bool:
 
 
 def _is_own_script(words: tuple[str, ...]) -> bool:
-    """A script of the project, by its path: one named as tests, or one that is given a test runner to run."""
+    """Whether a script of the project, given by its path, runs tests: by its name, or because it gets a test runner as argument."""
     path = words[0]
     if "/" not in path or path.startswith("/"):
         return False

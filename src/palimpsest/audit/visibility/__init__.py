@@ -1,1 +1,1 @@
-"""What a model can still see after an edit, and what it cannot."""
+"""What the model can still read after an edit, and what is lost."""

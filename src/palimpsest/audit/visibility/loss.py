@@ -1,13 +1,13 @@
-"""What was visible before an edit and is not after it: paths, commands and all other kinds, with the items in which they stood."""
+"""Loss: what was visible before an edit and is not after it, by kind, with the items that showed it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
-from palimpsest.audit.entities import COUNTED, counted_parts_of, number_in, plain_of, token_kind, trimmed
+from palimpsest.audit.entities import NUMBER_STARTS, all_tokens_ungrouped, number_of, token_kind, trimmed, without_addresses
 from palimpsest.audit.tools.calls import ToolClass, action_of
-from palimpsest.audit.visibility.quotable import Quotable, quotes_in
-from palimpsest.audit.visibility.visible import Visible, last_two, readable, texts_of
+from palimpsest.audit.visibility.quote_index import QuoteIndex, quotes_in
+from palimpsest.audit.visibility.visible import VisibleText, last_two_parts, readable_text, texts_of
 from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
@@ -15,150 +15,152 @@ from palimpsest.core.view import View
 MOST_PATHS: Final = 500
 MOST_COMMANDS: Final = 400
 LONGEST_COMMAND: Final = 160
-# Of every other kind the newest are listed, so that an event stays small however much it hides.
+# Only the newest of the other kinds are listed, so that an event stays small.
 MOST: Final = 40
 LONGEST: Final = 160
 
-Places: TypeAlias = dict[str, str]
-"""What was named, each with the item in which it stood first."""
+ItemByText: TypeAlias = dict[str, str]
+"""LostEntity texts, each with the id of the first item that showed it."""
 
 
-class _Gone(NamedTuple):
-    """An item that no longer shows, and what it said."""
+class _HiddenItem(NamedTuple):
+    """An item that is no longer visible, and its text."""
 
     item: Item
     text: str
 
 
-class _Named(NamedTuple):
-    """What the tokens of some texts name, by kind."""
+class _LostNames(NamedTuple):
+    """Names, paths and numbers that are no longer visible, by kind."""
 
-    paths: Places
-    symbols: Places
-    identifiers: Places
+    paths: ItemByText
+    symbols: ItemByText
+    identifiers: ItemByText
     numbers: set[str]
 
 
-class _Quoted(NamedTuple):
-    """The errors, addresses and paths on drives that some items told."""
+class _HiddenQuotes(NamedTuple):
+    """Errors, URLs and drive paths of hidden items."""
 
-    errors: Places
-    urls: Places
-    drives: Places
+    errors: ItemByText
+    urls: ItemByText
+    drives: ItemByText
 
 
 def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None = None) -> Loss:
-    """What an edit hides: something counts as lost only if nothing that still shows names it.
+    """The loss of an edit: what hidden items name and no visible text does.
 
-    Paths that were worked on come before those that a text only mentions; `declared` says what tools are for that their names do not tell.
+    Paths of tool calls come before paths that are only mentioned; `declared` gives the classes of tools whose names do not tell them.
     """
-    still = {item.id for item in after.items if item.mask is None}
-    gone = [_Gone(item, readable(item.content)) for item in before.items if item.mask is None and item.id not in still]
-    if not gone:
+    visible_ids = {item.id for item in after.items if item.mask is None}
+    hidden = [_HiddenItem(item, readable_text(item.content)) for item in before.items if item.mask is None and item.id not in visible_ids]
+    if not hidden:
         return Loss()
     texts = [*texts_of(after.head), *texts_of(after.items)]
-    visible, quotable = Visible(texts), Quotable(texts, lambda: texts_of(_brought(before, after)))
-    named = _named(gone, visible)
-    told = _quoted(gone)
-    errors, urls = quotable.unsaid(told.errors), quotable.unsaid(told.urls)
-    paths, commands = _worked_on(gone, named.paths | quotable.unsaid(told.drives, last_two), visible, declared)
+    visible, quote_index = VisibleText(texts), QuoteIndex(texts, lambda: texts_of(_changed_items(before, after)))
+    lost_names = _lost_names(hidden, visible)
+    quotes = _hidden_quotes(hidden)
+    errors, urls = quote_index.missing(quotes.errors), quote_index.missing(quotes.urls)
+    paths, commands = _lost_paths_and_commands(
+        hidden, lost_names.paths | quote_index.missing(quotes.drives, last_two_parts), visible, declared
+    )
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
-    others = {"symbols": named.symbols, "errors": errors, "urls": urls, "identifiers": named.identifiers}
+    others = {"symbols": lost_names.symbols, "errors": errors, "urls": urls, "identifiers": lost_names.identifiers}
     counts |= {kind: len(found) - MOST for kind, found in others.items()}
     return Loss(
         paths=tuple([path for path, _ in listed]),
         commands=tuple([command for command, _ in ran]),
-        numbers=len(named.numbers),
-        user_messages=_messages(gone, visible),
-        ids=tuple([each.item.id for each in gone]),
+        numbers=len(lost_names.numbers),
+        user_messages=_lost_messages(hidden, visible),
+        ids=tuple([entry.item.id for entry in hidden]),
         path_items=tuple([item for _, item in listed]),
         command_items=tuple([item for _, item in ran]),
-        symbols=_newest(named.symbols),
+        symbols=_newest(lost_names.symbols),
         errors=_newest(errors),
         urls=_newest(urls),
-        identifiers=_newest(named.identifiers),
+        identifiers=_newest(lost_names.identifiers),
         more={kind: count for kind, count in counts.items() if count > 0},
     )
 
 
-def _brought(before: View, after: View) -> list[Item]:
-    """The items that an edit brought or covered."""
-    covers = {item.id: item.mask for item in before.items}
-    return [item for item in after.items if item.id not in covers or item.mask != covers[item.id]]
+def _changed_items(before: View, after: View) -> list[Item]:
+    """Items that an edit inserted or masked."""
+    masks = {item.id: item.mask for item in before.items}
+    return [item for item in after.items if item.id not in masks or item.mask != masks[item.id]]
 
 
-def _named(gone: Sequence[_Gone], visible: Visible) -> _Named:
-    """The paths, symbols, identifiers and numbers that no longer show; paths may still show by their last two parts."""
+def _lost_names(hidden: Sequence[_HiddenItem], visible: VisibleText) -> _LostNames:
+    """The paths, symbols, identifiers and numbers that are no longer visible; a path may still be visible by its last two parts."""
     tokens: dict[str, int] = {}
-    for place in range(len(gone) - 1, -1, -1):
-        tokens.update(zip(counted_parts_of(plain_of(gone[place].text)), repeat(place)))
+    for place in range(len(hidden) - 1, -1, -1):
+        tokens.update(zip(all_tokens_ungrouped(without_addresses(hidden[place].text)), repeat(place)))
     numbers: set[str] = set()
     names: dict[str, int] = {}
     for token, place in tokens.items():
-        if token[0] in COUNTED and (number := number_in(token)):
+        if token[0] in NUMBER_STARTS and (number := number_of(token)):
             numbers.add(number)
-        # Words of small letters name nothing, and are most of what there is.
+        # Lower-case words name nothing and are most of a text.
         elif not token.islower() or not token.isalpha():
             name = trimmed(token)
-            # The same name may stand in one item as it is, and in another at the end of a sentence.
+            # One name may be a plain word in one item, and end a sentence in another.
             if names.get(name, place) >= place:
                 names[name] = place
-    lost = visible.unseen(set(names))
+    lost = visible.missing_tokens(set(names))
     found: dict[str, list[str]] = {"path": [], "name": [], "id": []}
     for name in filter(lost.__contains__, names):
         kind = token_kind(name)
-        if kind is not None and not (name[-1] == "/" and visible.path(name)):
+        if kind is not None and not (name[-1] == "/" and visible.shows_path(name)):
             found[kind].append(name)
     paths, symbols, identifiers = (
-        {name: gone[names[name]].item.id for name in sorted(found[kind], key=names.__getitem__)} for kind in found
+        {name: hidden[names[name]].item.id for name in sorted(found[kind], key=names.__getitem__)} for kind in found
     )
-    return _Named(_without_ends(paths, visible), symbols, identifiers, visible.uncounted(numbers))
+    return _LostNames(_without_visible_endings(paths, visible), symbols, identifiers, visible.missing_numbers(numbers))
 
 
-def _without_ends(paths: Places, visible: Visible) -> Places:
-    ends = {path: last_two(path.rstrip("/")) for path in paths}
-    lost = visible.unseen_endings(set(ends.values()))
-    return {path: item for path, item in paths.items() if "/" not in path or ends[path] in lost}
+def _without_visible_endings(paths: ItemByText, visible: VisibleText) -> ItemByText:
+    endings = {path: last_two_parts(path.rstrip("/")) for path in paths}
+    lost = visible.missing_endings(set(endings.values()))
+    return {path: item for path, item in paths.items() if "/" not in path or endings[path] in lost}
 
 
-def _worked_on(
-    gone: Sequence[_Gone], mentioned: Places, visible: Visible, declared: Mapping[str, ToolClass] | None
-) -> tuple[Places, Places]:
-    """Paths, first those of calls, and the commands that ran."""
-    paths, commands = Places(), Places()
-    for each in gone:
-        if not isinstance(each.item.content, ToolCall):
+def _lost_paths_and_commands(
+    hidden: Sequence[_HiddenItem], mentioned: ItemByText, visible: VisibleText, declared: Mapping[str, ToolClass] | None
+) -> tuple[ItemByText, ItemByText]:
+    """The lost paths, those of calls first, and the lost commands."""
+    paths, commands = ItemByText(), ItemByText()
+    for entry in hidden:
+        if not isinstance(entry.item.content, ToolCall):
             continue
-        action = action_of(each.item.content, declared)
-        for touched in action.paths:
-            if touched.how != "search" and touched.path not in paths and not visible.path(touched.path):
-                paths[touched.path] = each.item.id
-        if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.command(action.command):
-            commands[action.command[:LONGEST_COMMAND]] = each.item.id
+        action = action_of(entry.item.content, declared)
+        for access in action.paths:
+            if access.how != "search" and access.path not in paths and not visible.shows_path(access.path):
+                paths[access.path] = entry.item.id
+        if action.command and action.command[:LONGEST_COMMAND] not in commands and not visible.shows_command(action.command):
+            commands[action.command[:LONGEST_COMMAND]] = entry.item.id
     return paths | {path: item for path, item in mentioned.items() if path not in paths}, commands
 
 
-def _quoted(gone: Sequence[_Gone]) -> _Quoted:
-    found = _Quoted({}, {}, {})
-    for each in gone:
-        for texts, places in zip(quotes_in(each.text), found, strict=True):
+def _hidden_quotes(hidden: Sequence[_HiddenItem]) -> _HiddenQuotes:
+    found = _HiddenQuotes({}, {}, {})
+    for entry in hidden:
+        for texts, places in zip(quotes_in(entry.text), found, strict=True):
             for text in texts:
-                places.setdefault(text, each.item.id)
+                places.setdefault(text, entry.item.id)
     return found
 
 
-def _by_user(gone: Sequence[_Gone]) -> list[_Gone]:
-    return [each for each in gone if each.item.kind in ("user", "steering") and isinstance(each.item.content, Text)]
+def _user_messages(hidden: Sequence[_HiddenItem]) -> list[_HiddenItem]:
+    return [entry for entry in hidden if entry.item.kind in ("user", "steering") and isinstance(entry.item.content, Text)]
 
 
-def _messages(gone: Sequence[_Gone], visible: Visible) -> int:
-    """Messages of which nothing shows: one whose first words are told with its id is not among them, however many parts it has."""
-    first: dict[str, _Gone] = {}
-    for each in _by_user(gone):
-        first.setdefault(each.item.id.partition(".")[0], each)
-    return sum(not visible.message(each.text, each.item.id) for each in first.values())
+def _lost_messages(hidden: Sequence[_HiddenItem], visible: VisibleText) -> int:
+    """The number of user messages that are not visible: neither whole nor by id and opening words."""
+    first: dict[str, _HiddenItem] = {}
+    for entry in _user_messages(hidden):
+        first.setdefault(entry.item.id.partition(".")[0], entry)
+    return sum(not visible.shows_message(entry.text, entry.item.id) for entry in first.values())
 
 
-def _newest(found: Places) -> tuple[LostEntity, ...]:
+def _newest(found: ItemByText) -> tuple[LostEntity, ...]:
     return tuple([LostEntity(text[:LONGEST], item) for text, item in list(found.items())[-MOST:]])

@@ -1,40 +1,40 @@
-"""How much of a folded span the request right after it still shows: defined once for tests, lab and bars."""
+"""Survival: how much of a folded span the next request still shows, defined once for tests, lab and benchmarks."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from palimpsest.audit.entities import numbers_of
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.audit.visibility.visible import Visible, readable, strings_in
+from palimpsest.audit.visibility.visible import VisibleText, readable_text, strings_in
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, Value
 
 TURNS: Final = 3
 
 
-class Share(Value, frozen=True):
-    """So many of so many; shares of several folds are pooled by adding them."""
+class ShownCount(Value, frozen=True):
+    """Shown entities out of all; counts of several folds are pooled by adding them."""
 
     shown: int = 0
     of: int = 0
 
     @property
     def ratio(self) -> float:
-        """As a part of one; nothing to show is all shown."""
+        """The shown share between 0 and 1; 1 if there are no entities."""
         return self.shown / self.of if self.of else 1.0
 
-    def __add__(self, other: "Share") -> "Share":
-        return Share(self.shown + other.shown, self.of + other.of)
+    def __add__(self, other: "ShownCount") -> "ShownCount":
+        return ShownCount(self.shown + other.shown, self.of + other.of)
 
 
 class Survival(Value, frozen=True):
-    """The share of each kind of entity that still shows."""
+    """The shown entities of each kind."""
 
-    edited: Share = Share()
-    read: Share = Share()
-    commands: Share = Share()
-    messages: Share = Share()
-    numbers: Share = Share()
+    edited: ShownCount = ShownCount()
+    read: ShownCount = ShownCount()
+    commands: ShownCount = ShownCount()
+    messages: ShownCount = ShownCount()
+    numbers: ShownCount = ShownCount()
 
     def __add__(self, other: "Survival") -> "Survival":
         return Survival(
@@ -48,58 +48,58 @@ class Survival(Value, frozen=True):
 
 def survival_of(
     span: Iterable[Event],
-    request: bytes | str | Visible,
+    request: bytes | str | VisibleText,
     *,
     turns_begin: int | None = None,
     numbers: Callable[[Content], Iterable[str]] | None = None,
 ) -> Survival:
-    """What a request shows of the distinct entities in a span of events.
+    """Count how many of the distinct entities in a span of events a request shows.
 
-    A path counts as written or by its last two parts, a command of the last three turns by its first 60 characters, a message verbatim or
-    by id and opening 40 characters. `turns_begin` is the event with which the last three turns begin; without it they are counted within
-    the span. `numbers` is a cached version of `numbers_in`.
+    A path counts if it shows as written or by its last two parts, a command of the last three turns by its first 60 characters, a message
+    verbatim or by id and its first 40 characters. `turns_begin` is the first event of the last three turns, by default of the span.
+    `numbers` may be a cached version of `numbers_in`.
     """
     events = tuple(span)
-    tally = EvidenceProjection(bounded=False, names_told=_nothing)
+    projection = EvidenceProjection(bounded=False, names_used=_no_names)
     for event in events:
-        tally.take(event)
-    proven = tally.value()
-    visible = request if isinstance(request, Visible) else Visible(strings_in(request))
-    named = _numbers(events, numbers or numbers_in)
+        projection.take(event)
+    evidence = projection.value()
+    visible = request if isinstance(request, VisibleText) else VisibleText(strings_in(request))
+    numbers_named = _numbers_in_events(events, numbers or numbers_in)
     if turns_begin is None:
-        said = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
-        turns_begin = said[-TURNS] if len(said) >= TURNS else -1
+        starts = [event.seq for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
+        turns_begin = starts[-TURNS] if len(starts) >= TURNS else -1
     return Survival(
-        edited=_share(visible.path(path) for path in proven.edited),
-        read=_share(visible.path(path) for path in proven.read),
-        commands=_share(visible.command(ran.command) for ran in proven.commands if ran.seq >= turns_begin),
-        messages=_share(_shows(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
-        numbers=Share(len(named) - len(visible.unseen(named)), len(named)),
+        edited=_count(visible.shows_path(path) for path in evidence.edited),
+        read=_count(visible.shows_path(path) for path in evidence.read),
+        commands=_count(visible.shows_command(ran.command) for ran in evidence.commands if ran.seq >= turns_begin),
+        messages=_count(_shows_message(visible, event.seq, event.body) for event in events if isinstance(event.body, UserSaid)),
+        numbers=ShownCount(len(numbers_named) - len(visible.missing_tokens(numbers_named)), len(numbers_named)),
     )
 
 
-def _nothing(_: Content) -> tuple[str, ...]:
-    """Names are not asked for here, and looking for them takes longest."""
+def _no_names(_: Content) -> tuple[str, ...]:
+    """Names are not counted, and finding them takes longest."""
     return ()
 
 
-def _shows(visible: Visible, seq: int, message: UserSaid) -> bool:
-    """Whether every part of a message shows verbatim, or the message by its id and opening; pictures are not looked for."""
+def _shows_message(visible: VisibleText, seq: int, message: UserSaid) -> bool:
+    """Whether a message shows verbatim in all its text parts, or by id and opening; images are ignored."""
     texts = [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
-    return all(visible.says(text) for text in texts) or visible.message("\n".join(texts), f"{seq}.0")
+    return all(visible.contains(text) for text in texts) or visible.shows_message("\n".join(texts), f"{seq}.0")
 
 
-def _share(shown: Iterable[bool]) -> Share:
-    each = list(shown)
-    return Share(sum(each), len(each))
+def _count(shown: Iterable[bool]) -> ShownCount:
+    flags = list(shown)
+    return ShownCount(sum(flags), len(flags))
 
 
 def numbers_in(content: Content) -> set[str]:
-    """Numbers of two signs or more; a single digit is everywhere."""
-    return {number for number in numbers_of(readable(content)) if len(number) > 1}
+    """The numbers of a content with 2 characters or more; single digits are everywhere."""
+    return {number for number in numbers_of(readable_text(content)) if len(number) > 1}
 
 
-def _numbers(events: Iterable[Event], numbers: Callable[[Content], Iterable[str]]) -> set[str]:
+def _numbers_in_events(events: Iterable[Event], numbers: Callable[[Content], Iterable[str]]) -> set[str]:
     found: set[str] = set()
     for event in events:
         body = event.body

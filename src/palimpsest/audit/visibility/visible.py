@@ -1,4 +1,4 @@
-"""What a model can still read: whether a text, a path, a command or a message shows, in any of the ways that count as showing."""
+"""Decides whether a text, path, command or message is visible to the model, in any of the forms that count."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
@@ -6,13 +6,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from palimpsest.audit.entities import COUNTED, REMEMBERED, is_grouped, number_in, numbers_of, tokens_of, trimmed, words_of
+from palimpsest.audit.entities import (
+    CACHED_CHARACTERS,
+    NUMBER_STARTS,
+    argument_texts,
+    distinct_tokens,
+    has_grouped_number,
+    number_of,
+    numbers_of,
+    trimmed,
+)
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.view import shown
 
-COMMAND: Final = 60
-OPENING: Final = 40
-SENTENCE: Final = 60
+COMMAND_CHARACTERS: Final = 60
+OPENING_CHARACTERS: Final = 40
+SENTENCE_CHARACTERS: Final = 60
 
 
 _LONG_CALL: Final = 4_000
@@ -21,149 +30,151 @@ _BLOCK: Final = 32
 _LARGEST_BLOCK: Final = 400_000
 
 
-class _Seen(NamedTuple):
-    """What a text shows: names, paths and numbers as they are compared, and the numbers that are written in another way."""
+class _TextTokens(NamedTuple):
+    """Tokens of a text as they are compared, and its numbers in normalized form."""
 
     tokens: frozenset[str]
     numbers: frozenset[str]
 
 
-def _seen_of(text: str) -> _Seen:
-    parts = tokens_of(text)
+def _tokens_of_text(text: str) -> _TextTokens:
+    parts = distinct_tokens(text)
     tokens = frozenset(map(trimmed, parts))
-    if is_grouped(text):
-        return _Seen(tokens, frozenset(numbers_of(text)) - tokens)
-    return _Seen(tokens, frozenset([number_in(part) for part in parts if part[0] in COUNTED and not part.isdecimal()]) - tokens)
+    if has_grouped_number(text):
+        return _TextTokens(tokens, frozenset(numbers_of(text)) - tokens)
+    return _TextTokens(tokens, frozenset([number_of(part) for part in parts if part[0] in NUMBER_STARTS and not part.isdecimal()]) - tokens)
 
 
-# A view is looked at again after each of its edits, and most of its texts are the same.
-_seen = lru_cache(maxsize=2_048)(_seen_of)
+# A view is searched after each of its edits, and most of its texts stay the same.
+_cached_tokens = lru_cache(maxsize=2_048)(_tokens_of_text)
 
 
-class _Block(NamedTuple):
-    """What some texts show, and the last two parts of those paths that have more."""
+class _TokenBlock(NamedTuple):
+    """Tokens of a block of texts, the last two parts of its paths, and its normalized numbers."""
 
     tokens: frozenset[str]
     endings: frozenset[str]
     numbers: frozenset[str]
 
 
-def _block_of(texts: tuple[str, ...]) -> _Block:
-    seen = [_seen(text) if len(text) <= REMEMBERED else _seen_of(text) for text in texts]
-    tokens = frozenset().union(*[each.tokens for each in seen])
-    # A folder may be written with a slash at its end or without.
+def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
+    token_sets = [_cached_tokens(text) if len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
+    tokens = frozenset().union(*[entry.tokens for entry in token_sets])
+    # A folder may be written with or without a slash at its end.
     paths = [token.rstrip("/") for token in tokens if "/" in token]
-    endings = frozenset([last_two(path) for path in paths if "/" in path])
-    return _Block(tokens.union(paths), endings, frozenset().union(*[each.numbers for each in seen]))
+    endings = frozenset([last_two_parts(path) for path in paths if "/" in path])
+    return _TokenBlock(tokens.union(paths), endings, frozenset().union(*[entry.numbers for entry in token_sets]))
 
 
-# An edit leaves all blocks before it as they were; so many are a view of two thousand items.
-_known_block = lru_cache(maxsize=64)(_block_of)
+# An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
+_cached_block = lru_cache(maxsize=64)(_block_of)
 
 
-class Visible:
-    """Everything that shows, as one text; looking for many things in it costs little."""
+class VisibleText:
+    """All visible texts, indexed so that many searches are cheap."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = tuple(texts)
 
     @cached_property
     def text(self) -> str:
-        """All of it."""
+        """All texts, joined by line breaks."""
         return "\n".join(self._texts)
 
     @cached_property
-    def _blocks(self) -> tuple[_Block, ...]:
+    def _blocks(self) -> tuple[_TokenBlock, ...]:
         parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
-        return tuple([_known_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
+        return tuple([_cached_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
 
-    def unseen(self, tokens: set[str]) -> set[str]:
-        """Those of some names, paths and numbers, as they are compared, that do not show."""
+    def missing_tokens(self, tokens: set[str]) -> set[str]:
+        """The tokens, as they are compared, that are not visible."""
         return tokens.difference(*[block.tokens for block in self._blocks])
 
-    def uncounted(self, numbers: set[str]) -> set[str]:
-        """Those of some numbers that do not show, with or without signs and separators."""
-        return self.unseen(numbers).difference(*[block.numbers for block in self._blocks])
+    def missing_numbers(self, numbers: set[str]) -> set[str]:
+        """The numbers that are not visible, with or without signs and separators."""
+        return self.missing_tokens(numbers).difference(*[block.numbers for block in self._blocks])
 
-    def unseen_endings(self, endings: set[str]) -> set[str]:
-        """Those of some paths' last two parts that are no path's last two parts here."""
+    def missing_endings(self, endings: set[str]) -> set[str]:
+        """The endings of two parts that no visible path has."""
         return endings.difference(*[block.endings for block in self._blocks])
 
     @cached_property
     def _plain(self) -> str:
         return " ".join(self.text.split())
 
-    def path(self, path: str) -> bool:
-        """Whether a path shows as it was written or by its last two parts."""
+    def shows_path(self, path: str) -> bool:
+        """Whether a path is visible as written or by its last two parts."""
         plain = path.removeprefix("./").rstrip("/")
-        ending = last_two(plain) if "/" in plain else ""
+        ending = last_two_parts(plain) if "/" in plain else ""
         for block in self._blocks:
             if plain in block.tokens or ending in block.endings:
                 return True
-        # A path with blanks, Chinese or backslashes in it is no single token, and is looked for letter by letter.
-        return not _is_token(plain) and (plain in self.text or last_two(plain) in self.text)
+        # A path with blanks, Chinese or backslashes is no single token, so that the text is searched.
+        return not _is_token(plain) and (plain in self.text or last_two_parts(plain) in self.text)
 
-    def command(self, command: str) -> bool:
-        """Whether a command shows, by its first characters at least."""
-        return self.says(command.strip()[:COMMAND])
+    def shows_command(self, command: str) -> bool:
+        """Whether the first 60 characters of a command are visible."""
+        return self.contains(command.strip()[:COMMAND_CHARACTERS])
 
-    def sentence(self, sentence: str) -> bool:
-        """Whether a sentence shows, by its first characters at least."""
-        return self.says(sentence.strip()[:SENTENCE])
-
-    def message(self, text: str, item_id: str) -> bool:
-        """Whether a message shows whole, or by its id and its opening."""
-        if self.says(text.strip()):
+    def shows_message(self, text: str, item_id: str) -> bool:
+        """Whether a message is visible whole, or by its id and first 40 characters."""
+        if self.contains(text.strip()):
             return True
-        return item_id in self.text and self.says(text.strip()[:OPENING])
+        return item_id in self.text and self.contains(text.strip()[:OPENING_CHARACTERS])
 
-    def says(self, words: str) -> bool:
-        """Whether some words show, however they are broken into lines."""
+    def contains(self, words: str) -> bool:
+        """Whether a text is visible, in any line wrapping."""
         if words in self.text:
             return True
-        # Blanks may have been joined on the way, in what shows or in what is looked for.
+        # White space may have been normalized in either text.
         return " ".join(words.split()) in self._plain
 
 
-def last_two(path: str) -> str:
+def last_two_parts(path: str) -> str:
     """The last two parts of a path."""
     sign = "\\" if "\\" in path and "/" not in path else "/"
     return sign.join(path.rsplit(sign, 2)[-2:])
 
 
 def _is_token(path: str) -> bool:
-    return list(tokens_of(path)) == [path]
+    return list(distinct_tokens(path)) == [path]
 
 
-def readable(content: Content) -> str:
-    """What a content says, without the quoting of JSON."""
+def readable_text(content: Content) -> str:
+    """The readable text of a content, without JSON quoting."""
     if not isinstance(content, ToolCall):
         return text_of(content)
     size = len(content.args)
-    return _told(content) if size <= _LONG_CALL else _told_at_length(content) if size <= _LONGEST_CALL else _told_now(content)
+    return (
+        _cached_call_text(content)
+        if size <= _LONG_CALL
+        else _cached_long_call_text(content)
+        if size <= _LONGEST_CALL
+        else _call_text(content)
+    )
 
 
-def _told_now(call: ToolCall) -> str:
-    return "\n".join((call.tool, *words_of(call)))
+def _call_text(call: ToolCall) -> str:
+    return "\n".join((call.tool, *argument_texts(call)))
 
 
-# Whoever looks at a view after each of its edits reads the same calls again and again.
-_told = lru_cache(maxsize=4_096)(_told_now)
-_told_at_length = lru_cache(maxsize=128)(_told_now)
+# Readers of a view ask for the same calls after each edit.
+_cached_call_text = lru_cache(maxsize=4_096)(_call_text)
+_cached_long_call_text = lru_cache(maxsize=128)(_call_text)
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
-    """What the model reads of some items."""
+    """The texts that the model reads of the items."""
     for item in items:
         content = shown(item)
         if isinstance(content, Text):
             yield content.text
         elif content is not None:
-            yield readable(content)
+            yield readable_text(content)
 
 
 def strings_in(body: bytes | str) -> Iterator[str]:
-    """Every text in a request as it is sent; JSON within a text is opened too, for so do the arguments of calls travel."""
+    """Every string in a request body, including those in JSON inside strings, which is how arguments are sent."""
     try:
         yield from _strings(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -179,8 +190,8 @@ def _strings(value: object) -> Iterator[str]:
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 return
     elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
+        for inner in value:
+            yield from _strings(inner)
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _strings(each)
+        for inner in value.values():
+            yield from _strings(inner)

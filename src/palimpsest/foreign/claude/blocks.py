@@ -13,12 +13,12 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.parts import blob_part
-from palimpsest.wire.encoding.alternate import framed, is_statement
-from palimpsest.wire.encoding.repair import scrubbed
-from palimpsest.wire.encoding.tools import object_of, tool_name
-from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.encoding.messages import framed_statement, is_statement
+from palimpsest.wire.encoding.repair import valid_call_id
+from palimpsest.wire.encoding.tools import arguments_object, tool_name
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
+from palimpsest.wire.text_fallback import text_fallback
 
 # Marks a value that is stored in the body instead of the line; no program writes this object.
 PLACEHOLDER: Json = {"$": 0}
@@ -68,7 +68,7 @@ def _take_part(blocks: list[object], index: int, role: Role, model: str, blobs: 
     if isinstance(block, str):
         return Text(block, role)
     data = block if is_json(block) else {"type": "unknown", "value": block}
-    return Opaque(PROVIDER if model and text(data, "type") in _PROVIDER_BLOCKS else "claude-code", model, dumped(data), twin_of(data))
+    return Opaque(PROVIDER if model and text(data, "type") in _PROVIDER_BLOCKS else "claude-code", model, dumped(data), text_fallback(data))
 
 
 def _take_known_block(block: Json, role: Role, model: str, blobs: Blobs) -> Content | None:
@@ -201,7 +201,7 @@ _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 def plain_id(call_id: str) -> str:
     """A call id in the characters and the length that the provider accepts, as in a request."""
-    plain = scrubbed(call_id, "claude")
+    plain = valid_call_id(call_id, "claude")
     return plain if len(plain) <= _MAX_ID_LENGTH else f"toolu_{sha256(call_id.encode()).hexdigest()[:24]}"
 
 
@@ -238,7 +238,7 @@ def _assistant_block(part: Content) -> Json | None:
                 "type": "tool_use",
                 "id": plain_id(part.call_id),
                 "name": tool_name(part.tool),
-                "input": msgspec.json.decode(object_of(part)),
+                "input": msgspec.json.decode(arguments_object(part)),
             }
         case Opaque(provider="anthropic"):
             block_fields: Json = msgspec.json.decode(part.data)
@@ -278,7 +278,7 @@ def _user_text(content: Text) -> str:
     """A text on the user's side. Statements of the operator are framed as in a request, because these lines have no other role."""
     if not content.text.strip():
         return ""
-    return framed(content.text) if is_statement(content) else content.text
+    return framed_statement(content.text) if is_statement(content) else content.text
 
 
 def _media_block(content: Image | Document, blobs: Blobs) -> Json:

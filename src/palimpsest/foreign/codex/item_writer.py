@@ -7,12 +7,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from palimpsest.audit.context_tags import is_fragment
+from palimpsest.audit.context_tags import is_context_text
 from palimpsest.core.items import Content, Document, Image, Item, Kind, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.item_reader import ITEM_TYPES, PROVIDER
 from palimpsest.foreign.codex.stored_lines import media_url
-from palimpsest.wire.encoding.tools import family, tool_name, type_of
+from palimpsest.wire.encoding.tools import call_kind, opaque_type, tool_name
 from palimpsest.wire.json_reading import Json, is_object
 
 IdField = Callable[[str, str], Json]
@@ -104,8 +104,8 @@ def _part_kind(item: Item, role: str) -> str:
     if role != "user" or not isinstance(item.content, Text):
         return ""
     if item.kind in _USER_KINDS:
-        return _USER_TEXT if is_fragment(item.content.text) else ""
-    if is_fragment(item.content.text):
+        return _USER_TEXT if is_context_text(item.content.text) else ""
+    if is_context_text(item.content.text):
         return ""
     source = item.source or item.kind
     return f"context.{source}" if source.startswith("user.") or source == "unknown" else source
@@ -117,7 +117,7 @@ def _part(content: Content, role: str, blobs: Blobs) -> object | None:
             return {"type": "output_text" if role == "assistant" else "input_text", "text": content.text} if content.text else None
         case Image() if role != "assistant" and (content.blob or content.url):
             return {"type": "input_image", "image_url": media_url(content, blobs), "detail": content.detail or "auto"}
-        case Opaque() if content.provider == PROVIDER and type_of(content) in _MESSAGE_PARTS:
+        case Opaque() if content.provider == PROVIDER and opaque_type(content) in _MESSAGE_PARTS:
             return Raw(content.data.encode())
         case _:
             part_text = text_of(content)
@@ -125,7 +125,7 @@ def _part(content: Content, role: str, blobs: Blobs) -> object | None:
 
 
 def _is_item(content: Opaque) -> bool:
-    return content.provider == PROVIDER and type_of(content) in ITEM_TYPES
+    return content.provider == PROVIDER and opaque_type(content) in ITEM_TYPES
 
 
 def _encode_item(item: Item, encoding: ItemEncoding) -> Json | None:
@@ -177,7 +177,7 @@ def encode_call(call: ToolCall, call_id: str, encoding: ItemEncoding) -> Json:
 
 def encode_result(result: ToolResult, call_id: str, encoding: ItemEncoding) -> Json:
     """A result in the shape of its call, under the call's id in the file."""
-    kind = family(result.form)
+    kind = call_kind(result.form)
     if kind == "search":
         search_output: Json = {"type": "tool_search_output", **encoding.name("tso", result.ref), "call_id": call_id}
         return {**search_output, "status": "completed", "execution": "client", "tools": _tools(result)}

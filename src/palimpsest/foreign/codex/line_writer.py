@@ -40,7 +40,7 @@ from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
 from palimpsest.foreign.file_ids import FileIds
 from palimpsest.foreign.reading.parts import wire_of
-from palimpsest.wire.encoding.fit import fit
+from palimpsest.wire.encoding.sendable import sendable_content
 from palimpsest.wire.json_reading import Json
 from palimpsest.wire.models.cards import card
 
@@ -257,7 +257,11 @@ class LineWriter:
         self._view_changed = False
         view = self._walk.view_at(seq)
         model = card(_MODEL)
-        shown = tuple(structs.replace(item, content=content, mask=None) for item in view.items if (content := fit(item, model)) is not None)
+        shown = tuple(
+            structs.replace(item, content=content, mask=None)
+            for item in view.items
+            if (content := sendable_content(item, model)) is not None
+        )
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
         yield self.line("compacted", {"message": summary, "replacement_history": list(encode_items(shown, self._encoding))})
         yield self._token_count({**_tokens(Usage()), "total_tokens": _view_tokens(view, shown)})

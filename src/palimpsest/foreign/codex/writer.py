@@ -15,7 +15,7 @@ from palimpsest.foreign.codex.opening import NAME, envelope
 from palimpsest.foreign.codex.stored_lines import contents_of, restore_lines
 from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import provenance_of
-from palimpsest.wire.encoding.repair import scrubbed
+from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.json_reading import table_at
 
 
@@ -93,7 +93,7 @@ def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> It
 
 
 def _call_id(call_id: str) -> str:
-    return scrubbed(call_id, "any")
+    return valid_call_id(call_id, "any")
 
 
 def _with_cwd(line: bytes, cwd: str) -> bytes:

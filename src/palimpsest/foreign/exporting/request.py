@@ -13,7 +13,7 @@ from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 from palimpsest.foreign.reading.cleaning import Clean, as_is, clean_view
 from palimpsest.wire.models.cards import CARDS, ModelCard, WireName, card
-from palimpsest.wire.past import next_request
+from palimpsest.wire.past_requests import next_request
 from palimpsest.wire.request import Request
 
 # Models for sessions that name none, or an unknown one.

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.visibility.showing import plain_path
-from palimpsest.audit.visibility.visible import last_two, readable
+from palimpsest.audit.visibility.result_index import normalized_path
+from palimpsest.audit.visibility.visible import last_two_parts, readable_text
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.view import View, shown
@@ -25,7 +25,7 @@ class Piece(Value, frozen=True):
 
 def said_by(content: Content) -> str:
     """What a model can read of a content; what it thought earlier is not sent back everywhere, and so is not counted."""
-    return "" if isinstance(content, Thinking) else readable(content)
+    return "" if isinstance(content, Thinking) else readable_text(content)
 
 
 def visible(view: View, came_from: Mapping[int, int], *, drops_cached: bool = False) -> tuple[Piece, ...]:
@@ -64,7 +64,7 @@ class Recorded:
         kept = self._written if written else self._read
         for touched in action_of(call).paths:
             if (touched.how in ("edit", "write")) == written:
-                kept.setdefault(plain_path(touched.path), []).append(key)
+                kept.setdefault(normalized_path(touched.path), []).append(key)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -98,7 +98,7 @@ class Recorded:
 
 def ending_of(path: str) -> str:
     """The last two parts of a path, by which it is known wherever and on whichever system it is written."""
-    return last_two(path.replace("\\", "/").rstrip("/"))
+    return last_two_parts(path.replace("\\", "/").rstrip("/"))
 
 
 def _contents(event: Event) -> tuple[Content, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from palimpsest.audit.entities import is_name, names_of, words_of
+from palimpsest.audit.entities import argument_texts, is_name, names_of
 from palimpsest.audit.tools.calls import action_of, result_text
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, Value
@@ -49,9 +49,9 @@ def named_values(events: Iterable[Event]) -> list[Named]:
             case ModelReplied(parts=parts):
                 calls = [part for part in parts if isinstance(part, ToolCall)]
                 texts = [part.text for part in parts if isinstance(part, Text)]
-                _use(known, chinese, [*texts, *("\n".join(words_of(call)) for call in calls)], event.seq)
+                _use(known, chinese, [*texts, *("\n".join(argument_texts(call)) for call in calls)], event.seq)
                 # What an edit writes stands in its call; what it replaces comes before what it puts there.
-                written = "\n".join(word for call in calls if action_of(call).kind in ("edit", "write") for word in words_of(call))
+                written = "\n".join(word for call in calls if action_of(call).kind in ("edit", "write") for word in argument_texts(call))
                 _give(known, chinese, written, event.seq, last_only=True)
             case ToolReturned(result=result) if not result.error:
                 _give(known, chinese, result_text(result), event.seq)

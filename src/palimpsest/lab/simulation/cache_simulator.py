@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from palimpsest.audit.pricing.bill import EMPTY, Block, Breakpoint, Kept, Prompt, bill, rules_of
+from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, shared_prefix_length
 from palimpsest.core.view import View, shown
-from palimpsest.wire.encoding.alternate import Message
-from palimpsest.wire.encoding.caching import HEAD, Spot, anchors, label, spots
-from palimpsest.wire.encoding.fit import role_of
+from palimpsest.wire.encoding.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions
 from palimpsest.wire.encoding.fragments import Fragment, Place
+from palimpsest.wire.encoding.messages import Message
+from palimpsest.wire.encoding.sendable import role_of
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import BreakpointRule, Params
 
@@ -84,7 +84,7 @@ class Layout:
         """How many blocks the head has."""
         return len(self._head)
 
-    def place_of(self, spot: Spot) -> int:
+    def place_of(self, spot: BlockPosition) -> int:
         """The number of a block among all of them."""
         message, block = spot
         return block if message == HEAD else self.starts[message] + block
@@ -95,12 +95,12 @@ class CacheSimulator:
 
     def __init__(self, card: ModelCard, weigh: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
         self._card = card
-        self._rules = rules_of(card)
+        self._rules = cache_rules(card)
         self._long = ttl == "1h"
         self._layout = Layout(weigh)
         self._weigh = weigh
         self._prompt = Prompt()
-        self._kept: Kept = EMPTY
+        self._kept: CacheContents = EMPTY_CACHE
 
     def size(self, view: View) -> int:
         """Tokens of the request that shows a view."""
@@ -113,18 +113,18 @@ class CacheSimulator:
         self.size(view)
         layout, marked = self._layout, self._marked(view, params)
         usage = self._bill(self._prompt, [layout.place_of(spot) for spot in marked], now)
-        return Billed(usage, tuple(dict.fromkeys(label(spot, layout.messages) for spot in marked)))
+        return Billed(usage, tuple(dict.fromkeys(breakpoint_label(spot, layout.messages) for spot in marked)))
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """The items, or `head:n`, at the cache breakpoints of the request that shows a view."""
         self.size(view)
-        return tuple(dict.fromkeys(label(spot, self._layout.messages) for spot in self._marked(view, params)))
+        return tuple(dict.fromkeys(breakpoint_label(spot, self._layout.messages) for spot in self._marked(view, params)))
 
-    def _marked(self, view: View, params: Params) -> list[Spot]:
+    def _marked(self, view: View, params: Params) -> list[BlockPosition]:
         layout = self._layout
         rule = params.breakpoint_rule if self._rules.kind == "breakpoints" else "none"
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
-        return list(spots(rule, layout.heads, layout.messages, wanted))
+        return list(breakpoint_positions(rule, layout.heads, layout.messages, wanted))
 
     def tokens(self, items: Iterable[Item]) -> int:
         """Tokens of some items."""
@@ -135,12 +135,12 @@ class CacheSimulator:
         layout = Layout(self._weigh)
         layout.show(head, tuple(items))
         rule = rule if self._rules.kind == "breakpoints" else "none"
-        marked = spots(rule, layout.heads, layout.messages)
+        marked = breakpoint_positions(rule, layout.heads, layout.messages)
         return Billed(self._bill(Prompt.of(layout.blocks), [layout.place_of(spot) for spot in marked], now), ())
 
     def _bill(self, prompt: Prompt, breakpoints: Iterable[int], now: int) -> Usage:
         billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in sorted(set(breakpoints))])
-        self._kept = billed.kept
+        self._kept = billed.contents
         return billed.usage
 
 

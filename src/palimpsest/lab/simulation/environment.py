@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.audit.entities import words_of
+from palimpsest.audit.entities import argument_texts
 from palimpsest.audit.tools.calls import action_of, result_text
-from palimpsest.audit.visibility.showing import plain_path
+from palimpsest.audit.visibility.result_index import normalized_path
 from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs
@@ -70,7 +70,7 @@ class Outside:
         self._calls[call.call_id] = call
         action = action_of(call)
         if action.kind == "write" and action.paths:
-            self._files[plain_path(action.paths[0].path)] = max(words_of(call), key=len, default="")
+            self._files[normalized_path(action.paths[0].path)] = max(argument_texts(call), key=len, default="")
 
     def returned(self, result: ToolResult) -> None:
         """A tool gives back what it found; a file that it read is known from now on."""
@@ -79,7 +79,7 @@ class Outside:
             return
         action = action_of(call)
         if action.kind == "read" and len(action.paths) == 1:
-            self._files[plain_path(action.paths[0].path)] = _NUMBERED.sub("", result_text(result))
+            self._files[normalized_path(action.paths[0].path)] = _NUMBERED.sub("", result_text(result))
 
     def _keep(self, name: str, data: bytes) -> str:
         self._kept.add(name)
@@ -88,4 +88,4 @@ class Outside:
     def _look(self, want: Look) -> str | None:
         if want.what != "file":
             return None
-        return "" if want.name in self._kept else self._files.get(plain_path(want.name))
+        return "" if want.name in self._kept else self._files.get(normalized_path(want.name))

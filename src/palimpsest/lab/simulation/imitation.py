@@ -13,7 +13,7 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 from palimpsest.lab.simulation.rereads import plain_name
-from palimpsest.wire.encoding.tools import type_of
+from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.request import Params
 
 
@@ -134,7 +134,7 @@ def reply_to(view: View, params: Params, text: str, card: Card, usage: Usage, *,
 
 
 def _is_trigger(item: Item) -> bool:
-    return isinstance(item.content, Opaque) and type_of(item.content) == _TRIGGER
+    return isinstance(item.content, Opaque) and opaque_type(item.content) == _TRIGGER
 
 
 def summary_text(marker: str, manner: Manner, evidence: Evidence, messages: Iterable[str], factor: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from palimpsest.audit.visibility.survival import Survival as Counted
 from palimpsest.audit.visibility.survival import survival_of
-from palimpsest.audit.visibility.visible import Visible, texts_of
+from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Loss, Mask
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EditRefused, Event, ViewEdited
@@ -121,7 +121,7 @@ class Observer:
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         numbers = sorted({seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
-        shown = Visible([*texts_of(after.head), *texts_of(after.items)])
+        shown = VisibleText([*texts_of(after.head), *texts_of(after.items)])
         events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
         wanted = self._recorded.keys() & set(numbers)
         span = [each for each in events if each.seq in wanted]

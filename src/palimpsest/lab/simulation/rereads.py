@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from palimpsest.audit.entities import names_of, names_told, words_of
+from palimpsest.audit.entities import argument_texts, names_of, names_used
 from palimpsest.audit.tools.calls import Action, action_of
-from palimpsest.audit.visibility.showing import names_shown
+from palimpsest.audit.visibility.result_index import names_in_result
 from palimpsest.audit.visibility.survival import numbers_in
-from palimpsest.audit.visibility.visible import last_two
+from palimpsest.audit.visibility.visible import last_two_parts
 from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, seq_of, shared_prefix_length, text_of
 from palimpsest.core.view import View, shown
 from palimpsest.lab.simulation.recording import Step
@@ -45,14 +45,14 @@ class Names:
         """All names that a result shows, wanted or not: those by which its life is followed."""
         known = self._shown.get(id(result))
         if known is None:
-            known = self._shown[id(result)] = (result, names_shown(result, action))
+            known = self._shown[id(result)] = (result, names_in_result(result, action))
         return known[1]
 
     def told(self, part: Content) -> tuple[str, ...]:
         """All names that a part of a reply uses, wanted or not."""
         known = self._told.get(id(part))
         if known is None:
-            known = self._told[id(part)] = (part, tuple(names_told(part)))
+            known = self._told[id(part)] = (part, tuple(names_used(part)))
         return known[1]
 
     def numbers(self, content: Content) -> frozenset[str]:
@@ -72,7 +72,7 @@ class Names:
 
 def plain_name(name: str) -> str:
     """A name as it is compared: of a path the last two parts, for programs write the same path in many ways."""
-    return last_two(name.rstrip("/")) if "/" in name else name
+    return last_two_parts(name.rstrip("/")) if "/" in name else name
 
 
 def _need(step: Step) -> Need:
@@ -80,7 +80,7 @@ def _need(step: Step) -> Need:
     edited: dict[str, None] = {}
     for part in step.reply.parts:
         if isinstance(part, ToolCall):
-            names.update(dict.fromkeys(map(plain_name, names_of("\n".join(words_of(part))))))
+            names.update(dict.fromkeys(map(plain_name, names_of("\n".join(argument_texts(part))))))
             edited.update(dict.fromkeys(paths_of(part, ("edit",))))
     return Need(tuple(names), tuple(edited))
 
@@ -93,7 +93,7 @@ def paths_of(call: ToolCall, hows: Iterable[str]) -> list[str]:
 def _text(content: Content) -> str:
     match content:
         case ToolCall():
-            return "\n".join(words_of(content))
+            return "\n".join(argument_texts(content))
         case Text() | ToolResult() | Opaque():
             return text_of(content)
         case _:

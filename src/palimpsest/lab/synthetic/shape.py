@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from palimpsest.audit.entities import names_of, words_of
+from palimpsest.audit.entities import argument_texts, names_of
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, exit_of
-from palimpsest.audit.visibility.showing import named_by, names_shown, plain_path
-from palimpsest.audit.visibility.visible import readable
+from palimpsest.audit.visibility.result_index import names_in_reply, names_in_result, normalized_path
+from palimpsest.audit.visibility.visible import readable_text
 from palimpsest.core.events import ContextStated, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, Value
 from palimpsest.core.tokens.sizes import palimpsest_size
@@ -166,10 +166,10 @@ class _Session:
         if self._last is not None and self._turn > 1 and at >= self._last:
             self._tally.between.append(at - self._last)
         self._last = at
-        used = {plain_name(name) for call in calls for name in names_of("\n".join(words_of(call)))}
+        used = {plain_name(name) for call in calls for name in names_of("\n".join(argument_texts(call)))}
         self._tally.reaches += [max((self._replies - self._stood[name] for name in used if name in self._stood), default=0)]
         self._stand(body.parts)
-        for name in named_by(body.parts):
+        for name in names_in_reply(body.parts):
             for result in self._showing.get(name, ())[-1:]:
                 result.named = self._replies
 
@@ -187,17 +187,17 @@ class _Session:
         if tokens > _LARGE and action.kind not in ("edit", "write"):
             result = _Result(tokens, self._replies)
             tally.results.append(result)
-            for name in names_shown(body.result, action_of(call) if call is not None else None)[:_SHOWN_NAMES]:
+            for name in names_in_result(body.result, action_of(call) if call is not None else None)[:_SHOWN_NAMES]:
                 self._showing.setdefault(name, []).append(result)
         self._last = at
 
     def _stand(self, contents: Iterable[Content]) -> None:
-        self._stood.update((plain_name(name), self._replies) for content in contents for name in names_of(readable(content)))
+        self._stood.update((plain_name(name), self._replies) for content in contents for name in names_of(readable_text(content)))
 
     def _touch(self, action: Action) -> None:
         tally = self._tally
         for touched in action.paths:
-            path = plain_path(touched.path)
+            path = normalized_path(touched.path)
             if touched.how == "read":
                 tally.reads += 1
                 tally.reads_again += path in self._read

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from palimpsest.audit.dead import Dead, dead_of, masks_of, with_masks
+from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
 from palimpsest.audit.pricing.price import Rates, rates_of
-from palimpsest.audit.pricing.warm import Warm, warm_of
+from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -54,14 +54,14 @@ class ClearDead:
                 return cleared
         if situation.cache.edited:
             return ()
-        dead = dead_of(situation, patience=patience)
+        dead = dead_results(situation, patience=patience)
         if not dead:
             return ()
-        warm = warm_of(situation, [each.place for each in reversed(dead)])
+        warm = warm_prefixes(situation, [each.place for each in reversed(dead)])
         rates = rates_of(situation.card, situation.cache)
         # Mostly it would not be worth it even if nothing stood in their place, and then no stub need be written; while nothing is cached
         # it always is.
-        if warm.all and next(_worth_clearing(dead, warm, rates, self.cover, self.gain), None) is None:
+        if warm.longest and next(_worth_clearing(dead, warm, rates, self.cover, self.gain), None) is None:
             return ()
         dead = with_masks(dead, situation)
         best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
@@ -70,7 +70,7 @@ class ClearDead:
 
 def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Outcome:
     """Everything dead in one edit, whatever it costs, if that frees at `least` so many tokens; what an undo brought back goes too."""
-    dead = dead_of(situation, held=True, patience=patience)
+    dead = dead_results(situation, held=True, patience=patience)
     if not dead or sum(each.gain for each in dead) < least:
         return ()
     dead = with_masks(dead, situation)
@@ -80,21 +80,23 @@ def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Ou
     return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short")
 
 
-def best_clearing(dead: Sequence[Dead], warm: Warm, rates: Rates, *, cover: float = 2.0, least: int = 2_000) -> Clearing | None:
+def best_clearing(
+    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, *, cover: float = 2.0, least: int = 2_000
+) -> Clearing | None:
     """The suffix of the dead results that is worth most of those that are worth it."""
     best = max(_worth_clearing(dead, warm, rates, cover, least), key=itemgetter(0), default=None)
     return Clearing(*best[1:]) if best is not None else None
 
 
 def _worth_clearing(
-    dead: Sequence[Dead], warm: Warm, rates: Rates, cover: float, least: int
+    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, cover: float, least: int
 ) -> Iterator[tuple[float, int, int, float, float]]:
     """The suffixes that are worth it, shortest first: what each is worth, and its `Clearing`; one that is free is always worth it.
 
     Between two cached ends one more result frees more for the same part of the cache: only the longest suffix of each stretch counts.
     """
     read, write = rates.read, rates.write
-    ends, tokens, hot = warm.ends, warm.tokens, warm.all
+    ends, tokens, hot = warm.ends, warm.tokens, warm.longest
     end, last = len(ends), len(dead)
     gain, rent = 0, 0.0
     for count, each in enumerate(dead, 1):

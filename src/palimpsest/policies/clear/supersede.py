@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from palimpsest.audit.dead import dead_of, masks_of, with_masks
-from palimpsest.audit.pricing.warm import warm_of
+from palimpsest.audit.dead_results import dead_results, masks_of, with_masks
+from palimpsest.audit.pricing.warm_prefixes import warm_prefixes
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation, Use
 
@@ -23,9 +23,9 @@ class Supersede:
         """The superseded results in one edit; nothing when an edit was made and no call since."""
         if situation.cache.edited:
             return ()
-        dead = with_masks(dead_of(situation, which=_superseded), situation)
+        dead = with_masks(dead_results(situation, which=_superseded), situation)
         gain = sum(each.gain for each in dead)
-        if not dead or (gain < self.gain and warm_of(situation).all):
+        if not dead or (gain < self.gain and warm_prefixes(situation).longest):
             return ()
         return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")
 

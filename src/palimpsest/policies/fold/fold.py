@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.block import NARRATIVE
-from palimpsest.audit.citations import checked, sources_of
-from palimpsest.audit.floor import Floor, check_floor, room_of, too_full
-from palimpsest.audit.gate import FREE, fold_limit
-from palimpsest.audit.pricing.price import after_fold, price_of_fold
+from palimpsest.audit.citations import check_narrative, sources_of
+from palimpsest.audit.floor import Floor, check_floor, token_limit, too_full
+from palimpsest.audit.fold_texts import NARRATIVE
+from palimpsest.audit.gate import FREE_SHARE, fold_limit
+from palimpsest.audit.pricing.price import price_of_fold, tokens_after_fold
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
@@ -95,7 +95,10 @@ class FoldFromLog:
         return ""
 
     def _shrinks_much(self, situation: Situation) -> bool:
-        after = after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts) + situation.tools_tokens
+        after = (
+            tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts)
+            + situation.tools_tokens
+        )
         return not is_held(situation) and situation.used > self.shrink * after
 
     def _worth(self, situation: Situation) -> float:
@@ -119,14 +122,14 @@ class FoldFromLog:
 
     def _limits(self, situation: Situation, floor: int, now: int) -> tuple[int, int]:
         """What a fold should come down to, and what it must at the least."""
-        level, most = situation.budget.compact_at or room_of(situation), fold_limit(situation, floor)
+        level, most = situation.budget.compact_at or token_limit(situation), fold_limit(situation, floor)
         if level is None or most is None:
             return now, now
         share = _real_share(situation, now) if situation.moment == "overflow" else 1.0
-        return int(level * share * (1 - FREE)), most
+        return int(level * share * (1 - FREE_SHARE)), most
 
     def _rest(self, situation: Situation, floor: Floor) -> Outcome:
-        room = room_of(situation)
+        room = token_limit(situation)
         if room is not None and situation.used >= room and situation.moment != "asked":
             raise too_full(situation, floor, room)
         return ()
@@ -138,7 +141,7 @@ class FoldFromLog:
         notes = situation.view.notes
         if notes is None or self.narrative == "off":
             return None
-        content = Text(checked(notes.text, sources_of(situation.view.items)).text)
+        content = Text(check_narrative(notes.text, sources_of(situation.view.items)).text)
         return Put("summary", content, NARRATIVE) if content.text and situation.tokens.content(content) <= bounds.narrative else None
 
 
@@ -151,11 +154,11 @@ def _real_share(situation: Situation, now: int) -> float:
 
 def _made_room(situation: Situation) -> bool:
     """Whether what was cleared since the request that was too long is enough."""
-    level = situation.budget.compact_at or room_of(situation)
+    level = situation.budget.compact_at or token_limit(situation)
     if level is None or not situation.cache.edited:
         return False
     now = situation.tokens.total(situation.view) + situation.tools_tokens
-    return now <= level * _real_share(situation, now) * (1 - FREE)
+    return now <= level * _real_share(situation, now) * (1 - FREE_SHARE)
 
 
 def rung() -> FoldFromLog:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from palimpsest.audit.block import NARRATIVE
-from palimpsest.audit.citations import HEADINGS, checked, sources_of
-from palimpsest.audit.gate import left_out
+from palimpsest.audit.citations import HEADINGS, check_narrative, sources_of
+from palimpsest.audit.fold_texts import NARRATIVE
+from palimpsest.audit.gate import removed_lines_text
 from palimpsest.core.edits import Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied
@@ -53,7 +53,7 @@ class Narrate:
         request = prompt("narrative", words=str(bound // 2), focus=situation.asked, events=_listed(situation))
         try:
             reply = yield from ask(Ask(view.items, request, "narrative"))
-            text, removed = checked(_bounded(_text(reply), bound, situation), sources_of(view.items))
+            text, removed = check_narrative(_bounded(_text(reply), bound, situation), sources_of(view.items))
             if not text:
                 raise _Unusable("empty", "no line of the account has a valid citation")
         except NoModel:
@@ -61,7 +61,7 @@ class Narrate:
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
         folding = proposal_of(self.fold.propose(situation, Put("summary", Text(text), NARRATIVE)))
-        lines = f"; {left_out(len(removed))}" if removed else ""
+        lines = f"; {removed_lines_text(len(removed))}" if removed else ""
         return replace(folding, why=f"{folding.why}; with an account that a model wrote{lines}")
 
 

@@ -5,25 +5,25 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from palimpsest.audit.block import (
+from palimpsest.audit.entities import argument_texts, names_of
+from palimpsest.audit.floor import REQUIRED_SOURCES, Floor
+from palimpsest.audit.fold_texts import (
     EVIDENCE,
     MESSAGES,
     NAMES,
     NARRATIVE,
+    PARTIAL_MESSAGE,
     SEEN,
     SHORT,
-    STAND_IN,
-    cut_to,
     evidence_block,
-    is_part,
+    first_event_of_turns,
+    is_fold_part,
     names_block,
     older_messages_block,
-    short_line,
+    short_command_line,
     time_of,
-    turns_begin,
+    truncated,
 )
-from palimpsest.audit.entities import names_of, words_of
-from palimpsest.audit.floor import NEEDED, Floor
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
@@ -76,7 +76,7 @@ def evidence_put(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = 
     evidence, factor = situation.evidence, situation.tokens.factor
     room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
     text = evidence_block(evidence, room, elsewhere=kept, factor=factor) if room > 0 else ""
-    missing = [f"- {cut_to(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
+    missing = [f"- {truncated(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
     if missing:
         text = "\n".join((*(text,) * bool(text), "Open tasks:", *missing))
     return (_put(EVIDENCE, f"{_EVIDENCE}\n{text}"),) if text else ()
@@ -123,11 +123,11 @@ def is_telling(name: str) -> bool:
 def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:
     """Commands of the last turns that are not told yet, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.tokens.factor
-    begins = turns_begin(evidence, elsewhere=kept)
+    begins = first_event_of_turns(evidence, elsewhere=kept)
     lines: list[str] = []
     for ran in reversed(evidence.commands):
         if ran.seq >= begins and ran.seq not in kept and ran.command[:SHORT] not in told:
-            line = short_line(ran)
+            line = short_command_line(ran)
             room -= estimate(line, factor) + 1
             if room < estimate(_MORE, factor):
                 break
@@ -194,7 +194,7 @@ def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put |
 def _commands_in(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
     """The events of commands that show in the tail with their result; one that ran on shows its result without the command."""
     results = frozenset(seq_of(item.id) for item in tail if isinstance(item.content, ToolResult) and item.mask is None)
-    calls = "\n".join(word for item in tail if isinstance(item.content, ToolCall) for word in words_of(item.content))
+    calls = "\n".join(word for item in tail if isinstance(item.content, ToolCall) for word in argument_texts(item.content))
     return frozenset(ran.seq for ran in situation.evidence.commands if ran.seq in results and ran.command[:SHORT] in calls)
 
 
@@ -204,7 +204,7 @@ def tail_start(situation: Situation, bound: int) -> int:
     cuts = safe_cuts(items)
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
-    barrier = max((place + 1 for place, item in enumerate(items) if is_part(item)), default=0)
+    barrier = max((place + 1 for place, item in enumerate(items) if is_fold_part(item)), default=0)
     tokens, reach = 0, len(items)
     for place in range(len(items) - 1, -1, -1):
         tokens += counter.item(items[place])
@@ -248,14 +248,14 @@ def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
     for item in items:
         if item.kind in ("user", "steering"):
             messages.setdefault(item.id.rpartition(".")[0], []).append(item)
-        elif item.kind == "summary" and item.source.startswith(STAND_IN):
+        elif item.kind == "summary" and item.source.startswith(PARTIAL_MESSAGE):
             messages[item.source] = [item]
     return [
         _Message(
-            name.removeprefix(STAND_IN) if name.startswith(STAND_IN) else parts[0].id,
+            name.removeprefix(PARTIAL_MESSAGE) if name.startswith(PARTIAL_MESSAGE) else parts[0].id,
             tuple(parts),
             sum(situation.tokens.item(item) for item in parts),
-            not name.startswith(STAND_IN),
+            not name.startswith(PARTIAL_MESSAGE),
         )
         for name, parts in messages.items()
     ]
@@ -271,7 +271,7 @@ def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
     bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
     if not bounded.cut:
         return None
-    return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{STAND_IN}{message.id}")
+    return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{PARTIAL_MESSAGE}{message.id}")
 
 
 def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
@@ -287,7 +287,7 @@ def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> li
 def _state(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
     """The newest word of each source that lies in the run: all of them, or only what the model cannot do without."""
     facts = situation.view.facts
-    wanted = {fact.id for source, fact in facts.items() if not (bounds.bare or bounds.needed) or source in NEEDED}
+    wanted = {fact.id for source, fact in facts.items() if not (bounds.bare or bounds.needed) or source in REQUIRED_SOURCES}
     return {item.id for item in run if item.id in wanted}
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.audit.block import evidence_block, older_messages_block
+from palimpsest.audit.fold_texts import evidence_block, older_messages_block
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import ModelReplied

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from palimpsest.audit.dead import covered
+from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import ToolResult
@@ -39,5 +39,5 @@ def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
     starts = rounds(items)
     older = enumerate(items[: starts[-1]] if starts else ())
     places = [place for place, item in older if isinstance(item.content, ToolResult) and item.mask is None and item.id not in pins]
-    worth = [(mask, gain) for mask, gain in covered(situation.view, places, situation.tokens) if gain > 0]
+    worth = [(mask, gain) for mask, gain in clearing_masks(situation.view, places, situation.tokens) if gain > 0]
     return tuple(mask for mask, _ in worth), sum(gain for _, gain in worth)

@@ -16,7 +16,7 @@ from palimpsest.core.view import shown
 from palimpsest.policies.notices import level_of
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.summarize import summary_in
-from palimpsest.wire.responses.shape import shape_of
+from palimpsest.wire.responses.item_json import item_json
 
 LONGEST_RESULT = 2_000
 
@@ -118,4 +118,4 @@ def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
 def _compress_line(item: Item) -> bytes:
     """An item as one message of the wire."""
     content = shown(item)
-    return b"" if content is None else _encode(shape_of(content).json)
+    return b"" if content is None else _encode(item_json(content).json)

@@ -1,1 +1,1 @@
-"""Anthropic's Messages: requests and replies."""
+"""Anthropic Messages: encoding of requests and decoding of replies."""

@@ -1,4 +1,4 @@
-"""Messages of Anthropic to contents: whole answers, and streams block by block."""
+"""Decodes Anthropic messages into contents, whole or block by block."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
-from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.text_fallback import text_fallback
 
 _ARGS = "partial_json"
 
 
 def decode_message(message: Json, card: ModelCard) -> ModelReplied:
-    """A whole message."""
-    if error := error_of(message):
-        raise failure(error, card.provider)
+    """Decode a message that was not streamed. Raises `WireError` if it is none."""
+    if error := error_object(message):
+        raise provider_error(error, card.provider)
     if text(message, "type") != "message" and "content" not in message:
         raise WireError("the answer is not a message", where=card.provider)
     parts = tuple(part for block in tables_at(message, "content") for part in decode_block(block, card))
@@ -34,33 +34,33 @@ def decode_message(message: Json, card: ModelCard) -> ModelReplied:
 
 
 def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Content]:
-    """The content that a block stands for; `args` is the text of its input, if it was streamed. An empty text is nothing."""
+    """The content of a block; `args` is its streamed input. An empty text yields nothing."""
     match text(block, "type"):
         case "text":
-            if said := text(block, "text"):
-                yield Text(said, role="assistant")
+            if shown_text := text(block, "text"):
+                yield Text(shown_text, role="assistant")
         case "thinking":
-            thought, signature = text(block, "thinking"), text(block, "signature")
-            seal = Signature(card.provider, card.name, signature) if signature else None
-            if thought or seal:
-                yield Thinking(thought, seal, form="whole" if thought else "sealed")
+            thinking, signed = text(block, "thinking"), text(block, "signature")
+            signature = Signature(card.provider, card.name, signed) if signed else None
+            if thinking or signature:
+                yield Thinking(thinking, signature, form="whole" if thinking else "sealed")
         case "tool_use":
             yield ToolCall(text(block, "id"), text(block, "name"), args or dump(block.get("input") or {}))
         case _:
             whole = {**block, "input": _input(args)} if args else block
-            yield Opaque(card.provider, card.name, dump(whole), twin_of(whole))
+            yield Opaque(card.provider, card.name, dump(whole), text_fallback(whole))
 
 
 def _input(args: str) -> object:
     try:
         return parse(args, "input")
     except WireError:
-        # The stream broke within it: what came is kept as it is.
+        # The stream was cut inside the input, so that its text is kept.
         return args
 
 
 def decode_usage(usage: Json) -> Usage:
-    """Tokens by part; what was written to the cache is split by how long it lives."""
+    """Token usage by part; cache writes are split by their lifetime."""
     split = table_at(usage, "cache_creation")
     long = number(split, "ephemeral_1h_input_tokens")
     short = number(split, "ephemeral_5m_input_tokens")
@@ -77,25 +77,25 @@ def decode_usage(usage: Json) -> Usage:
 
 
 class MessageAssembler:
-    """A streamed message."""
+    """Assembles a streamed message."""
 
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._message: Json = {}
         self._usage: Json = {}
         self._blocks: dict[int, Json] = {}
-        # Pieces are joined once, at the end: a long reply comes in tens of thousands of them.
+        # Joined once at the end, because a long reply has tens of thousands of pieces.
         self._pieces: dict[int, dict[str, list[str]]] = {}
         self._stop = ""
         self._complete = False
 
     @property
     def complete(self) -> bool:
-        """Whether the message has a stop reason or its end."""
+        """Whether a stop reason or the end of the message has arrived."""
         return self._complete
 
     def take(self, event: Json) -> Iterator[Delta]:
-        """One event of the stream."""
+        """Apply one event and yield its deltas."""
         index = number(event, "index")
         match text(event, "type"):
             case "message_start":
@@ -116,9 +116,9 @@ class MessageAssembler:
             case "message_stop":
                 self._complete = True
             case "error":
-                raise failure(error_of(event), self._card.provider)
+                raise provider_error(error_object(event), self._card.provider)
             case _:
-                # Pings, the ends of blocks and events of a newer version bring nothing that is needed.
+                # Pings, ends of blocks and unknown events carry nothing that is needed.
                 return
 
     def _count(self, usage: Json) -> None:
@@ -160,7 +160,7 @@ class MessageAssembler:
         return block, args
 
     def reply(self) -> ModelReplied:
-        """What has arrived so far."""
+        """The reply as far as it has arrived."""
         parts: list[Content] = []
         for index in sorted(self._blocks):
             block, args = self._whole(index)
@@ -181,7 +181,7 @@ def _opening(block: Json) -> Iterator[Delta]:
         case "tool_use":
             yield CallDelta(text(block, "id"), text(block, "name"), "")
         case "text":
-            if said := text(block, "text"):
-                yield TextDelta(said)
+            if shown_text := text(block, "text"):
+                yield TextDelta(shown_text)
         case _:
             return

@@ -1,4 +1,4 @@
-"""A view as a request of Anthropic's Messages."""
+"""Encodes a view for Anthropic Messages."""
 
 import msgspec
 from msgspec import Raw
@@ -6,25 +6,33 @@ from msgspec.structs import replace
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.alternate import STATED, SYSTEM, Message, alternate, framed, is_statement, with_system_messages
-from palimpsest.wire.encoding.caching import HEAD, Spot, anchors, control, label, spots
-from palimpsest.wire.encoding.fit import fit, role_of, seal_of
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions, cache_control
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, base64_of, bytes_of, is_inline, media_of
+from palimpsest.wire.encoding.messages import (
+    STATED,
+    SYSTEM,
+    Message,
+    alternating_messages,
+    framed_statement,
+    is_statement,
+    with_system_messages,
+)
 from palimpsest.wire.encoding.options import anthropic_fields
-from palimpsest.wire.encoding.repair import given_id, scrubbed
-from palimpsest.wire.encoding.tools import object_of, pair_key, sent_name, type_of, wire_names
+from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
+from palimpsest.wire.encoding.sendable import role_of, sendable_content, usable_signature
+from palimpsest.wire.encoding.tools import arguments_object, opaque_type, pair_key, sent_name, wire_names
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
 _OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
 _SYSTEM_OPENING = b',{"role":"system","content":['
-_FIRST = "Go on."
-_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_OPENING_TEXT = "Go on."
+_THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 class AnthropicWire:
-    """The shape of Messages: system blocks, two sides in turn, results before all else in the message after their calls."""
+    """Encoder for Anthropic Messages: system blocks, alternating messages, results first in the message after their calls."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
@@ -32,64 +40,64 @@ class AnthropicWire:
         self._fetch = fetch
         self._names = wire_names(tools, "anthropic")
         self._rule = params.breakpoint_rule if card.cache == "breakpoints" else "none"
-        self._control = control(params.ttl)
-        self._prefix = b"{" + joined(anthropic_fields(card, tools, params))
-        self._calm = b"{" + joined(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
+        self._control = cache_control(params.ttl)
+        self._prefix = b"{" + object_members(anthropic_fields(card, tools, params))
+        self._prefix_without_thinking = b"{" + object_members(anthropic_fields(card, tools, replace(params, thinking_budget=None)))
         self._forced = bool(tools) and params.tool_choice not in {"auto", "none"}
-        self._suffix = members(params.extra) if given(params.extra) else b""
+        self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A system block."""
-        content = fit(item, self._card)
+        """Encode a head item as a system block."""
+        content = sendable_content(item, self._card)
         if not isinstance(content, Text) or not content.text.strip():
-            return nothing(item)
+            return empty_fragment(item)
         return Fragment(item, Place.USER, _text(content.text))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """A content block of a message."""
-        content = fit(item, self._card)
+        """Encode an item as a content block."""
+        content = sendable_content(item, self._card)
         match content:
             case None:
-                return nothing(item)
+                return empty_fragment(item)
             case Text():
-                return self._said(item, content) if content.text.strip() else nothing(item)
+                return self._text_fragment(item, content) if content.text.strip() else empty_fragment(item)
             case Thinking():
                 return self._thinking(item, content)
             case Image() | Document():
                 return Fragment(item, Place.USER, self._media(content))
             case Opaque():
-                thought = type_of(content) in _THOUGHTS
-                said = Place.THINKING if thought else Place.ASSISTANT
-                return Fragment(item, said if role_of(item) == "assistant" else Place.USER, content.data.encode())
+                from_thinking = opaque_type(content) in _THINKING_BLOCKS
+                place = Place.THINKING if from_thinking else Place.ASSISTANT
+                return Fragment(item, place if role_of(item) == "assistant" else Place.USER, content.data.encode())
             case ToolCall():
-                name = wire_id or scrubbed(content.call_id, "claude")
+                name = wire_id or valid_call_id(content.call_id, "claude")
                 block = {
                     "type": "tool_use",
                     "id": name,
                     "name": sent_name(content.tool, self._names, "anthropic"),
-                    "input": Raw(object_of(content)),
+                    "input": Raw(arguments_object(content)),
                 }
-                given_as = given_id(content, "claude")
-                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, given=given_as)
+                provider_id = provider_call_id(content, "claude")
+                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
-    def _said(self, item: Item, content: Text) -> Fragment:
+    def _text_fragment(self, item: Item, content: Text) -> Fragment:
         if not is_statement(content):
             return Fragment(item, Place.ASSISTANT if content.role == "assistant" else Place.USER, _text(content.text))
-        body = _text(framed(content.text))
+        body = _text(framed_statement(content.text))
         if not self._card.takes_system_messages:
             return Fragment(item, Place.USER, body)
         return Fragment(item, Place.USER, body, group=STATED, aside=_text(content.text))
 
     def _thinking(self, item: Item, content: Thinking) -> Fragment:
-        seal = seal_of(content, self._card)
-        if seal is None:
-            return nothing(item)
-        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": seal.data}))
+        signature = usable_signature(content, self._card)
+        if signature is None:
+            return empty_fragment(item)
+        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": signature.data}))
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
-        name = wire_id or scrubbed(content.call_id, "claude")
+        name = wire_id or valid_call_id(content.call_id, "claude")
         block: dict[str, object] = {"type": "tool_result", "tool_use_id": name}
         match content.parts:
             case ():
@@ -97,7 +105,7 @@ class AnthropicWire:
             case (Text(text=text),):
                 block["content"] = text
             case parts:
-                if shown := [Raw(each) for part in parts if (each := self._part(part))]:
+                if shown := [Raw(encoded) for part in parts if (encoded := self._part(part))]:
                     block["content"] = shown
         if content.error:
             block["is_error"] = True
@@ -125,61 +133,65 @@ class AnthropicWire:
         return dump({"type": "document", "source": source} | ({"title": part.name} if part.name else {}))
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body, marked by the rule of the parameters."""
+        """Join the fragments into the body, with cache breakpoints by the rule of the parameters."""
         heads = [head for head in heads if head.place]
-        messages = alternate(fragments)
+        messages = alternating_messages(fragments)
         if any(fragment.group == STATED for fragment in fragments):
             messages = with_system_messages(messages)
-        touches: tuple[Touch, ...] = ()
+        repairs: tuple[RequestRepair, ...] = ()
         if not messages or messages[0][0]:
-            opener = Fragment(Item("", "notice", Text(_FIRST)), Place.USER, _text(_FIRST))
+            opener = Fragment(Item("", "notice", Text(_OPENING_TEXT)), Place.USER, _text(_OPENING_TEXT))
             messages.insert(0, (False, [opener]))
-            touches = (Touch("no_first_user", fragments[0].item.id if fragments else ""),)
+            repairs = (RequestRepair("no_first_user", fragments[0].item.id if fragments else ""),)
         wanted = anchors(view, fragments, self._params, "anthropic") if self._rule == "palimpsest" else ()
-        marked = spots(self._rule, len(heads), messages, wanted)
+        positions = breakpoint_positions(self._rule, len(heads), messages, wanted)
         _end_without_space(messages)
         chunks = [self._prefix]
-        if self._prefix != self._calm and (self._forced or messages[-1][0] or _began_without_thought(messages)):
-            chunks = [self._calm]
-            touches += (Touch("thinking_off", messages[-1][1][0].item.id),)
-        self._add_system(chunks, heads, marked)
+        if self._prefix != self._prefix_without_thinking and (self._forced or messages[-1][0] or _began_without_thinking(messages)):
+            chunks = [self._prefix_without_thinking]
+            repairs += (RequestRepair("thinking_off", messages[-1][1][0].item.id),)
+        self._add_system(chunks, heads, positions)
         chunks.append(b',"messages":[')
-        self._add_messages(chunks, messages, marked)
+        self._add_messages(chunks, messages, positions)
         chunks.append(b"]")
         if self._card.cache_edits:
             chunks.append(cache_edits(fragments))
         chunks += (self._suffix, b"}")
-        # What was inserted has no id, or that of the call it answers.
-        breakpoints = dict.fromkeys(name for spot in marked if (name := label(spot, messages)))
-        return Assembled(b"".join(chunks), tuple(breakpoints), touches)
+        # An inserted block has no item id, or that of the call it answers.
+        breakpoints = dict.fromkeys(name for spot in positions if (name := breakpoint_label(spot, messages)))
+        return Assembled(b"".join(chunks), tuple(breakpoints), repairs)
 
-    def _add_system(self, chunks: list[bytes], heads: list[Fragment], marked: tuple[Spot, ...]) -> None:
+    def _add_system(self, chunks: list[bytes], heads: list[Fragment], positions: tuple[BlockPosition, ...]) -> None:
         if not heads:
             return
-        blocks = [self._mark(head.body) if (HEAD, index) in marked else head.body for index, head in enumerate(heads)]
+        blocks = [self._with_breakpoint(head.body) if (HEAD, index) in positions else head.body for index, head in enumerate(heads)]
         chunks += (b',"system":[', b",".join(blocks), b"]")
 
-    def _add_messages(self, chunks: list[bytes], messages: list[Message], marked: tuple[Spot, ...]) -> None:
-        wanted = {message for message, _ in marked}
+    def _add_messages(self, chunks: list[bytes], messages: list[Message], positions: tuple[BlockPosition, ...]) -> None:
+        wanted = {message for message, _ in positions}
         opening = _OPENING
         start = len(chunks)
-        for index, (said, blocks) in enumerate(messages):
-            chunks.append(_SYSTEM_OPENING if blocks[0].group == SYSTEM else opening[said])
+        for index, (from_model, blocks) in enumerate(messages):
+            chunks.append(_SYSTEM_OPENING if blocks[0].group == SYSTEM else opening[from_model])
             if index in wanted:
-                chunks.append(b",".join([self._mark(each.body) if (index, at) in marked else each.body for at, each in enumerate(blocks)]))
+                chunks.append(
+                    b",".join(
+                        [self._with_breakpoint(block.body) if (index, at) in positions else block.body for at, block in enumerate(blocks)]
+                    )
+                )
             elif len(blocks) == 1:
                 chunks.append(blocks[0].body)
             else:
-                chunks.append(b",".join([each.body for each in blocks]))
+                chunks.append(b",".join([block.body for block in blocks]))
             chunks.append(b"]}")
         chunks[start] = chunks[start][1:]
 
-    def _mark(self, block: bytes) -> bytes:
+    def _with_breakpoint(self, block: bytes) -> bytes:
         return block[:-1] + self._control
 
 
 def cache_edits(fragments: list[Fragment]) -> bytes:
-    """The results that the provider shall drop from its cached prefix; their bytes stay, so the prefix still matches."""
+    """The `context_management` field that deletes erased results from the cached prefix; their bytes are still sent, so that it matches."""
     ids = [fragment.wire_id for fragment in fragments if fragment.erased]
     if not ids:
         return b""
@@ -187,15 +199,15 @@ def cache_edits(fragments: list[Fragment]) -> bytes:
     return b',"context_management":' + dump({"edits": [edit]})
 
 
-def _began_without_thought(messages: list[Message]) -> bool:
-    """Whether the turn that results are just being given to began without a thought, as after a switch of models.
+def _began_without_thinking(messages: list[Message]) -> bool:
+    """Whether the open turn, whose results come last, began without thinking, as after a switch of models.
 
-    With a budget for thinking such a turn is refused, so it is finished without one; so is a reply to go on with, and a forced call.
+    Anthropic rejects a thinking budget there, as it does for a prefilled reply and a forced tool call.
     """
     results, thinking = Place.RESULT, Place.THINKING
     open_turn = False
-    for said, blocks in reversed(messages):
-        if said:
+    for from_model, blocks in reversed(messages):
+        if from_model:
             if blocks[0].place == thinking:
                 return False
         elif blocks[0].group == SYSTEM:
@@ -208,9 +220,9 @@ def _began_without_thought(messages: list[Message]) -> bool:
 
 
 def _end_without_space(messages: list[Message]) -> None:
-    """A reply that the model shall go on with may not end in white space."""
-    said, blocks = messages[-1]
-    if not said:
+    """Strip trailing white space from a prefilled reply, which Anthropic rejects."""
+    from_model, blocks = messages[-1]
+    if not from_model:
         return
     last = blocks[-1]
     block = msgspec.json.decode(last.body, type=dict[str, object])

@@ -1,1 +1,1 @@
-"""Chat Completions: requests and replies."""
+"""Chat Completions: encoding of requests and decoding of replies."""

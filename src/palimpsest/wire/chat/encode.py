@@ -1,26 +1,26 @@
-"""A view as a request of Chat Completions, for OpenAI and the many servers that speak like it."""
+"""Encodes a view for Chat Completions, of OpenAI and of compatible servers."""
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.alternate import alternate, framed, is_statement
-from palimpsest.wire.encoding.fit import fit
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.messages import alternating_messages, framed_statement, is_statement
 from palimpsest.wire.encoding.options import chat_fields
-from palimpsest.wire.encoding.repair import given_id, scrubbed
-from palimpsest.wire.encoding.tools import object_of, pair_key, sent_name, wire_names
+from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
+from palimpsest.wire.encoding.sendable import sendable_content
+from palimpsest.wire.encoding.tools import arguments_object, pair_key, sent_name, wire_names
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, Touch, given
+from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
-_FIRST = "Go on."
-_DONE = b',{"role":"assistant","content":"Done."}'
+_OPENING_TEXT = "Go on."
+_DONE_MESSAGE = b',{"role":"assistant","content":"Done."}'
 _TEXT = "text"
 
 
 class ChatWire:
-    """The shape of Chat Completions: tool messages right after their calls, pictures only in user messages.
+    """Encoder for Chat Completions: tool messages directly after their calls, images only in user messages.
 
-    The body of a text is its JSON string, so that a message of one text needs no parts; group `text` says so.
+    The body of a text fragment is a JSON string, so that a message of one text needs no list of parts; its group is `text`.
     """
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
@@ -29,40 +29,40 @@ class ChatWire:
         self._names = wire_names(tools, "chat")
         self._echo = params.echo
         self._mistral = card.call_ids == "mistral"
-        self._prefix = b"{" + joined(chat_fields(card, tools, params))
-        self._suffix = members(params.extra) if given(params.extra) else b""
+        self._prefix = b"{" + object_members(chat_fields(card, tools, params))
+        self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A text of the messages before the conversation; its role is its group."""
-        content = fit(item, self._card)
+        """A text of the head; the group is its role."""
+        content = sendable_content(item, self._card)
         if not isinstance(content, Text):
-            return nothing(item)
+            return empty_fragment(item)
         return Fragment(item, Place.USER, content.text.encode(), group=self._role(content.role))
 
     def _role(self, role: Role) -> str:
-        # Only OpenAI itself knows developers; the templates of other servers fail on them.
+        # Only OpenAI has the role developer; the chat templates of other servers fail on it.
         return "system" if role == "developer" and self._card.provider != "openai" else role
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """A text, a part, a call or a tool message."""
-        content = fit(item, self._card)
+        """A text, a part, a tool call or a tool message."""
+        content = sendable_content(item, self._card)
         match content:
             case None:
-                return nothing(item)
+                return empty_fragment(item)
             case Text():
                 return self._text(item, content)
             case Thinking():
-                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else nothing(item)
+                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else empty_fragment(item)
             case Image() | Document():
                 return Fragment(item, Place.USER, self._media(content))
             case Opaque():
-                return nothing(item)
+                return empty_fragment(item)
             case ToolCall():
-                name = wire_id or scrubbed(content.call_id, self._card.call_ids)
-                called = {"name": sent_name(content.tool, self._names, "chat"), "arguments": object_of(content).decode()}
-                body = dump({"id": name, "type": "function", "function": called})
-                given_as = given_id(content, self._card.call_ids)
-                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, given=given_as)
+                name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
+                function = {"name": sent_name(content.tool, self._names, "chat"), "arguments": arguments_object(content).decode()}
+                body = dump({"id": name, "type": "function", "function": function})
+                provider_id = provider_call_id(content, self._card.call_ids)
+                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
@@ -73,11 +73,11 @@ class ChatWire:
         if not is_statement(content):
             return Fragment(item, Place.USER, body, group=_TEXT)
         if not self._card.takes_system_messages:
-            return Fragment(item, Place.USER, dump(framed(content.text)), group=_TEXT)
+            return Fragment(item, Place.USER, dump(framed_statement(content.text)), group=_TEXT)
         return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
-        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         texts = [part.text for part in content.parts if isinstance(part, Text)]
         output: object = "".join(texts) if len(texts) < 2 else [{"type": "text", "text": text} for text in texts]
         shown = [self._media(part) for part in content.parts if isinstance(part, Image | Document)]
@@ -96,27 +96,27 @@ class ChatWire:
         return dump({"type": "file", "file": {"filename": part.name or "file", "file_data": url}})
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body: head, then both sides in turn."""
+        """Join the fragments into the body: the head, then alternating messages."""
         del view
-        messages = alternate(fragments)
-        touches: tuple[Touch, ...] = ()
+        messages = alternating_messages(fragments)
+        repairs: tuple[RequestRepair, ...] = ()
         if not messages:
-            opener = Item("", "notice", Text(_FIRST))
-            messages = [(False, [self._text(opener, Text(_FIRST))])]
-            touches = (Touch("no_first_user", ""),)
+            opener = Item("", "notice", Text(_OPENING_TEXT))
+            messages = [(False, [self._text(opener, Text(_OPENING_TEXT))])]
+            repairs = (RequestRepair("no_first_user", ""),)
         chunks = [self._prefix, b',"messages":[']
         start = len(chunks)
         _add_head(chunks, [head for head in heads if head.place])
-        for said, blocks in messages:
-            if said:
-                _add_said(chunks, blocks)
+        for from_model, blocks in messages:
+            if from_model:
+                _add_assistant(chunks, blocks)
             else:
-                self._add_heard(chunks, blocks)
+                self._add_user_side(chunks, blocks)
         chunks[start] = chunks[start][1:]
         chunks += (b"]", self._suffix, b"}")
-        return Assembled(b"".join(chunks), touches=touches)
+        return Assembled(b"".join(chunks), repairs=repairs)
 
-    def _add_heard(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
+    def _add_user_side(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
         result = Place.RESULT
         parts: list[Fragment] = []
         asides: list[bytes] = []
@@ -131,7 +131,7 @@ class ChatWire:
         if rest == len(blocks) and not asides:
             return
         if rest and self._mistral:
-            chunks.append(_DONE)
+            chunks.append(_DONE_MESSAGE)
         for block in blocks[rest:]:
             if block.group != "message":
                 parts.append(block)
@@ -153,7 +153,7 @@ def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -
     chunks.append(b"}")
 
 
-def _add_said(chunks: list[bytes], blocks: list[Fragment]) -> None:
+def _add_assistant(chunks: list[bytes], blocks: list[Fragment]) -> None:
     call, thinking = Place.CALL, Place.THINKING
     if len(blocks) == 1 and blocks[0].place < thinking:
         chunks += (b',{"role":"assistant","content":', blocks[0].body, b"}")
@@ -180,7 +180,7 @@ def _as_part(fragment: Fragment) -> bytes:
 
 
 def _add_head(chunks: list[bytes], heads: list[Fragment]) -> None:
-    """One message per run of a role: many servers take a single system message."""
+    """One message per run of equal roles, because many servers accept a single system message only."""
     index = 0
     while index < len(heads):
         role = heads[index].group

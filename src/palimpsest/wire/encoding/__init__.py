@@ -1,1 +1,1 @@
-"""What the three wires share when a view becomes a request."""
+"""Steps of encoding that the three wires share."""

@@ -1,4 +1,4 @@
-"""Encoded pieces of a view, one per item, made once and kept while the item is in the view."""
+"""Fragments: the encoded bytes of single items, cached while their item is in the view."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -8,13 +8,13 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.items import Form, Item
 from palimpsest.core.view import View
-from palimpsest.wire.request import Touch
+from palimpsest.wire.request import RequestRepair
 
 _encoder = msgspec.json.Encoder()
 
 
 class Place:
-    """Where a fragment goes; everything from ASSISTANT on is said by the model. Plain numbers: they are compared for every item."""
+    """Position of a fragment; from ASSISTANT on it is from the model. Plain integers, because they are compared for every item."""
 
     NOTHING: Final = 0
     USER: Final = 1
@@ -25,11 +25,11 @@ class Place:
 
 
 class Fragment(Struct, frozen=True):
-    """The bytes of an item, and the little that must be known to put them in place without looking into them.
+    """The encoded bytes of an item, and what assembling needs to know about them.
 
-    `key` pairs a result with its call, `wire_id` is the id both are sent under, and `given` one that they may carry instead.
-    Neighbours of one `group` share `opening` and `closing`. `aside` is what stands elsewhere than the body, and `erased` says that the
-    provider shall drop it from its cache.
+    `key` pairs a result with its call, `wire_id` is the id that both are sent under, `provider_id` one that they may get instead.
+    Adjacent fragments of one `group` share `opening` and `closing`. `aside` is sent elsewhere than the body. `erased` asks the provider to
+    delete the result from its cached prefix.
     """
 
     item: Item
@@ -43,81 +43,81 @@ class Fragment(Struct, frozen=True):
     closing: bytes = b""
     aside: bytes = b""
     erased: bool = False
-    given: str = ""
+    provider_id: str = ""
 
 
 class Assembled(Struct, frozen=True):
-    """A body, with the places that carry breakpoints and what had to be added to it."""
+    """An assembled body, with the labels of its cache breakpoints and the repairs that it needed."""
 
     body: bytes
     breakpoints: tuple[str, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    repairs: tuple[RequestRepair, ...] = ()
 
 
 class Wire(Protocol):
-    """One provider's shape: how an item is encoded, and how the encoded items make a request."""
+    """Encoder of one wire: encodes single items and assembles the body."""
 
     def head(self, item: Item) -> Fragment:
-        """An item of the head."""
+        """Encode an item of the head."""
         ...
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """An item of the conversation, under the id it has or under another one."""
+        """Encode an item of the conversation; `wire_id` overrides its call id."""
         ...
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body, from fragments that were repaired."""
+        """Join repaired fragments into a body."""
         ...
 
 
-class Memo:
-    """Fragments by the identity of their items; each holds its item, so an identity cannot be used again while it is here."""
+class FragmentCache:
+    """Fragments by the identity of their item; a fragment holds its item, so that the identity is not reused while it is cached."""
 
-    def __init__(self, make: Callable[[Item], Fragment]) -> None:
-        self._make = make
+    def __init__(self, encode_item: Callable[[Item], Fragment]) -> None:
+        self._encode_item = encode_item
         self.items: tuple[Item, ...] = ()
-        self.found: list[Fragment] = []
-        self.kept: dict[int, Fragment] = {}
+        self.fragments: list[Fragment] = []
+        self.by_identity: dict[int, Fragment] = {}
 
-    def take(self, items: tuple[Item, ...]) -> list[Fragment]:
-        """The fragments of all items, in order; only those not seen in the last view are made."""
-        known = len(self.items)
-        if items[:known] == self.items:
-            self.found += [self._fragment(item) for item in items[known:]]
+    def fragments_of(self, items: tuple[Item, ...]) -> list[Fragment]:
+        """The fragments of all items, in order; only items that were not in the previous view are encoded."""
+        previous_count = len(self.items)
+        if items[:previous_count] == self.items:
+            self.fragments += [self._fragment(item) for item in items[previous_count:]]
         else:
-            self.found = [self._fragment(item) for item in items]
-        if len(self.kept) > len(items):
-            self.kept = {id(fragment.item): fragment for fragment in self.found}
+            self.fragments = [self._fragment(item) for item in items]
+        if len(self.by_identity) > len(items):
+            self.by_identity = {id(fragment.item): fragment for fragment in self.fragments}
         self.items = items
-        return list(self.found)
+        return list(self.fragments)
 
     def _fragment(self, item: Item) -> Fragment:
-        found = self.kept.get(id(item))
+        found = self.by_identity.get(id(item))
         if found is None:
-            found = self.kept[id(item)] = self._make(item)
+            found = self.by_identity[id(item)] = self._encode_item(item)
         return found
 
-    def adopt(self, other: "Memo") -> None:
-        """Take over what another memo holds."""
-        self.items, self.found, self.kept = other.items, list(other.found), dict(other.kept)
+    def adopt(self, other: "FragmentCache") -> None:
+        """Copy the contents of another cache."""
+        self.items, self.fragments, self.by_identity = other.items, list(other.fragments), dict(other.by_identity)
 
 
-def nothing(item: Item) -> Fragment:
-    """A fragment of an item that is not sent."""
+def empty_fragment(item: Item) -> Fragment:
+    """The fragment of an item that is not sent."""
     return Fragment(item, Place.NOTHING)
 
 
-def joined(fields: dict[str, object]) -> bytes:
-    """Fields as the inside of a JSON object, in their order, without the braces; raw JSON stays as it is."""
+def object_members(fields: dict[str, object]) -> bytes:
+    """The members of a JSON object, in order and without the braces."""
     return dump(fields)[1:-1]
 
 
 def dump(value: object) -> bytes:
-    """A value as JSON, keys in the order they were given."""
+    """Encode a value as JSON; keys keep their order."""
     return _encoder.encode(value)
 
 
-def members(raw: Raw) -> bytes:
-    """The members of a raw JSON object, with a leading comma, ready to be appended to an object."""
+def extra_members(raw: Raw) -> bytes:
+    """The members of a raw JSON object with a leading comma, to append to another object."""
     inside = bytes(raw).strip()[1:-1].strip()
     return b"," + inside if inside else b""

@@ -1,4 +1,4 @@
-"""Pictures and files as the text that goes over a wire: base64, data URLs, and the bytes behind an address."""
+"""Images and documents as base64, data URLs or bytes."""
 
 import re
 from base64 import b64decode, b64encode
@@ -17,26 +17,26 @@ _OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x
 
 
 def no_blobs(address: str) -> bytes:
-    """The fetch of somebody who has no blob store."""
+    """The fetch function for callers without a blob store. Raises `MissingBlob`."""
     raise MissingBlob(f"the blob {address} is shown in the view and no store was given to read it from", where="encode")
 
 
 def is_inline(part: Image | Document) -> bool:
-    """Whether the bytes are sent, and not only where the provider may fetch them."""
+    """Whether the bytes themselves are sent, not only a URL."""
     return bool(part.blob) or _is_data(part.url)
 
 
 def media_of(part: Image | Document) -> str:
-    """The media type of what is sent, as types are compared: a data URL has its own."""
-    said = part.media
+    """The normalized media type; that of a data URL overrides the recorded one."""
+    declared = part.media
     if not part.blob and _is_data(part.url):
-        said = part.url[len(_DATA) :].partition(",")[0] or said
-    media = said.partition(";")[0].strip().lower() or part.media.lower()
+        declared = part.url[len(_DATA) :].partition(",")[0] or declared
+    media = declared.partition(";")[0].strip().lower() or part.media.lower()
     return _OTHER_NAMES.get(media, media)
 
 
 def base64_of(part: Image | Document, fetch: Fetch) -> str:
-    """The base64 of what is sent inline."""
+    """The base64 of an inline part."""
     header, _, data = part.url.partition(",")
     if not part.blob and _is_base64(header):
         return data
@@ -44,7 +44,7 @@ def base64_of(part: Image | Document, fetch: Fetch) -> str:
 
 
 def bytes_of(part: Image | Document, fetch: Fetch) -> bytes:
-    """The bytes of what is sent inline."""
+    """The bytes of an inline part."""
     if part.blob:
         return fetch(part.blob)
     header, _, data = part.url.partition(",")
@@ -53,7 +53,7 @@ def bytes_of(part: Image | Document, fetch: Fetch) -> bytes:
 
 
 def url_of(part: Image | Document, fetch: Fetch) -> str:
-    """A URL of the part: its own, or one that holds the bytes."""
+    """The URL of a part: its own, or a data URL."""
     if part.url and not part.blob:
         return part.url
     return f"data:{media_of(part)};base64,{b64encode(fetch(part.blob)).decode()}"
@@ -68,7 +68,7 @@ def _is_base64(header: str) -> bool:
 
 
 def _decoded(data: bytes) -> bytes:
-    # Padding is often left off; what is no base64 at all is left out, for a broken file is still better than no request.
+    # Padding is often missing, and invalid characters are skipped: a broken file is better than no request.
     bare = _NO_BASE64.sub(b"", data.replace(b"-", b"+").replace(b"_", b"/"))
     whole = bare[:-1] if len(bare) % 4 == 1 else bare
     return b64decode(whole + b"=" * (-len(whole) % 4))

@@ -1,4 +1,4 @@
-"""Cards, tools and parameters as the fields of a request that do not depend on the view."""
+"""Encodes the request fields that do not depend on the view: model, limits, tools and options."""
 
 from collections.abc import Mapping
 
@@ -9,30 +9,30 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.wire.encoding.tools import sent_name, wire_names
 from palimpsest.wire.models.cards import ModelCard, WireName
-from palimpsest.wire.request import Params, Tool, given
+from palimpsest.wire.request import Params, Tool, is_given
 
 _INPUT = Raw(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
 _LEAST_BUDGET = 1024
-_OURS: Mapping[WireName, frozenset[str]] = {
+_RESERVED_KEYS: Mapping[WireName, frozenset[str]] = {
     "anthropic": frozenset({"messages", "system", "tools"}),
     "responses": frozenset({"input", "instructions", "tools"}),
     "chat": frozenset({"messages", "tools"}),
 }
-# All that the door for compaction takes beside the items and instructions.
-_COMPACT = ("model", "tools", "parallel_tool_calls", "reasoning", "text")
+# The fields of the compaction endpoint, beside items and instructions.
+_COMPACT_FIELDS = ("model", "tools", "parallel_tool_calls", "reasoning", "text")
 
 Fields = dict[str, object]
 
 
 def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, limits, thinking and tools as Messages names them; a limit is a must there."""
-    tools, params = _named(tools, params, "anthropic")
+    """Fields of Anthropic Messages; `max_tokens` is mandatory there."""
+    tools, params = _with_wire_names(tools, params, "anthropic")
     limit = params.max_tokens or card.reply
     fields: Fields = {"model": params.model or card.api_name or card.name, "max_tokens": limit}
     budget = params.thinking_budget
     thinks = budget is not None or params.thinking == "adaptive"
     if budget is not None:
-        # The budget is part of the limit, and below 1,024 it is refused.
+        # The budget counts towards the limit, and Anthropic rejects one below 1,024.
         fields["max_tokens"] = max(limit, _LEAST_BUDGET + 1)
         fields["thinking"] = {"type": "enabled", "budget_tokens": min(max(budget, _LEAST_BUDGET), max(limit, _LEAST_BUDGET + 1) - 1)}
     elif params.thinking:
@@ -42,7 +42,7 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
     output: Fields = {}
     if params.effort:
         output["effort"] = params.effort
-    if given(params.schema):
+    if is_given(params.schema):
         output["format"] = {"type": "json_schema", "schema": params.schema}
     if output:
         fields["output_config"] = output
@@ -53,12 +53,12 @@ def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
             fields["tool_choice"] = choice
     if params.stream:
         fields["stream"] = True
-    return _unless_given(fields, params, "anthropic", edits=card.cache_edits)
+    return _without_overridden(fields, params, "anthropic", edits=card.cache_edits)
 
 
 def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, tools, reasoning and text options as Responses names them."""
-    tools, params = _named(tools, params, "responses")
+    """Fields of OpenAI Responses."""
+    tools, params = _with_wire_names(tools, params, "responses")
     fields: Fields = {
         "model": params.model or card.api_name or card.name,
         "tools": [_responses_tool(tool) for tool in _ordered(tools, params)],
@@ -82,18 +82,18 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
     if params.temperature is not None:
         fields["temperature"] = params.temperature
     text: Fields = {"verbosity": params.verbosity} if params.verbosity else {}
-    if given(params.schema):
+    if is_given(params.schema):
         text["format"] = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": params.schema}
     if text:
         fields["text"] = text
     if params.endpoint == "compact":
-        fields = {name: fields[name] for name in _COMPACT if fields.get(name) is not None}
-    return _unless_given(fields, params, "responses")
+        fields = {name: fields[name] for name in _COMPACT_FIELDS if fields.get(name) is not None}
+    return _without_overridden(fields, params, "responses")
 
 
 def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
-    """Model, limits, tools and stream options as Chat Completions names them."""
-    tools, params = _named(tools, params, "chat")
+    """Fields of Chat Completions."""
+    tools, params = _with_wire_names(tools, params, "chat")
     fields: Fields = {"model": params.model or card.api_name or card.name}
     if params.max_tokens is not None:
         fields["max_completion_tokens" if card.provider == "openai" else "max_tokens"] = params.max_tokens
@@ -103,7 +103,7 @@ def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fie
         fields["reasoning_effort"] = params.effort
     if params.verbosity:
         fields["verbosity"] = params.verbosity
-    if given(params.schema):
+    if is_given(params.schema):
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": params.schema}}
     if tools:
         fields["tools"] = [_chat_tool(tool) for tool in _ordered(tools, params)]
@@ -118,31 +118,31 @@ def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fie
     fields["stream"] = params.stream
     if params.stream:
         fields["stream_options"] = {"include_usage": True}
-    return _unless_given(fields, params, "chat")
+    return _without_overridden(fields, params, "chat")
 
 
 def _ordered(tools: tuple[Tool, ...], params: Params) -> list[Tool]:
     return sorted(tools, key=lambda tool: tool.name) if params.sort_tools else list(tools)
 
 
-def _unless_given(fields: Fields, params: Params, wire: WireName, *, edits: bool = False) -> Fields:
-    """What the caller writes out wins over what we would send, for a key may stand only once; what shows the view is ours alone."""
-    if not given(params.extra):
+def _without_overridden(fields: Fields, params: Params, wire: WireName, *, edits: bool = False) -> Fields:
+    """The fields without those that `params.extra` sets, because a key may occur once. Raises `BadInput` if `extra` sets a reserved key."""
+    if not is_given(params.extra):
         return fields
     try:
         extra = msgspec.json.decode(params.extra, type=dict[str, Raw])
     except msgspec.DecodeError as error:
         raise BadInput(f"the parameter extra must be a JSON object ({error})", where="params") from error
     for key in extra:
-        if key in _OURS[wire] or (edits and key == "context_management"):
+        if key in _RESERVED_KEYS[wire] or (edits and key == "context_management"):
             raise BadInput(
                 f"the parameter extra has the key {key!r}, which is written from view, tools and card; take it out", where="params"
             )
     return {key: value for key, value in fields.items() if key not in extra}
 
 
-def _named(tools: tuple[Tool, ...], params: Params, wire: WireName) -> tuple[tuple[Tool, ...], Params]:
-    """The tools, and the one that must be called, under the names they are sent by."""
+def _with_wire_names(tools: tuple[Tool, ...], params: Params, wire: WireName) -> tuple[tuple[Tool, ...], Params]:
+    """The tools and the tool choice under their names on the wire."""
     names = wire_names(tools, wire)
     choice = params.tool_choice
     if choice not in {"auto", "none", "required"}:
@@ -151,7 +151,7 @@ def _named(tools: tuple[Tool, ...], params: Params, wire: WireName) -> tuple[tup
 
 
 def _anthropic_tool(tool: Tool) -> Raw | Fields:
-    if given(tool.native):
+    if is_given(tool.native):
         return tool.native
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "input_schema": _INPUT if tool.form == "free" else tool.schema}
@@ -171,14 +171,14 @@ def _anthropic_choice(params: Params) -> Fields:
 
 
 def _responses_tool(tool: Tool) -> Raw | Fields:
-    if given(tool.native):
+    if is_given(tool.native):
         return tool.native
     if tool.form == "shell":
         return {"type": "local_shell"}
     if tool.form == "search":
         return {"type": "tool_search", "execution": "client", "description": tool.description, "parameters": tool.schema}
     if tool.form == "free":
-        grammar: Fields = {"format": tool.format} if given(tool.format) else {}
+        grammar: Fields = {"format": tool.format} if is_given(tool.format) else {}
         return {"type": "custom", "name": tool.name, "description": tool.description, **grammar}
     return {"type": "function", "name": tool.name, "description": tool.description, "strict": False, "parameters": tool.schema}
 
@@ -191,7 +191,7 @@ def _responses_choice(tools: tuple[Tool, ...], params: Params) -> str | Fields:
 
 
 def _chat_tool(tool: Tool) -> Raw | Fields:
-    if given(tool.native):
+    if is_given(tool.native):
         return tool.native
     parameters = _INPUT if tool.form == "free" else tool.schema
     return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": parameters}}

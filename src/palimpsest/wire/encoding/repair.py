@@ -1,4 +1,4 @@
-"""Call ids of a request, and the last check before sending: every call has one result after it, and every result a call before it."""
+"""Call ids of a request, and the repair of unpaired calls and results before it is sent."""
 
 import re
 from collections import deque
@@ -9,19 +9,19 @@ from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Form, Item, Text, ToolCall, ToolResult
 from palimpsest.wire.encoding.fragments import Fragment, Place
-from palimpsest.wire.encoding.tools import NAMELESS
-from palimpsest.wire.request import Case, Touch
+from palimpsest.wire.encoding.tools import MISSING_CALL_ID
+from palimpsest.wire.request import RepairCase, RequestRepair
 
 IdRule: TypeAlias = Literal["any", "claude", "mistral"]
-"""Which letters and lengths of call ids a server accepts."""
+"""Characters and lengths of call ids that a server accepts."""
 
-_OPEN: dict[Form, tuple[Case, bool]] = {
+_OPEN: dict[Form, tuple[RepairCase, bool]] = {
     "json": ("open_call", False),
     "free": ("open_free_call", True),
     "shell": ("open_shell_call", True),
     "search": ("open_search_call", False),
 }
-_ORPHAN: dict[Form, tuple[Case, bool]] = {
+_ORPHAN: dict[Form, tuple[RepairCase, bool]] = {
     "json": ("orphan_result", True),
     "free": ("orphan_free_result", True),
     "shell": ("orphan_result", True),
@@ -34,116 +34,118 @@ _NOT_MISTRAL = re.compile(r"[^a-zA-Z0-9]")
 _MISTRAL_LENGTH = 9
 
 
-def repair(fragments: list[Fragment], mend: "Mend") -> tuple[list[Fragment], tuple[Touch, ...]]:
-    """The fragments with every pair whole, and what had to be touched; a list without fault comes back as it is."""
-    waiting: set[str] = set()
-    sent: set[str] = set()
+def repair_pairs(fragments: list[Fragment], encoder: "RepairEncoder") -> tuple[list[Fragment], tuple[RequestRepair, ...]]:
+    """Pair every call with one result after it; returns the fragments and the repairs. A valid list is returned unchanged."""
+    open_by_key: set[str] = set()
+    sent_ids: set[str] = set()
     call, result = Place.CALL, Place.RESULT
     for fragment in fragments:
         key = fragment.key
         if not key:
             continue
         if fragment.place == call:
-            if fragment.wire_id in sent:
+            if fragment.wire_id in sent_ids:
                 break
-            sent.add(fragment.wire_id)
-            waiting.add(key)
+            sent_ids.add(fragment.wire_id)
+            open_by_key.add(key)
         elif fragment.place == result:
-            if key not in waiting:
+            if key not in open_by_key:
                 break
-            waiting.remove(key)
+            open_by_key.remove(key)
     else:
-        if not waiting:
+        if not open_by_key:
             return fragments, ()
-    return _Repair(mend).run(fragments)
+    return _RepairPass(encoder).run(fragments)
 
 
-class Mend:
-    """How a wire makes what repair needs: a fragment under another id, and the answer to a call that has none."""
+class RepairEncoder:
+    """Encodes what a repair inserts: an item under another call id, and the result of an unanswered call."""
 
-    def __init__(self, make: Callable[[Item, str], Fragment], interrupted: str, scrub: IdRule) -> None:
-        self.make = make
+    def __init__(self, encode_under: Callable[[Item, str], Fragment], interrupted: str, id_rule: IdRule) -> None:
+        self.encode_under = encode_under
         self.interrupted = interrupted
-        self.scrub = scrub
+        self.id_rule = id_rule
 
-    def answer(self, call: Fragment) -> Fragment:
-        """The result of a call that nobody answered; it takes the id of the item that asked."""
+    def error_result(self, call: Fragment) -> Fragment:
+        """An error result for an unanswered call; it has the item id of the call."""
         content = call.item.content
         ref = inserted_id(call.form, content.ref)
         call_id = call.key.partition(":")[2]
         parts = () if call.form == "search" else (Text(self.interrupted),)
-        return self.make(Item(call.item.id, "result", ToolResult(call_id, parts, error=True, form=call.form, ref=ref)), call.wire_id)
+        return self.encode_under(
+            Item(call.item.id, "result", ToolResult(call_id, parts, error=True, form=call.form, ref=ref)), call.wire_id
+        )
 
 
-class _Repair:
-    """One pass over fragments with a fault: queues of open calls by key, in the order of the calls."""
+class _RepairPass:
+    """One pass over unpaired fragments: queues of open calls by pair key, oldest first."""
 
-    def __init__(self, mend: Mend) -> None:
-        self.mend = mend
-        self.out: list[Fragment] = []
-        self.touches: list[Touch] = []
-        self.waiting: dict[str, deque[int]] = {}
-        self.open: dict[int, Fragment] = {}
-        self.sent: set[str] = set()
+    def __init__(self, encoder: RepairEncoder) -> None:
+        self.encoder = encoder
+        self.sent_fragments: list[Fragment] = []
+        self.repairs: list[RequestRepair] = []
+        self.open_by_key: dict[str, deque[int]] = {}
+        self.open_calls: dict[int, Fragment] = {}
+        self.sent_ids: set[str] = set()
 
-    def run(self, fragments: list[Fragment]) -> tuple[list[Fragment], tuple[Touch, ...]]:
+    def run(self, fragments: list[Fragment]) -> tuple[list[Fragment], tuple[RequestRepair, ...]]:
         for fragment in fragments:
             if not fragment.key:
-                self.out.append(fragment)
+                self.sent_fragments.append(fragment)
             elif fragment.place == Place.CALL:
-                self.call(fragment)
+                self.add_call(fragment)
             else:
-                self.result(fragment)
-        for call in self.open.values():
+                self.add_result(fragment)
+        for call in self.open_calls.values():
             case, bug = _OPEN[call.form]
-            self.touches.append(Touch(case, call.item.id, call.wire_id, bug))
-        mended: list[Fragment] = []
-        for index, fragment in enumerate(self.out):
-            mended.append(fragment)
-            if index in self.open:
-                mended.append(self.mend.answer(fragment))
-        return mended, tuple(self.touches)
+            self.repairs.append(RequestRepair(case, call.item.id, call.wire_id, bug))
+        repaired: list[Fragment] = []
+        for index, fragment in enumerate(self.sent_fragments):
+            repaired.append(fragment)
+            if index in self.open_calls:
+                repaired.append(self.encoder.error_result(fragment))
+        return repaired, tuple(self.repairs)
 
-    def call(self, fragment: Fragment) -> None:
-        if fragment.wire_id in self.sent:
-            other = distinct(fragment.wire_id, fragment.key, self.sent, self.mend.scrub)
-            self.touches.append(Touch("renamed_call", fragment.item.id, other))
-            fragment = self.mend.make(fragment.item, other)
-        self.sent.add(fragment.wire_id)
-        self.waiting.setdefault(fragment.key, deque()).append(len(self.out))
-        self.open[len(self.out)] = fragment
-        self.out.append(fragment)
+    def add_call(self, fragment: Fragment) -> None:
+        if fragment.wire_id in self.sent_ids:
+            other = unused_call_id(fragment.wire_id, fragment.key, self.sent_ids, self.encoder.id_rule)
+            self.repairs.append(RequestRepair("renamed_call", fragment.item.id, other))
+            fragment = self.encoder.encode_under(fragment.item, other)
+        self.sent_ids.add(fragment.wire_id)
+        self.open_by_key.setdefault(fragment.key, deque()).append(len(self.sent_fragments))
+        self.open_calls[len(self.sent_fragments)] = fragment
+        self.sent_fragments.append(fragment)
 
-    def result(self, fragment: Fragment) -> None:
-        queue = self.waiting.get(fragment.key)
+    def add_result(self, fragment: Fragment) -> None:
+        queue = self.open_by_key.get(fragment.key)
         if not queue:
             case, bug = _ORPHAN[fragment.form]
             if queue is not None:
                 case, bug = "duplicate_result", True
-            self.touches.append(Touch(case, fragment.item.id, fragment.wire_id, bug))
+            self.repairs.append(RequestRepair(case, fragment.item.id, fragment.wire_id, bug))
             return
-        # A result that was given a name before answers the call of that name; any other the oldest open one.
-        index = next((each for each in queue if self.open[each].wire_id == fragment.wire_id), queue[0])
+        # A result answers the call of its wire id, or else the oldest open call.
+        index = next((place for place in queue if self.open_calls[place].wire_id == fragment.wire_id), queue[0])
         queue.remove(index)
-        call = self.open.pop(index)
+        call = self.open_calls.pop(index)
         if call.wire_id != fragment.wire_id:
-            fragment = self.mend.make(fragment.item, call.wire_id)
-        self.out.append(fragment)
+            fragment = self.encoder.encode_under(fragment.item, call.wire_id)
+        self.sent_fragments.append(fragment)
 
 
-def scrubbed(call_id: str, rule: IdRule) -> str:
-    """A call id in the letters that a provider accepts."""
+def valid_call_id(call_id: str, rule: IdRule) -> str:
+    """A call id with only the characters that a server accepts."""
     match rule:
         case "any":
-            return call_id or NAMELESS
+            return call_id or MISSING_CALL_ID
         case "claude":
-            return _NOT_CLAUDE.sub("_", call_id) or NAMELESS
+            return _NOT_CLAUDE.sub("_", call_id) or MISSING_CALL_ID
         case "mistral":
             return _NOT_MISTRAL.sub("", call_id)[:_MISTRAL_LENGTH].ljust(_MISTRAL_LENGTH, "0")
 
 
-def distinct(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str:
-    """Another id for a call whose own is taken, the same one whenever the same calls are sent."""
+def unused_call_id(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str:
+    """A free id for a call whose own is taken; deterministic for the same calls."""
     if rule == "mistral":
         candidates = (sha256(f"{key}:{number}".encode()).hexdigest()[:_MISTRAL_LENGTH] for number in count(2))
     else:
@@ -152,7 +154,7 @@ def distinct(wire_id: str, key: str, taken: set[str], rule: IdRule) -> str:
 
 
 def inserted_id(form: Form, call_item: str) -> str:
-    """The provider-side id of an inserted output: a name-based UUID of the call's, so that it is the same each time."""
+    """The item id of an inserted output: a name-based UUID of the id of its call, so that it is the same each time."""
     if not call_item:
         return ""
     prefix = _PREFIX[form]
@@ -163,43 +165,46 @@ def inserted_id(form: Form, call_item: str) -> str:
     return f"{prefix}_{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def given_id(call: ToolCall, rule: IdRule) -> str:
-    """The provider's own id of a call, if it is kept beside the recorded one and these letters are accepted."""
-    return call.given if call.given and scrubbed(call.given, rule) == call.given else ""
+def provider_call_id(call: ToolCall, rule: IdRule) -> str:
+    """The id that the provider gave a call, if it was recorded and its characters are accepted; else empty."""
+    return call.given if call.given and valid_call_id(call.given, rule) == call.given else ""
 
 
-class GivenIds:
-    """Encodes calls and their results under the provider's own ids, and keeps those fragments while they are in the view.
+class ProviderCallIds:
+    """Encodes calls and their results under the ids that the provider gave, and caches these fragments while they are in the view.
 
-    The first call of a request that was given an id carries it, unless a call is recorded under it: so adding calls changes none before.
+    The first call with a provider id gets it, unless another call is recorded under that id: new calls never change earlier ones.
     """
 
-    def __init__(self, make: Callable[[Item, str], Fragment]) -> None:
-        self._make = make
-        self.kept: dict[int, Fragment] = {}
+    def __init__(self, encode_under: Callable[[Item, str], Fragment]) -> None:
+        self._encode_under = encode_under
+        self.cached: dict[int, Fragment] = {}
 
     def apply(self, fragments: list[Fragment]) -> list[Fragment]:
-        """The fragments with calls and results under the ids they are sent by; a list without given ids comes back as it is."""
-        given = [fragment for fragment in fragments if fragment.given]
-        if not given:
-            self.kept = {}
+        """The fragments under the ids they are sent with; a list without provider ids is returned unchanged."""
+        with_provider_id = [fragment for fragment in fragments if fragment.provider_id]
+        if not with_provider_id:
+            self.cached = {}
             return fragments
         taken = {fragment.wire_id for fragment in fragments if fragment.place == Place.CALL and fragment.key}
-        carried: dict[str, str] = {}
-        for fragment in given:
-            if fragment.given not in taken:
-                taken.add(fragment.given)
-                carried[fragment.key] = fragment.given
-        kept, self.kept = self.kept, {}
-        return [self._under(fragment, carried[fragment.key], kept) if fragment.key in carried else fragment for fragment in fragments]
+        id_by_key: dict[str, str] = {}
+        for fragment in with_provider_id:
+            if fragment.provider_id not in taken:
+                taken.add(fragment.provider_id)
+                id_by_key[fragment.key] = fragment.provider_id
+        kept, self.cached = self.cached, {}
+        return [
+            self._encoded_under(fragment, id_by_key[fragment.key], kept) if fragment.key in id_by_key else fragment
+            for fragment in fragments
+        ]
 
-    def adopt(self, other: "GivenIds") -> None:
-        """Take over what another one keeps."""
-        self.kept = dict(other.kept)
+    def adopt(self, other: "ProviderCallIds") -> None:
+        """Copy the cache of another instance."""
+        self.cached = dict(other.cached)
 
-    def _under(self, fragment: Fragment, name: str, kept: dict[int, Fragment]) -> Fragment:
+    def _encoded_under(self, fragment: Fragment, name: str, kept: dict[int, Fragment]) -> Fragment:
         found = kept.get(id(fragment.item))
         if found is None or found.wire_id != name:
-            found = self._make(fragment.item, name)
-        self.kept[id(fragment.item)] = found
+            found = self._encode_under(fragment.item, name)
+        self.cached[id(fragment.item)] = found
         return found

@@ -1,4 +1,4 @@
-"""Cards that a user writes: TOML text to model cards, with errors that name the key."""
+"""Parses model cards that a user wrote in TOML; errors name the key."""
 
 import math
 import tomllib
@@ -11,18 +11,21 @@ from palimpsest.core.errors import BadInput
 from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card
 
 _Toml: TypeAlias = Mapping[str, object]
-_KEYS = frozenset(ModelCard.__struct_fields__) - {"name"} | {"like"}
-_PRICES = frozenset(Prices.__struct_fields__)
-_LONG = frozenset(LongPrices.__struct_fields__)
+_CARD_KEYS = frozenset(ModelCard.__struct_fields__) - {"name"} | {"like"}
+_PRICE_KEYS = frozenset(Prices.__struct_fields__)
+_LONG_PRICE_KEYS = frozenset(LongPrices.__struct_fields__)
 
 
 def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "cards") -> tuple[ModelCard, ...]:
-    """The cards of a TOML text: one `[cards.NAME]` table each; `like` takes over what another card says."""
+    """Parse one card from each `[cards.NAME]` table; `like` copies the fields of a known or earlier card.
+
+    Raises `BadInput`, which names the key, for TOML errors, unknown or missing keys and invalid values.
+    """
     try:
         tables: _Toml = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"this is not TOML: {error}", where=where) from error
-    _refuse_strangers(tables, frozenset({"cards"}), "", where)
+    _refuse_unknown_keys(tables, frozenset({"cards"}), "", where)
     models = _table(tables.get("cards", {}), "cards", where)
     cards: list[ModelCard] = []
     for name, entry in models.items():
@@ -33,11 +36,11 @@ def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "
 
 def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) -> ModelCard:
     key = f"cards.{name}"
-    _refuse_strangers(table, _KEYS, f"{key}.", where)
+    _refuse_unknown_keys(table, _CARD_KEYS, f"{key}.", where)
     prices = _table(table.get("prices", {}), f"{key}.prices", where)
-    _refuse_strangers(prices, _PRICES, f"{key}.prices.", where)
+    _refuse_unknown_keys(prices, _PRICE_KEYS, f"{key}.prices.", where)
     long = _table(prices.get("long", {}), f"{key}.prices.long", where)
-    _refuse_strangers(long, _LONG, f"{key}.prices.long.", where)
+    _refuse_unknown_keys(long, _LONG_PRICE_KEYS, f"{key}.prices.long.", where)
     _refuse_prices(prices, f"{key}.prices.", where)
     _refuse_prices(long, f"{key}.prices.long.", where)
     fields: dict[str, object] = {}
@@ -47,10 +50,10 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
             fields = msgspec.to_builtins(card(str(like), known))
         except BadInput as error:
             raise BadInput(f"the key {key}.like names no card: {error.message}", where=where) from error
-    fields |= {each: value for each, value in table.items() if each not in ("like", "prices")}
+    fields |= {field: value for field, value in table.items() if field not in ("like", "prices")}
     fields["name"] = name
     if fields.get("cache") == "marks":
-        # The word that files of version 0.1.0 have for it.
+        # Files of version 0.1.0 have this word.
         fields["cache"] = "breakpoints"
     if prices:
         fields["prices"] = {**_table(fields.get("prices", {}), key, where), **prices}
@@ -58,13 +61,13 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
         if needed not in fields:
             raise BadInput(f"the key {key}.{needed} is missing; write it, or start from a known card with `like`", where=where)
     try:
-        made = msgspec.convert(fields, ModelCard)
+        parsed = msgspec.convert(fields, ModelCard)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
         raise BadInput(f"the key {key}{path.rstrip('`')}: {problem[:1].lower()}{problem[1:]}", where=where) from error
-    if made.window <= 0 or made.reply <= 0:
+    if parsed.window <= 0 or parsed.reply <= 0:
         raise BadInput(f"the keys {key}.window and {key}.reply must be above zero", where=where)
-    return made
+    return parsed
 
 
 def _refuse_prices(prices: _Toml, prefix: str, where: str) -> None:
@@ -79,7 +82,7 @@ def _table(value: object, key: str, where: str) -> _Toml:
     return value
 
 
-def _refuse_strangers(table: _Toml, known: frozenset[str], prefix: str, where: str) -> None:
+def _refuse_unknown_keys(table: _Toml, known: frozenset[str], prefix: str, where: str) -> None:
     for name in table:
         if name not in known:
             raise BadInput(f"the key {prefix}{name} is not known; known are {', '.join(sorted(known))}", where=where)

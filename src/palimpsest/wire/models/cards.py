@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 
-_LONG = "[1m]"
+_LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")
 _BEDROCK = re.compile(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
 _DATE = re.compile(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
 
-# Only what is listed here stands for another name: a model that merely begins like one we know has its own window and prices.
+# Only listed names are aliases: another model whose name merely starts alike has its own window and prices.
 _VARIANTS: Mapping[str, str] = {
     "claude-sonnet-4-0": "claude-sonnet-4",
     "claude-opus-4-0": "claude-opus-4",
@@ -29,45 +29,45 @@ _VARIANTS: Mapping[str, str] = {
     "gpt-5.2-chat-latest": "gpt-5.2",
     "gpt-5.2-codex-fast": "gpt-5.2-codex",
 }
-# Names of ours that no provider knows.
-_FORMER: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
+# Names that earlier versions used and no provider knows.
+_FORMER_NAMES: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
 
 
-class Asked(NamedTuple):
-    """What a name asks for: the card it means, what the provider is sent, and whether the long window is meant.
+class ModelNameParts(NamedTuple):
+    """A model name taken apart: the name of its card, the name for the API, and whether it asks for the long window.
 
-    `sent` is empty where the card knows better what to send.
+    `api_name` is empty where the one of the card is to be sent.
     """
 
     card: str
-    sent: str
+    api_name: str
     long: bool
 
 
 @lru_cache(maxsize=256)
-def asked_for(name: str) -> Asked:
-    """A name taken apart."""
-    whole = name.removesuffix(_LONG)
-    cloud = _BEDROCK.fullmatch(whole)
-    bare = cloud["name"] if cloud else whole
+def parse_model_name(name: str) -> ModelNameParts:
+    """Split a model name into card, API name and window; it knows vendor prefixes, Bedrock ids, dates and aliases."""
+    full_name = name.removesuffix(_LONG_SUFFIX)
+    bedrock = _BEDROCK.fullmatch(full_name)
+    without_vendor = bedrock["name"] if bedrock else full_name
     for vendor in _VENDORS:
-        bare = bare.removeprefix(vendor)
-    plain = _DATE.sub("", bare)
-    meant = _FORMER.get(plain) or _VARIANTS.get(plain, plain)
-    as_asked = whole if cloud else bare
-    return Asked(meant, "" if as_asked == meant or plain in _FORMER else as_asked, whole != name)
+        without_vendor = without_vendor.removeprefix(vendor)
+    without_date = _DATE.sub("", without_vendor)
+    card_name = _FORMER_NAMES.get(without_date) or _VARIANTS.get(without_date, without_date)
+    requested = full_name if bedrock else without_vendor
+    return ModelNameParts(card_name, "" if requested == card_name or without_date in _FORMER_NAMES else requested, full_name != name)
 
 
 def long_name(name: str) -> str:
-    """The name of a model with its long window."""
-    return name + _LONG
+    """The name of a model with its long context window."""
+    return name + _LONG_SUFFIX
 
 
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
 
 
 class LongPrices(Value, frozen=True):
-    """What every token of a call costs when its prompt has more than `above` tokens."""
+    """Dollars per million tokens for calls whose prompt has more than `above` tokens."""
 
     above: int
     input: float
@@ -78,7 +78,7 @@ class LongPrices(Value, frozen=True):
 
 
 class Prices(Value, frozen=True):
-    """Dollars per million tokens; a `None` cache price means that part is billed as input."""
+    """Dollars per million tokens; tokens whose cache price is `None` cost as much as input."""
 
     input: float = 0.0
     output: float = 0.0
@@ -89,9 +89,9 @@ class Prices(Value, frozen=True):
 
 
 class ModelCard(Value, frozen=True):
-    """What must be known of a model to talk to it, to fit its window and to price it.
+    """The facts about a model: wire, limits in tokens, media, cache and prices.
 
-    `system_messages` says whether system messages may stand in its conversation; without a word the wire decides.
+    `system_messages` says whether system messages may stand inside the conversation; `None` leaves it to the wire.
     """
 
     name: str
@@ -115,7 +115,7 @@ class ModelCard(Value, frozen=True):
 
     @property
     def takes_system_messages(self) -> bool:
-        """Whether system messages may stand in the conversation: where the card does not say, on every wire but Messages."""
+        """Whether system messages may stand inside the conversation; by default on every wire but Anthropic Messages."""
         return self.wire != "anthropic" if self.system_messages is None else self.system_messages
 
 
@@ -150,17 +150,17 @@ def _claude(
 
 
 def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
-    # The newer models read more than this, but bill everything twice above it, and the older ones refuse it.
-    catalogue = 272_000
+    # Newer models accept more, but double the price of the whole call above this limit; older ones reject it.
+    window = 272_000
     cost_in, cost_out = dollars
     return ModelCard(
         name=name,
         wire="responses",
         provider="openai",
-        window=catalogue,
+        window=window,
         reply=128_000,
         family="gpt",
-        input_limit=catalogue,
+        input_limit=window,
         documents=True,
         thinking=True,
         cache="automatic",
@@ -175,7 +175,7 @@ def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, w
 
 
 def _cache_prices(cost_in: float) -> tuple[float, float, float]:
-    """Reading, writing for five minutes and writing for an hour, as Anthropic prices them by its input."""
+    """Prices of a cache read, a write for 5 minutes and a write for 1 hour, relative to input as Anthropic sets them."""
     return _round(cost_in * 0.1), _round(cost_in * 1.25), _round(cost_in * 2)
 
 
@@ -230,14 +230,14 @@ CARDS: tuple[ModelCard, ...] = (
 )
 
 
-# The models whose long window costs more; for those after them every token has one price.
+# Models with a surcharge for the long window; later models have one price for all sizes.
 _LONG_SONNET = LongPrices(200_000, 6, 22.5, *_cache_prices(6))
 _LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONNET}
 
 
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
-    """The card of a model by its name, a dated name of it, or a known variant; `window` overrides what the card says."""
-    known = {each.name: each for each in cards}
+    """The card of a model by name, dated name or alias; `window` overrides the window. Raises `BadInput` if it is unknown."""
+    known = {model.name: model for model in cards}
     found = known.get(name) or _generic(name) or _alias(name, known)
     if found is None:
         raise BadInput(
@@ -247,7 +247,7 @@ def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = 
 
 
 def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
-    """The card of a model that a log names; one that nobody knows is taken for that of an OpenAI-compatible server."""
+    """The card of a model that a log names; an unknown one gets the card of an OpenAI-compatible server."""
     known = tuple(cards)
     try:
         return card(name, known)
@@ -256,12 +256,12 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
 
 
 def is_generic(model: ModelCard) -> bool:
-    """Whether nothing is known of a model but who serves it."""
+    """Whether a card is the generic one of its provider."""
     return model.provider in _GENERIC
 
 
 def resized(model: ModelCard, window: int) -> ModelCard:
-    """The same model with another window; a reply takes at most half of it."""
+    """The card with another window; the reply limit becomes at most half of it."""
     limit = None if model.input_limit is None else min(model.input_limit, window)
     return replace(model, window=window, reply=min(model.reply, max(1, window // 2)), input_limit=limit)
 
@@ -270,15 +270,15 @@ _GENERIC = frozenset({"openai-compatible", "local"})
 
 
 def _generic(name: str) -> ModelCard | None:
-    maker, _, model = name.partition("/")
+    provider, _, model = name.partition("/")
     if not model:
         return None
-    if maker == "openai-compatible":
+    if provider == "openai-compatible":
         strict = "mistral" if re.search(r"(?:mi|dev|code|mag|mini)stral", model.lower()) else "any"
         return ModelCard(
             name=name,
             wire="chat",
-            provider=maker,
+            provider=provider,
             window=128_000,
             reply=8_192,
             api_name=model,
@@ -288,33 +288,33 @@ def _generic(name: str) -> ModelCard | None:
             # Mistral refuses a system message after a reply or a result.
             system_messages=False if strict == "mistral" else None,
         )
-    if maker == "local":
+    if provider == "local":
         return ModelCard(
             name=name,
             wire="chat",
-            provider=maker,
+            provider=provider,
             window=8_192,
             reply=2_048,
             api_name=model,
             images=False,
             cache="automatic",
             cache_minimum=1,
-            # The templates of many local models refuse a system message that is not the first.
+            # The chat templates of many local models reject a system message that is not the first.
             system_messages=False,
         )
     return None
 
 
 def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
-    asked = asked_for(name)
-    found = known.get(asked.card)
+    name_parts = parse_model_name(name)
+    found = known.get(name_parts.card)
     if found is None:
         return None
-    found = replace(found, api_name=asked.sent or found.api_name or found.name)
-    if not asked.long:
+    found = replace(found, api_name=name_parts.api_name or found.api_name or found.name)
+    if not name_parts.long:
         return found
     if found.family != "claude":
         return None
     prices = replace(found.prices, long=found.prices.long or _LONG_PRICES.get(found.name))
-    # It has a name of its own, so that a session that is opened again still knows its window and its prices.
+    # A separate name, so that a resumed session finds the same window and prices.
     return replace(found, name=long_name(found.name), window=_MILLION, prices=prices)

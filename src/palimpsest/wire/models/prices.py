@@ -1,4 +1,4 @@
-"""What tokens cost: dollars of one call and of many, by part."""
+"""Dollars of one call or of many, by part of the usage."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -11,7 +11,7 @@ _PER = 1_000_000
 
 
 class Cost(Value, frozen=True):
-    """Dollars by part; the parts are those of `Usage`, reasoning being output."""
+    """Dollars by part of `Usage`; reasoning counts as output."""
 
     input: float = 0.0
     cache_read: float = 0.0
@@ -21,7 +21,7 @@ class Cost(Value, frozen=True):
 
     @property
     def total(self) -> float:
-        """All parts together."""
+        """The sum of all parts."""
         return self.input + self.cache_read + self.cache_write + self.cache_write_long + self.output
 
     def __add__(self, other: Self) -> Self:
@@ -34,7 +34,7 @@ class Cost(Value, frozen=True):
         )
 
     def parts(self) -> dict[str, float]:
-        """The parts by name, as a report prints them."""
+        """The parts by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -42,10 +42,9 @@ FREE = Cost()
 
 
 def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
-    """What one call cost by the prices of its card; a cache price left open is that of input.
+    """The cost of one call; a cache price of `None` means the input price.
 
-    A card may have other prices for a long prompt. They go by the prompt of a single call, so that a sum of calls is priced by their
-    costs and not by the sum of their tokens.
+    Prices for long prompts apply by the prompt of a single call, so that several calls are priced one by one and then summed.
     """
     listed = model if isinstance(model, Prices) else model.prices
     prompt = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
@@ -61,7 +60,7 @@ def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
 
 
 def ledger_cost(calls: Iterable[tuple[str, Usage]], cards: Iterable[ModelCard] = CARDS) -> Cost:
-    """What many calls cost, each by the card of its model; an unknown model is a `BadInput`."""
+    """The cost of several calls, each by the card of its model. Raises `BadInput` for an unknown model."""
     known = tuple(cards)
     found: dict[str, ModelCard] = {}
     total = FREE

@@ -1,1 +1,1 @@
-"""OpenAI's Responses: requests and replies."""
+"""OpenAI Responses: encoding of requests and decoding of replies."""

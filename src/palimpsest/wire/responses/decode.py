@@ -1,4 +1,4 @@
-"""Responses of OpenAI to contents: whole answers, and streams item by item."""
+"""Decodes OpenAI responses into contents, whole or item by item."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,14 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
-from palimpsest.wire.failures import error_of, failure
-from palimpsest.wire.fallbacks import twin_of
+from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.text_fallback import text_fallback
 
 
 def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
-    """A whole response."""
+    """Decode a response that was not streamed. Raises `WireError` if it is none, `ProviderError` if it failed."""
     _refuse_failed(response, card)
     if not isinstance(response.get("output"), list):
         raise WireError("the answer is not a response", where=card.provider)
@@ -22,9 +22,9 @@ def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
 
 
 def _refuse_failed(response: Json, card: ModelCard) -> None:
-    error = error_of(response)
+    error = error_object(response)
     if error or text(response, "status") == "failed":
-        raise failure(error or {"message": "the response failed without a reason"}, card.provider)
+        raise provider_error(error or {"message": "the response failed without a reason"}, card.provider)
 
 
 def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
@@ -43,7 +43,7 @@ def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
 
 
 def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
-    """The contents that an output item stands for."""
+    """The contents of an output item."""
     ref, call_id = text(item, "id"), text(item, "call_id")
     match text(item, "type"):
         case "message" if all(text(part, "type") in ("output_text", "refusal") for part in tables_at(item, "content")):
@@ -52,35 +52,35 @@ def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
         case "reasoning":
             yield from _decode_reasoning(item, card)
         case "function_call":
-            given = item.get("arguments")
-            # Some servers give the object itself, where the text of one is meant.
-            args = given if isinstance(given, str) else dump(given) if is_json(given) else ""
+            arguments = item.get("arguments")
+            # Some servers send the object itself instead of its text.
+            args = arguments if isinstance(arguments, str) else dump(arguments) if is_json(arguments) else ""
             yield ToolCall(call_id, text(item, "name"), args or "{}", ref=ref)
         case "custom_tool_call":
             yield ToolCall(call_id, text(item, "name"), text(item, "input"), form="free", ref=ref)
         case "local_shell_call":
             yield ToolCall(call_id or ref, "local_shell", dump(item.get("action") or {}), form="shell", ref=ref)
-        # A search that the server ran itself has no call id: nobody has to answer it.
+        # A search that the server ran has no call id and needs no result.
         case "tool_search_call" if call_id:
             yield ToolCall(call_id, "tool_search", dump(item.get("arguments") or {}), form="search", ref=ref)
         case _:
-            yield Opaque(card.provider, card.name, dump(item), twin_of(item), ref)
+            yield Opaque(card.provider, card.name, dump(item), text_fallback(item), ref)
 
 
 def _decode_reasoning(item: Json, card: ModelCard) -> Iterator[Content]:
-    ref, sealed = text(item, "id"), text(item, "encrypted_content")
-    seal = Signature(card.provider, card.name, sealed) if sealed else None
+    ref, encrypted = text(item, "id"), text(item, "encrypted_content")
+    signature = Signature(card.provider, card.name, encrypted) if encrypted else None
     parts = [Thinking(text(part, "text"), form="digest", ref=ref) for part in tables_at(item, "summary")]
     parts += [Thinking(text(part, "text"), form="whole", ref=ref) for part in tables_at(item, "content")]
     if not parts:
-        yield Thinking("", seal, "sealed", ref)
+        yield Thinking("", signature, "sealed", ref)
         return
     yield from parts[:-1]
-    yield Thinking(parts[-1].text, seal, parts[-1].form, ref)
+    yield Thinking(parts[-1].text, signature, parts[-1].form, ref)
 
 
 def decode_usage(usage: Json) -> Usage:
-    """Tokens by part; the provider counts what it read from and wrote to its cache as input."""
+    """Token usage by part; the provider counts cached tokens as input tokens."""
     details = table_at(usage, "input_tokens_details")
     read = number(details, "cached_tokens")
     written = number(details, "cache_write_tokens")
@@ -93,7 +93,7 @@ def decode_usage(usage: Json) -> Usage:
     )
 
 
-# What each kind of piece adds to: the list of parts and the type of a part, or the field of the item.
+# The target of each delta event: the list of parts, the type of a part and its field, or the field of the item.
 _PARTS = {
     "response.output_text.delta": ("content", "output_text", "text"),
     "response.refusal.delta": ("content", "refusal", "refusal"),
@@ -105,24 +105,24 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 class ResponseAssembler:
-    """A streamed response."""
+    """Assembles a streamed response."""
 
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._response: Json = {}
         self._items: dict[int, Json] = {}
         self._refs: dict[str, int] = {}
-        # Pieces by item, field and place in it; they are joined once, for a long reply comes in tens of thousands of them.
+        # By item, then by event type and index of the part. Joined once, because a long reply has tens of thousands of pieces.
         self._pieces: dict[int, dict[tuple[str, int], list[str]]] = {}
         self._complete = False
 
     @property
     def complete(self) -> bool:
-        """Whether the whole response has come."""
+        """Whether the final event has arrived."""
         return self._complete
 
     def take(self, event: Json) -> Iterator[Delta]:
-        """One event of the stream."""
+        """Apply one event and yield its deltas."""
         kind, index = text(event, "type"), self._index(event)
         if kind in _PARTS:
             yield self._extend_part(kind, index, event)
@@ -143,12 +143,12 @@ class ResponseAssembler:
         elif kind in _ENDS:
             self._end(table_at(event, "response"))
         elif kind == "error":
-            raise failure(error_of(event) or event, self._card.provider)
+            raise provider_error(error_object(event) or event, self._card.provider)
 
     def _index(self, event: Json) -> int:
         if isinstance(event.get("output_index"), int):
             return number(event, "output_index")
-        # Some servers number nothing and name an item by its id, or by the call it makes.
+        # Some servers send no index and identify an item by its id or call id.
         item = table_at(event, "item")
         ref = text(event, "item_id") or text(item, "id") or text(item, "call_id")
         return self._refs.setdefault(ref, len(self._refs)) if ref else max(0, len(self._refs) - 1)
@@ -180,7 +180,7 @@ class ResponseAssembler:
         return item
 
     def reply(self) -> ModelReplied:
-        """What has arrived so far."""
-        # Some servers leave the output out at the end, for it has already been sent.
+        """The reply as far as it has arrived."""
+        # Some servers omit the output at the end, because it was streamed.
         output = tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
         return _reply(self._response, output, self._card)

@@ -1,4 +1,4 @@
-"""A view as a request of OpenAI's Responses, in the dialects of two versions of Codex."""
+"""Encodes a view for OpenAI Responses, in the dialects of two versions of Codex."""
 
 from itertools import chain
 
@@ -7,49 +7,49 @@ from msgspec import Raw
 
 from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.fit import fit, role_of, seal_of
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, joined, members, nothing
+from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
 from palimpsest.wire.encoding.options import responses_fields
-from palimpsest.wire.encoding.repair import given_id, scrubbed
-from palimpsest.wire.encoding.tools import family, object_of, pair_key, sent_name, type_of, wire_names
+from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
+from palimpsest.wire.encoding.sendable import role_of, sendable_content, usable_signature
+from palimpsest.wire.encoding.tools import arguments_object, call_kind, opaque_type, pair_key, sent_name, wire_names
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, given
+from palimpsest.wire.request import Params, Tool, is_given
 from palimpsest.wire.rules.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
 
 class ResponsesWire:
-    """The shape of Responses: a flat list of items in the order of the view, never re-ordered."""
+    """Encoder for OpenAI Responses: a flat list of items in the order of the view."""
 
     def __init__(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> None:
         self._card = card
         self._fetch = fetch
         self._names = wire_names(tools, "responses")
         self._ids = params.dialect == "codex-0.166"
-        self._tidy = not self._ids and any(tool.name == "apply_patch" and tool.form == "free" for tool in tools)
-        self._prefix = b"{" + joined(responses_fields(card, tools, params))
-        self._suffix = members(params.extra) if given(params.extra) else b""
+        self._readable_output = not self._ids and any(tool.name == "apply_patch" and tool.form == "free" for tool in tools)
+        self._prefix = b"{" + object_members(responses_fields(card, tools, params))
+        self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
-        """A message before the conversation; base instructions keep their bare text, for they may have a field of their own."""
-        content = fit(item, self._card)
+        """Encode a head item; base instructions stay plain text, because they may go into the field `instructions`."""
+        content = sendable_content(item, self._card)
         if not isinstance(content, Text):
-            return nothing(item)
+            return empty_fragment(item)
         if content.role == "system":
             return Fragment(item, Place.ASSISTANT, content.text.encode())
-        return self._said(item, content.role, content.phase, content.ref, self._part(content, content.role))
+        return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
-        """An input item, or a part of one that neighbours complete."""
-        content = fit(item, self._card)
+        """Encode an item as an input item, or as a part of one that adjacent fragments complete."""
+        content = sendable_content(item, self._card)
         match content:
             case None:
-                return nothing(item)
+                return empty_fragment(item)
             case Text():
-                return self._said(item, content.role, content.phase, content.ref, self._part(content, content.role))
+                return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
             case Image() | Document():
-                return self._said(item, "user", "", content.ref, self._part(content, "user"))
+                return self._message_part(item, "user", "", content.ref, self._part(content, "user"))
             case Thinking():
                 return self._thinking(item, content)
             case Opaque():
@@ -59,9 +59,9 @@ class ResponsesWire:
             case ToolResult():
                 return self._result(item, content, wire_id)
 
-    def _said(self, item: Item, role: Role, phase: str, ref: str, part: bytes) -> Fragment:
+    def _message_part(self, item: Item, role: Role, phase: str, ref: str, part: bytes) -> Fragment:
         event, _, rest = item.id.partition(".")
-        # What an edit puts in place are messages of their own; what one event says is one message.
+        # Contents of one event are parts of one message; contents that an edit inserted are separate messages.
         origin = ref or (item.id if "." in rest else event)
         opening = b',{"type":"message"' + self._id(ref) + b',"role":"%s","content":[' % role.encode()
         closing = b'],"phase":%s}' % dump(phase) if phase else b"]}"
@@ -75,40 +75,40 @@ class ResponsesWire:
         part = b""
         if content.text:
             part = dump({"type": "summary_text" if content.form == "digest" else "reasoning_text", "text": content.text})
-        seal = seal_of(content, self._card)
-        sealed = dump(seal.data) if seal is not None else b""
+        signature = usable_signature(content, self._card)
+        encrypted = dump(signature.data) if signature is not None else b""
         field = b"summary" if content.form == "digest" else b"content"
         group = f"reasoning:{content.ref or item.id}"
-        # A reasoning item is closed by its seal; its parts say which list they are in, and its id is the same on all of them.
-        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=sealed, aside=self._id(content.ref))
+        # The parts of a reasoning item carry the name of their list in `opening` and the encrypted content in `closing`.
+        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=encrypted, aside=self._id(content.ref))
 
     def _opaque(self, item: Item, content: Opaque) -> Fragment:
-        kind = type_of(content)
+        kind = opaque_type(content)
         if kind == "input_audio" and not self._card.audio:
             words = Text("[audio not shown: this model cannot hear]", role_of(item))
-            return self._said(item, words.role, "", content.ref, self._part(words, words.role))
+            return self._message_part(item, words.role, "", content.ref, self._part(words, words.role))
         if kind in RESPONSES_PARTS:
-            return self._said(item, role_of(item), "", content.ref, content.data.encode())
+            return self._message_part(item, role_of(item), "", content.ref, content.data.encode())
         if kind not in RESPONSES_ITEMS:
-            return nothing(item)
+            return empty_fragment(item)
         data = content.data.encode()
         if kind == "image_generation_call" and not self._card.images:
             data = dump({**msgspec.json.decode(data, type=dict[str, object]), "result": ""})
         return Fragment(item, Place.ASSISTANT, b"," + data)
 
     def _call(self, item: Item, content: ToolCall, wire_id: str) -> Fragment:
-        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         key = pair_key(content.call_id, content.form)
         fields: dict[str, object] = {"call_id": name}
         if not content.call_id and content.form in {"shell", "search"}:
-            # The server ran it itself: it names no call and waits for no output.
+            # The server ran the call, so that it has no id and expects no output.
             key, fields = "", {}
         match content.form:
             case "json":
                 kind = "function_call"
                 fields = {
                     "name": sent_name(content.tool, self._names, "responses"),
-                    "arguments": object_of(content).decode(),
+                    "arguments": arguments_object(content).decode(),
                     "call_id": name,
                 }
             case "free":
@@ -119,19 +119,23 @@ class ResponsesWire:
                 fields |= {"status": "completed", "action": _action(content)}
             case "search":
                 kind = "tool_search_call"
-                fields |= {"status": "completed", "execution": "client" if fields else "server", "arguments": Raw(object_of(content))}
-        given_as = given_id(content, self._card.call_ids) if key else ""
-        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, given=given_as)
+                fields |= {
+                    "status": "completed",
+                    "execution": "client" if fields else "server",
+                    "arguments": Raw(arguments_object(content)),
+                }
+        provider_id = provider_call_id(content, self._card.call_ids) if key else ""
+        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, provider_id=provider_id)
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
-        kind = family(content.form)
-        name = wire_id or scrubbed(content.call_id, self._card.call_ids)
+        kind = call_kind(content.form)
+        name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         fields: dict[str, object] = {"call_id": name}
         if not content.call_id and not wire_id:
-            # An event from outside answers no call, and says so by naming none.
+            # A result without a call, such as a notification, has no id.
             fields = {}
         if kind == "search":
-            fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found(content)}
+            fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found_tools(content)}
             return Fragment(item, Place.RESULT, self._item("tool_search_output", content.ref, fields), *self._pair(content, name))
         fields["output"] = self._output(content)
         kind = "custom_tool_call_output" if kind == "custom" else "function_call_output"
@@ -146,12 +150,12 @@ class ResponsesWire:
             case ():
                 return ""
             case (Text(text=text),):
-                return _readable(text) if self._tidy else text
+                return _readable(text) if self._readable_output else text
             case parts:
                 return [Raw(self._part(part, "user")) for part in parts]
 
     def _item(self, kind: str, ref: str, fields: dict[str, object]) -> bytes:
-        return b',{"type":"%s"' % kind.encode() + self._id(ref) + b"," + joined(fields) + b"}"
+        return b',{"type":"%s"' % kind.encode() + self._id(ref) + b"," + object_members(fields) + b"}"
 
     def _part(self, part: Part, role: Role) -> bytes:
         match part:
@@ -167,7 +171,7 @@ class ResponsesWire:
                 return part.data.encode()
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
-        """The body: base instructions in their field or as the first developer message, then everything in order."""
+        """Join the fragments into the body; base instructions go into their field or into the first developer message."""
         del view
         chunks = [self._prefix]
         base = b"\n\n".join(head.body for head in heads if head.place and not head.group).decode()
@@ -175,8 +179,8 @@ class ResponsesWire:
         if base and not self._ids:
             chunks += (b',"instructions":', dump(base))
         elif base:
-            said = Item("head", "context", Text(base, "developer"))
-            lead.insert(0, self.fragment(said))
+            base_item = Item("head", "context", Text(base, "developer"))
+            lead.insert(0, self.fragment(base_item))
         chunks.append(b',"input":[')
         _add_items(chunks, lead, fragments)
         chunks += (b"]", self._suffix, b"}")
@@ -187,14 +191,14 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
     start = len(chunks)
     thinking = Place.THINKING
     add = chunks.append
-    thoughts: list[Fragment] = []
+    parts: list[Fragment] = []
     group, closing = "", b""
     for fragment in chain(lead, fragments):
         if not fragment.place:
             continue
-        if thoughts and (fragment.place != thinking or fragment.group != thoughts[0].group):
-            add(_reasoning(thoughts))
-            thoughts = []
+        if parts and (fragment.place != thinking or fragment.group != parts[0].group):
+            add(_reasoning(parts))
+            parts = []
         if group:
             if fragment.group == group:
                 add(b",")
@@ -203,15 +207,15 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
             add(closing)
             group = ""
         if fragment.place == thinking:
-            thoughts.append(fragment)
+            parts.append(fragment)
         elif fragment.group:
             add(fragment.opening)
             add(fragment.body)
             group, closing = fragment.group, fragment.closing
         else:
             add(fragment.body)
-    if thoughts:
-        add(_reasoning(thoughts))
+    if parts:
+        add(_reasoning(parts))
     if group:
         add(closing)
     first = next((index for index in range(start, len(chunks)) if chunks[index]), None)
@@ -219,19 +223,29 @@ def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragme
         chunks[first] = chunks[first][1:]
 
 
-def _reasoning(thoughts: list[Fragment]) -> bytes:
-    """One reasoning item of all its parts; without a seal that may be opened it is left out."""
-    seal = next((each.closing for each in thoughts if each.closing), b"")
-    if not seal:
+def _reasoning(parts: list[Fragment]) -> bytes:
+    """One reasoning item of all parts; empty if there is no encrypted content that this model can use."""
+    signature = next((part.closing for part in parts if part.closing), b"")
+    if not signature:
         return b""
-    summary = b",".join(each.body for each in thoughts if each.body and each.opening == b"summary")
-    content = b",".join(each.body for each in thoughts if each.body and each.opening == b"content")
-    told = b',"content":[' + content + b"]" if content else b""
-    return b',{"type":"reasoning"' + thoughts[0].aside + b',"summary":[' + summary + b"]" + told + b',"encrypted_content":' + seal + b"}"
+    summary = b",".join(part.body for part in parts if part.body and part.opening == b"summary")
+    content = b",".join(part.body for part in parts if part.body and part.opening == b"content")
+    content_field = b',"content":[' + content + b"]" if content else b""
+    return (
+        b',{"type":"reasoning"'
+        + parts[0].aside
+        + b',"summary":['
+        + summary
+        + b"]"
+        + content_field
+        + b',"encrypted_content":'
+        + signature
+        + b"}"
+    )
 
 
 def _action(call: ToolCall) -> object:
-    """What a shell call did: as it came if it is a command, else a command whose only word is what there is."""
+    """The action of a shell call: verbatim if it is a valid command, else a command with the arguments as its only word."""
     if is_object(call.args):
         action = msgspec.json.decode(call.args)
         command = action.get("command")
@@ -242,8 +256,8 @@ def _action(call: ToolCall) -> object:
     return {"type": "exec", "command": [call.args], "env": {}}
 
 
-def _found(result: ToolResult) -> object:
-    """The tools that a search found: the result is the JSON of a list, or of an object that has one."""
+def _found_tools(result: ToolResult) -> object:
+    """The tools in the result of a search, which is the JSON of a list or of an object with the list `tools`."""
     text = "".join(part.text for part in result.parts if isinstance(part, Text))
     try:
         found = msgspec.json.decode(text) if text else []
@@ -254,14 +268,14 @@ def _found(result: ToolResult) -> object:
 
 
 def _readable(text: str) -> str:
-    """The output of a command as lines to read, where it was kept as JSON with exit code and duration."""
+    """The output of a command as plain lines, if it was recorded as JSON with exit code and duration in seconds."""
     if not text.startswith("{") or not is_object(text):
         return text
-    kept = msgspec.json.decode(text)
-    metadata = kept.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(kept.get("output"), str):
+    recorded = msgspec.json.decode(text)
+    metadata = recorded.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(recorded.get("output"), str):
         return text
     code, seconds = metadata.get("exit_code"), metadata.get("duration_seconds")
     if code is None or seconds is None:
         return text
-    return f"Exit code: {code}\nWall time: {seconds} seconds\nOutput:\n{kept['output']}"
+    return f"Exit code: {code}\nWall time: {seconds} seconds\nOutput:\n{recorded['output']}"

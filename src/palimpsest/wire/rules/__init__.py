@@ -1,1 +1,1 @@
-"""What the providers refuse, checked without a provider."""
+"""The rules of the providers for requests, checked offline; they share no code with the encoders."""

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages refuses."""
+"""Rules of Anthropic Messages for a request."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 _LEAST_BUDGET = 1024
-_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 
 def anthropic_violations(request: Json) -> Iterator[str]:
-    """Limits, sides in turn, whole pairs, thoughts in order, at most four breakpoints."""
+    """Violations of limits, alternating roles, call and result pairs, thinking blocks and the number of cache breakpoints."""
     messages = tables_at(request, "messages")
     yield from _limits(request)
-    yield from _sides(messages)
+    yield from _roles(messages)
     yield from _blocks(messages)
     yield from _pairs(messages)
     yield from _breakpoints(request, messages)
@@ -27,7 +27,7 @@ def anthropic_violations(request: Json) -> Iterator[str]:
             yield f"system[{index}]: a text is empty"
     last = _content(messages[-1])[-1:] if messages and text(messages[-1], "role") == "assistant" else []
     if any(text(block, "text") != text(block, "text").rstrip() for block in last):
-        yield f"messages[{len(messages) - 1}]: the reply to go on with ends in white space"
+        yield f"messages[{len(messages) - 1}]: the prefilled reply ends in white space"
 
 
 def _limits(request: Json) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _limits(request: Json) -> Iterator[str]:
         yield "tool_choice: a tool cannot be forced while thinking has a budget"
 
 
-def _sides(messages: list[Json]) -> Iterator[str]:
+def _roles(messages: list[Json]) -> Iterator[str]:
     if not messages:
         yield "messages: empty"
         return
@@ -73,11 +73,11 @@ def _blocks(messages: list[Json]) -> Iterator[str]:
             yield f"messages[{index}]: no content"
         for at, block in enumerate(content):
             yield from (f"messages[{index}].content[{at}]: {line}" for line in block_violations(block, text(message, "role")))
-        yield from (f"messages[{index}]: {line}" for line in _thoughts([text(block, "type") for block in content]))
+        yield from (f"messages[{index}]: {line}" for line in _thinking_order([text(block, "type") for block in content]))
 
 
 def block_violations(block: Json, role: str) -> Iterator[str]:
-    """What is wrong with a block by itself, in a message of this role."""
+    """Violations of a single block in a message of this role."""
     kind = text(block, "type")
     if kind not in ANTHROPIC_BLOCKS:
         yield f"unknown block type {kind!r}"
@@ -85,15 +85,15 @@ def block_violations(block: Json, role: str) -> Iterator[str]:
         yield "a text is empty"
     if role == "system" and kind != "text":
         yield f"a {kind} block in a system message"
-    if kind in {"tool_use", *_THOUGHTS} and role == "user":
+    if kind in {"tool_use", *_THINKING_BLOCKS} and role == "user":
         yield f"a {kind} block in a user message"
     if kind in {"tool_result", "image", "document"} and role == "assistant":
         yield f"a {kind} block in an assistant message"
     if kind == "thinking" and not text(block, "signature"):
-        yield "a thought without a signature"
+        yield "thinking without a signature"
     if kind == "redacted_thinking" and not text(block, "data"):
-        yield "a redacted thought without its data"
-    if kind in _THOUGHTS and "cache_control" in block:
+        yield "redacted thinking without its data"
+    if kind in _THINKING_BLOCKS and "cache_control" in block:
         yield "a cache breakpoint on a thinking block"
     if kind == "tool_use":
         if not _CALL_ID.fullmatch(text(block, "id")):
@@ -108,57 +108,57 @@ def block_violations(block: Json, role: str) -> Iterator[str]:
                 yield "a text of a result is empty"
 
 
-def _thoughts(kinds: list[str]) -> Iterator[str]:
-    if not _THOUGHTS.intersection(kinds):
+def _thinking_order(kinds: list[str]) -> Iterator[str]:
+    if not _THINKING_BLOCKS.intersection(kinds):
         return
-    if kinds[0] not in _THOUGHTS:
-        yield "a thought does not open its message"
-    if kinds[-1] in _THOUGHTS:
-        yield "a message ends with a thought"
+    if kinds[0] not in _THINKING_BLOCKS:
+        yield "thinking is not first in its message"
+    if kinds[-1] in _THINKING_BLOCKS:
+        yield "a message ends with thinking"
 
 
 def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
-    """With a budget for thinking, the last message is the user's, and a turn whose results come last began with a thought."""
+    """With a thinking budget the last message is from the user, and a turn that ends with results began with thinking."""
     if text(table_at(request, "thinking"), "type") != "enabled":
         return
     if messages and text(messages[-1], "role") == "assistant":
-        yield "thinking: with a budget there is no reply to go on with"
+        yield "thinking: a budget does not allow a prefilled reply"
     answered = False
     for message in reversed(messages):
         kinds = [text(block, "type") for block in _content(message)[:1]]
         if text(message, "role") == "system":
             continue
         if text(message, "role") == "assistant":
-            if _THOUGHTS.intersection(kinds):
+            if _THINKING_BLOCKS.intersection(kinds):
                 return
         elif kinds == ["tool_result"]:
             answered = True
         else:
             break
     if answered:
-        yield "thinking: the turn that goes on did not begin with a thought"
+        yield "thinking: the open turn did not begin with thinking"
 
 
 def _pairs(messages: list[Json]) -> Iterator[str]:
     seen: set[str] = set()
-    waiting: list[str] = []
+    open_calls: list[str] = []
     for index, message in enumerate(messages):
         content = _content(message)
         results = [text(block, "tool_use_id") for block in content if text(block, "type") == "tool_result"]
-        for call_id in sorted(set(waiting) - set(results)):
+        for call_id in sorted(set(open_calls) - set(results)):
             yield f"messages[{index}]: the call {call_id!r} has no result in the message after it"
-        for call_id in sorted(set(results) - set(waiting)):
+        for call_id in sorted(set(results) - set(open_calls)):
             yield f"messages[{index}]: the result of {call_id!r} has no call in the message before it"
         if len(set(results)) < len(results):
             yield f"messages[{index}]: a call has two results"
         if any(text(block, "type") != "tool_result" for block in content[: len(results)]):
             yield f"messages[{index}]: results do not come first"
-        waiting = [text(block, "id") for block in content if text(block, "type") == "tool_use"]
-        for call_id in waiting:
+        open_calls = [text(block, "id") for block in content if text(block, "type") == "tool_use"]
+        for call_id in open_calls:
             if call_id in seen:
                 yield f"messages[{index}]: the call id {call_id!r} is taken twice"
             seen.add(call_id)
-    for call_id in waiting:
+    for call_id in open_calls:
         yield f"messages: the call {call_id!r} at the end has no result"
 
 

@@ -1,4 +1,4 @@
-"""What Chat Completions refuses."""
+"""Rules of Chat Completions for a request."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 def chat_violations(request: Json) -> Iterator[str]:
-    """Known roles, content that is there, tool messages right after their calls."""
+    """Violations of roles, content, tool calls, and tool messages that do not follow their calls."""
     messages = tables_at(request, "messages")
     if not messages:
         yield "messages: empty"
@@ -54,21 +54,21 @@ def _message(message: Json) -> Iterator[str]:
 
 def _pairs(messages: list[Json]) -> Iterator[str]:
     seen: set[str] = set()
-    waiting: list[str] = []
+    open_calls: list[str] = []
     for index, message in enumerate(messages):
         if text(message, "role") == "tool":
             call_id = text(message, "tool_call_id")
-            if call_id not in waiting:
+            if call_id not in open_calls:
                 yield f"messages[{index}]: the result of {call_id!r} has no open call right before it"
             else:
-                waiting.remove(call_id)
+                open_calls.remove(call_id)
             continue
-        for call_id in waiting:
+        for call_id in open_calls:
             yield f"messages[{index}]: the call {call_id!r} has no result before this message"
-        waiting = [text(call, "id") for call in tables_at(message, "tool_calls")]
-        for call_id in waiting:
+        open_calls = [text(call, "id") for call in tables_at(message, "tool_calls")]
+        for call_id in open_calls:
             if call_id in seen:
                 yield f"messages[{index}]: the call id {call_id!r} is taken twice"
             seen.add(call_id)
-    for call_id in waiting:
+    for call_id in open_calls:
         yield f"messages: the call {call_id!r} at the end has no result"

@@ -1,4 +1,4 @@
-"""The providers' rules for a request, checked without a provider: what each of them would refuse."""
+"""Checks a request body offline against the rules of its provider."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ _RULES: Mapping[WireName, Callable[[Json], Iterator[str]]] = {
 
 
 def check_request(wire: WireName, body: bytes) -> tuple[str, ...]:
-    """What the provider would refuse in a body, one line each; nothing when it would take it."""
+    """The violations that the provider would reject the body for, one line each; empty if it is valid."""
     try:
         request = parse(body, wire)
     except WireError as error:

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses refuses."""
+"""Rules of OpenAI Responses for a request."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _OUTPUTS = {"function_call_output": "function", "custom_tool_call_output": "cust
 
 
 def responses_violations(request: Json) -> Iterator[str]:
-    """Known items, whole pairs of one kind, arguments that are JSON, reasoning that can be opened."""
+    """Violations of item types, call and output pairs, JSON arguments and encrypted reasoning."""
     items = tables_at(request, "input")
     if not isinstance(request.get("input"), list | str):
         yield "input: missing"
@@ -78,7 +78,7 @@ def _message(item: Json) -> Iterator[str]:
 
 def _pairs(items: list[Json]) -> Iterator[str]:
     seen: set[str] = set()
-    waiting: dict[tuple[str, str], int] = {}
+    open_calls: dict[tuple[str, str], int] = {}
     for index, item in enumerate(items):
         kind, call_id = text(item, "type"), text(item, "call_id")
         if not call_id:
@@ -87,8 +87,8 @@ def _pairs(items: list[Json]) -> Iterator[str]:
             if call_id in seen:
                 yield f"input[{index}]: the call id {call_id!r} is taken twice"
             seen.add(call_id)
-            waiting[_CALLS[kind], call_id] = index
-        elif kind in _OUTPUTS and waiting.pop((_OUTPUTS[kind], call_id), None) is None:
+            open_calls[_CALLS[kind], call_id] = index
+        elif kind in _OUTPUTS and open_calls.pop((_OUTPUTS[kind], call_id), None) is None:
             yield f"input[{index}]: the output of {call_id!r} has no open call of its kind before it"
-    for (_, call_id), index in waiting.items():
+    for (_, call_id), index in open_calls.items():
         yield f"input[{index}]: the call {call_id!r} has no output"

@@ -1,4 +1,4 @@
-"""The words of each wire: the types of blocks, parts and items that a provider takes."""
+"""Types of blocks, parts and items that each wire accepts."""
 
 ANTHROPIC_BLOCKS = frozenset(
     {

@@ -19,7 +19,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.past import Past, next_request, past_request
+from palimpsest.wire.past_requests import PastRequest, next_request, past_request
 
 _LINES = 12
 _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": "dim", "thinking": "dim italic", "summary": "yellow"}
@@ -163,7 +163,7 @@ def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: Wire
         click.get_current_context().exit(FINDINGS)
 
 
-def _without_digest(log: Log, past: Past) -> str:
+def _without_digest(log: Log, past: PastRequest) -> str:
     """What stands behind a request that nobody recorded the bytes of: our own log, or what another program kept."""
     origin = log.opened.origin
     if origin == "palimpsest":

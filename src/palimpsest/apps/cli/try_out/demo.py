@@ -17,7 +17,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.lab.outcome import figures
 from palimpsest.lab.report.picture import Bytes, picture
 from palimpsest.stores.files import write_whole
-from palimpsest.wire.past import calls_of, past_request
+from palimpsest.wire.past_requests import call_events, past_request
 
 # Of the first twelve seeds this one is in the middle by what our profile costs against the one that is compared with.
 _TOKENS, _SEED = 266_000, 8
@@ -71,7 +71,7 @@ def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> Told:
         comparison = compare(log, home, so_far)
     fork: Log = stack.enter_context(fork_when_full(log, home, f"{name}-fork"))
     before = stage_of(fork, home)
-    calls = sum(1 for _ in calls_of(fork))
+    calls = sum(1 for _ in call_events(fork))
     verified = past_request(fork, calls, home.blobs.get).verified
     edits = fold(fork, home)
     during = stage_of(fork, home)

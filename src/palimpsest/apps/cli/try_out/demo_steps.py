@@ -31,7 +31,7 @@ from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.past import next_request
+from palimpsest.wire.past_requests import next_request
 from palimpsest.wire.request import Request, Tool
 
 PROFILES = (DEFAULT, "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "none")

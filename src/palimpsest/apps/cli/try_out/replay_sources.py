@@ -18,7 +18,7 @@ from palimpsest.lab.simulation.unsent import RealSummaries
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.request import Params, Tool, for_another
+from palimpsest.wire.request import Params, Tool, adapted_params
 
 # No key that is valid, no right to use the model, no such model: every other request would end the same way.
 _TURNED_AWAY = frozenset({401, 403, 404})
@@ -50,7 +50,7 @@ def real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
         nonlocal asked
         first, asked = not asked, True
         try:
-            return await whole_reply(provider, encode(view, model, tools, for_another(params, model), fetch))
+            return await whole_reply(provider, encode(view, model, tools, adapted_params(params, model), fetch))
         except ProviderError as error:
             lost = error.status in _TURNED_AWAY or (error.status is None and not isinstance(error, PromptTooLong))
             if first and lost:

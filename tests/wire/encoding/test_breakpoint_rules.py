@@ -53,7 +53,7 @@ def breakpoints(rule: BreakpointRule, view: View, frontier: str = "") -> tuple[s
         ("opencode", ("head:0", "head:1", "5.0", "7.0")),
     ],
 )
-def test_each_rule_marks_its_own_blocks(rule: BreakpointRule, expected: tuple[str, ...]) -> None:
+def test_each_rule_places_its_own_breakpoints(rule: BreakpointRule, expected: tuple[str, ...]) -> None:
     assert breakpoints(rule, View(HEAD, TALK)) == expected
 
 
@@ -68,7 +68,7 @@ def test_each_rule_marks_its_own_blocks(rule: BreakpointRule, expected: tuple[st
         (3, 6, ("head:0", "head:1", "5.0", "6.0")),
     ],
 )
-def test_oc_39_marks_go_on_the_first_two_system_blocks_and_the_last_two_other_items(
+def test_oc_39_breakpoints_are_on_the_first_two_system_blocks_and_the_last_two_other_items(
     heads: int, items: int, expected: tuple[str, ...]
 ) -> None:
     view = View(HEAD[:heads], TALK[:items])
@@ -77,18 +77,18 @@ def test_oc_39_marks_go_on_the_first_two_system_blocks_and_the_last_two_other_it
     assert request.body.count(b'"cache_control"') == len(expected) or not items
 
 
-def test_a_mark_stands_at_the_end_of_its_block() -> None:
+def test_a_breakpoint_is_at_the_end_of_its_block() -> None:
     body = json.loads(encode(View(HEAD[:1], TALK[:1]), CLAUDE).body)
     assert body["system"] == [{"type": "text", "text": "part 0", "cache_control": {"type": "ephemeral"}}]
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "one", "cache_control": {"type": "ephemeral"}}]}]
 
 
-def test_marks_that_live_an_hour_say_so() -> None:
+def test_breakpoints_of_an_hour_name_their_lifetime() -> None:
     body = json.loads(encode(View((), TALK[:1]), CLAUDE, (), Params(ttl="1h")).body)
     assert body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
 
 
-def test_pa_24_our_rule_marks_head_frontier_best_live_entry_and_tail() -> None:
+def test_pa_24_our_rule_puts_breakpoints_on_head_frontier_best_live_entry_and_tail() -> None:
     last = CallStarted("m", "anthropic", breakpoints=("head:2", "2.0", "4.0"))
     assert breakpoints("palimpsest", View(HEAD, TALK, call=last), frontier="2.0") == ("head:2", "2.0", "4.0", "7.0")
 
@@ -102,26 +102,26 @@ def test_pa_24_an_unchanged_view_moves_none_but_the_tail() -> None:
     assert again == second
 
 
-def test_the_best_live_entry_is_the_newest_mark_that_still_stands() -> None:
+def test_the_best_live_entry_is_the_newest_breakpoint_that_is_still_sent() -> None:
     last = CallStarted("m", "anthropic", breakpoints=("head:2", "2.0", "99.0"))
     assert breakpoints("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "2.0", "7.0")
 
 
-def test_marks_of_another_wire_are_no_entries() -> None:
+def test_breakpoints_of_another_wire_are_no_entries() -> None:
     last = CallStarted("m", "chat", breakpoints=("2.0",))
     assert breakpoints("palimpsest", View(HEAD, TALK, call=last)) == ("head:2", "7.0")
 
 
-def test_a_frontier_that_is_hidden_marks_the_item_before_it() -> None:
+def test_a_hidden_frontier_moves_its_breakpoint_to_the_item_before() -> None:
     hidden = Item("3.0", "user", Text("three"), mask=Cover(""))
     assert breakpoints("palimpsest", View(HEAD, (*TALK[:2], hidden, *TALK[3:])), frontier="3.0") == ("head:2", "2.0", "7.0")
 
 
-def test_a_frontier_that_is_the_tail_is_marked_once() -> None:
+def test_a_frontier_that_is_the_tail_gets_one_breakpoint() -> None:
     assert breakpoints("palimpsest", View(HEAD, TALK), frontier="7.0") == ("head:2", "7.0")
 
 
-def test_a_thought_never_carries_a_mark() -> None:
+def test_thinking_never_carries_a_breakpoint() -> None:
     thought = Item("2.0", "thinking", Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "s")))
     view = View(HEAD, (TALK[0], thought, *TALK[3:]))
     assert breakpoints("palimpsest", view, frontier="2.0") == ("head:2", "1.0", "7.0")
@@ -130,7 +130,7 @@ def test_a_thought_never_carries_a_mark() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt-5.5", "openai-compatible/some"])
-def test_automatic_caches_get_a_key_and_no_marks(name: str) -> None:
+def test_automatic_caches_get_a_key_and_no_breakpoints(name: str) -> None:
     request = encode(View(HEAD, TALK), card(name), (), Params(cache_key="session-1"))
     assert (request.breakpoints, json.loads(request.body)["prompt_cache_key"]) == ((), "session-1")
     assert b"cache_control" not in request.body

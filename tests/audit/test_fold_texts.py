@@ -1,10 +1,10 @@
-"""The texts that go with every fold, within their rooms."""
+"""Texts that a fold adds, within their token limits."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.block import evidence_block, fitting, grouped, names_block, older_messages_block
-from palimpsest.audit.visibility.visible import Visible
+from palimpsest.audit.fold_texts import evidence_block, lines_by_folder, names_block, older_messages_block, path_lines
+from palimpsest.audit.visibility.visible import VisibleText
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
@@ -61,8 +61,8 @@ def test_pa_14_commands_are_cut_to_160_characters_and_to_60_when_not_all_fit() -
 
 def test_pa_14_every_edited_path_shows_and_too_many_are_counted_by_folder() -> None:
     paths = tuple(f"/home/me/project/packages/part{number % 7}/src/file{number}.ts" for number in range(300))
-    block = Visible([evidence_block(Evidence(edited=paths))])
-    assert all(block.path(path) for path in paths[-120:])
+    block = VisibleText([evidence_block(Evidence(edited=paths))])
+    assert all(block.shows_path(path) for path in paths[-120:])
     many = tuple(f"/srv/app/dir{number % 5}/module_{number:05}.ts" for number in range(5_000))
     text = evidence_block(Evidence(edited=many))
     assert estimate(text) <= 4_000
@@ -95,7 +95,7 @@ def test_pa_12_older_messages_show_id_time_and_opening_words() -> None:
 
 
 def test_paths_share_their_beginning_and_windows_paths_too() -> None:
-    assert grouped(("C:\\a\\b\\c.go", "C:\\a\\b\\d.go", "x/y.py")) == ["- x/y.py", "- C:\\a\\: b\\d.go, b\\c.go"]
+    assert lines_by_folder(("C:\\a\\b\\c.go", "C:\\a\\b\\d.go", "x/y.py")) == ["- x/y.py", "- C:\\a\\: b\\d.go, b\\c.go"]
 
 
 PATHS = st.lists(st.text(alphabet="ab/.", min_size=1, max_size=30), max_size=60, unique=True)
@@ -103,7 +103,7 @@ PATHS = st.lists(st.text(alphabet="ab/.", min_size=1, max_size=30), max_size=60,
 
 @given(PATHS, st.integers(0, 200))
 def test_paths_always_fit_their_room(paths: list[str], room: int) -> None:
-    assert estimate("\n".join(fitting(paths, room, estimate))) <= room
+    assert estimate("\n".join(path_lines(paths, room, estimate))) <= room
 
 
 @given(

@@ -1,10 +1,10 @@
-"""The cache-break monitor: which drops of cache reads are told."""
+"""The cache monitor: which drops of cache reads are reported."""
 
 import pytest
 from situations import situation
 from workplace import reply, say, work
 
-from palimpsest.audit.pricing.cache_state import watch_edit, watch_reply
+from palimpsest.audit.pricing.cache_state import watch_after_edit, watch_after_reply
 from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
@@ -18,13 +18,13 @@ NOTHING = CacheReads()
 
 
 def reads(*tokens: int, start: CacheReads = NOTHING) -> list[int]:
-    """What is told after each of some replies."""
-    told = []
+    """The drops that are reported after each reply."""
+    reported = []
     watch = start
     for read in tokens:
-        watch = watch_reply(watch, Usage(10, read, 100, 0, 50))
-        told.append(watch.dropped)
-    return told
+        watch = watch_after_reply(watch, Usage(10, read, 100, 0, 50))
+        reported.append(watch.dropped)
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def reads(*tokens: int, start: CacheReads = NOTHING) -> list[int]:
         (30_000, 31_000, 0),
     ],
 )
-def test_a_drop_is_told_when_it_is_more_than_5_percent_and_2000_tokens(before: int, after: int, dropped: int) -> None:
+def test_a_drop_is_reported_when_it_is_more_than_5_percent_and_2000_tokens(before: int, after: int, dropped: int) -> None:
     assert reads(before, after) == [0, dropped]
 
 
-def test_the_base_line_starts_anew_after_a_drop() -> None:
+def test_the_baseline_is_reset_after_a_drop() -> None:
     assert reads(50_000, 10_000, 10_100, 60_000, 0) == [0, 40_000, 0, 0, 60_000]
 
 
 def test_a_reply_without_usage_says_nothing() -> None:
-    assert watch_reply(CacheReads(50_000, expected=True, dropped=7), Usage()) == CacheReads(50_000, expected=True)
+    assert watch_after_reply(CacheReads(50_000, expected=True, dropped=7), Usage()) == CacheReads(50_000, expected=True)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_reply_without_usage_says_nothing() -> None:
 def test_cc_68_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(
     edit: Edit, by: str, moment: str
 ) -> None:
-    expected = watch_edit(CacheReads(50_000), ViewEdited((edit,), by=by, moment=moment))
+    expected = watch_after_edit(CacheReads(50_000), ViewEdited((edit,), by=by, moment=moment))
     assert expected == CacheReads(50_000, expected=True)
     assert reads(50_100, 20_000, 20_100, 1_000, start=expected) == [0, 0, 0, 19_100]
 
 
 def test_cc_68_other_edits_silence_nothing() -> None:
     for edit in (Mask(("3.0",), "[gone]"), Insert((Put("reminder", Text("mind")),))):
-        assert watch_edit(CacheReads(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == CacheReads(50_000)
+        assert watch_after_edit(CacheReads(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == CacheReads(50_000)
 
 
-def test_the_user_is_told_once_by_a_policy_that_edits_nothing() -> None:
+def test_a_policy_that_edits_nothing_notifies_the_user_once() -> None:
     session = work(Profile("test", (WatchCache(),), lambda each: palimpsest_budget(each.window, each.reply)))
     say(session, "please")
     for read in (40_000, 12_500):

@@ -1,4 +1,4 @@
-"""How much of the next request is cached, up to any item of the view."""
+"""Warm prefixes: how many tokens of the next request are cached, up to any item of the view."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from palimpsest.audit.pricing.bill import STEP
+from palimpsest.audit.pricing.bill import STEP_TOKENS
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
@@ -14,14 +14,14 @@ HEAD = "head:"
 
 
 @dataclass(frozen=True)
-class Warm:
-    """Live prefixes by the place they end at, each longer than the one before; places count the items, the head is -1."""
+class WarmPrefixes:
+    """Live cached prefixes by the index of their last item (-1 is the head), each longer than the one before."""
 
     ends: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
 
     @cached_property
-    def all(self) -> int:
+    def longest(self) -> int:
         """Tokens of the longest live prefix."""
         return self.tokens[-1] if self.tokens else 0
 
@@ -32,24 +32,24 @@ class Warm:
 
     @property
     def head(self) -> int:
-        """The cached part of the head."""
+        """Cached tokens of the head."""
         return self.before(0)
 
 
-def places_of(view: View) -> dict[str, int]:
-    """Where each item stands; the head is before them all."""
+def item_positions(view: View) -> dict[str, int]:
+    """The index of each item of the view; items of the head have -1."""
     places = {item.id: -1 for item in view.head}
     for place, item in enumerate(view.items):
         places[item.id] = place
     return places
 
 
-def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
-    """What is cached now, worked out once for all items; or only what is cached `before` some places, which rise."""
+def warm_prefixes(situation: Situation, before: Sequence[int] | None = None) -> WarmPrefixes:
+    """The live prefixes of the view; `before` limits the work for an automatic cache to these indexes, in ascending order."""
     view, cache, now = situation.view, situation.cache, situation.now
     live = [prefix for prefix in cache.prefixes if prefix.live(now)]
     if not live:
-        return Warm()
+        return WarmPrefixes()
     head, places = {item.id for item in view.head}, situation.tokens.places_in(view)
     total = situation.used
     found: dict[int, int] = {}
@@ -60,23 +60,23 @@ def warm_of(situation: Situation, before: Sequence[int] | None = None) -> Warm:
     if cache.automatic and found:
         last = max(found, key=lambda place: found[place])
         asked = range(-1, last + 1) if before is None else [*(place - 1 for place in before if place <= last), last]
-        return _up_to_any(situation, asked, max(found.values()))
+        return _automatic_prefixes(situation, asked, max(found.values()))
     ends: list[int] = []
     tokens: list[int] = []
     for place in sorted(found):
         if not tokens or found[place] > tokens[-1]:
             ends.append(place)
             tokens.append(found[place])
-    return Warm(tuple(ends), tuple(tokens))
+    return WarmPrefixes(tuple(ends), tuple(tokens))
 
 
-def _up_to_any(situation: Situation, ends: Sequence[int], cached: int) -> Warm:
-    """An automatic cache is read up to any item, in whole steps; the items share what is cached by their estimates."""
+def _automatic_prefixes(situation: Situation, ends: Sequence[int], cached: int) -> WarmPrefixes:
+    """An automatic cache matches up to any item, in whole steps; the cached tokens are distributed over the items by their estimates."""
     view, tokens = situation.view, situation.tokens
     sizes = tokens.in_order(view)
     tools = round(situation.tools_tokens / tokens.factor)
     sums = list(accumulate(sizes[: ends[-1] + 1], initial=tokens.raw(view) - sum(sizes) + tools))
     share = cached / sums[-1] if sums[-1] else 0.0
-    up_to = [int(sums[end + 1] * share) // STEP * STEP for end in ends]
+    up_to = [int(sums[end + 1] * share) // STEP_TOKENS * STEP_TOKENS for end in ends]
     first = bisect_left(up_to, situation.card.cache_minimum)
-    return Warm(tuple(ends[first:]), tuple(up_to[first:]))
+    return WarmPrefixes(tuple(ends[first:]), tuple(up_to[first:]))

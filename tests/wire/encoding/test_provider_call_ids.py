@@ -82,7 +82,7 @@ def test_a_search_that_the_provider_ran_stays_without_an_id() -> None:
 
 
 @pytest.mark.parametrize("model", WIRES, ids=lambda model: model.wire)
-def test_a_call_that_nobody_answered_is_answered_under_the_id_it_carries(model: ModelCard) -> None:
+def test_an_unanswered_call_is_answered_under_the_id_it_carries(model: ModelCard) -> None:
     assert ids(model, view_of(ToolCall("ours", "read", "{}", given="call_0"))) == ["call_0", ">call_0"]
 
 
@@ -111,7 +111,7 @@ def test_what_was_encoded_under_a_given_id_is_encoded_once(model: ModelCard) -> 
     encoder.encode(view)
     count = len(fetched)
     assert encoder.encode(grown) == encode(grown, seeing, (), PLAIN, lambda _: b"png")
-    assert encoder.revised(Params(breakpoint_rule="none", max_tokens=5)).encode(grown).touches == ()
+    assert encoder.revised(Params(breakpoint_rule="none", max_tokens=5)).encode(grown).repairs == ()
     assert len(fetched) == count
 
 

@@ -1,4 +1,4 @@
-"""The JSON that a content has on the Responses wire, as far as its size depends on it."""
+"""The JSON of a content on the Responses wire, for size rules."""
 
 import re
 from collections.abc import Sequence
@@ -16,57 +16,57 @@ Json: TypeAlias = "str | Raw | Sequence[Json] | dict[str, Json] | None"
 _DATA_IMAGE = re.compile(r"(data:image/[A-Za-z0-9.+-]{1,40}(?:;[a-z0-9=-]{1,40})*;base64,)[A-Za-z0-9+/=_-]*", re.IGNORECASE)
 
 
-class Shape(Value, frozen=True):
-    """JSON whose base64 pictures were taken out, and how many there were."""
+class ItemJson(Value, frozen=True):
+    """JSON without its base64 images, and their number."""
 
     json: Json
     payloads: int = 0
 
 
 def without_payloads(text: str) -> tuple[str, int]:
-    """A text with the payload of each base64 picture taken out, and their number."""
+    """The text without the base64 of its images, and their number."""
     return _DATA_IMAGE.subn(r"\1", text) if "data:image/" in text else (text, 0)
 
 
-def shape_of(content: Content) -> Shape:
-    """The item that a content becomes."""
+def item_json(content: Content) -> ItemJson:
+    """The Responses item of a content."""
     match content:
         case Text():
             part: dict[str, Json] = {"type": "output_text" if content.role == "assistant" else "input_text", "text": content.text}
             message: dict[str, Json] = {"type": "message", "role": content.role, "content": [part]}
-            return Shape({**message, "phase": content.phase} if content.phase else message)
+            return ItemJson({**message, "phase": content.phase} if content.phase else message)
         case Thinking():
-            return Shape({"type": "reasoning", "summary": [{"type": "summary_text", "text": content.text}]})
+            return ItemJson({"type": "reasoning", "summary": [{"type": "summary_text", "text": content.text}]})
         case Image() | Document():
             inside = _part(content)
-            return Shape({"type": "message", "role": "user", "content": [inside.json]}, inside.payloads)
+            return ItemJson({"type": "message", "role": "user", "content": [inside.json]}, inside.payloads)
         case Opaque():
             return _part(content)
         case ToolCall():
-            return Shape(_call(content))
+            return ItemJson(_call(content))
         case ToolResult():
             return _result(content)
 
 
-def _part(part: Part) -> Shape:
+def _part(part: Part) -> ItemJson:
     match part:
         case Text():
-            return Shape({"type": "input_text", "text": part.text})
+            return ItemJson({"type": "input_text", "text": part.text})
         case Image():
             url, payloads = without_payloads(part.url) if part.url else (f"data:{part.media};base64,", 1)
             image: dict[str, Json] = {"type": "input_image", "image_url": url}
-            return Shape({**image, "detail": part.detail} if part.detail else image, payloads)
+            return ItemJson({**image, "detail": part.detail} if part.detail else image, payloads)
         case Document():
             if part.url:
-                return Shape({"type": "input_file", "file_url": part.url})
-            return Shape({"type": "input_file", "filename": part.name, "file_data": f"data:{part.media};base64,"}, 1)
+                return ItemJson({"type": "input_file", "file_url": part.url})
+            return ItemJson({"type": "input_file", "filename": part.name, "file_data": f"data:{part.media};base64,"}, 1)
         case Opaque():
             data, payloads = without_payloads(part.data)
-            return Shape(_json(data), payloads)
+            return ItemJson(_json(data), payloads)
 
 
 def _json(text: str) -> Json:
-    """Raw JSON where the text is that, else the text as a string: what a model writes is not always well formed."""
+    """Raw JSON if the text is valid, else a JSON string: arguments of a model may be malformed."""
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -87,16 +87,16 @@ def _call(call: ToolCall) -> Json:
             return {**searching, "arguments": _json(call.args)}
 
 
-def _result(result: ToolResult) -> Shape:
+def _result(result: ToolResult) -> ItemJson:
     parts = [_part(part) for part in result.parts]
     payloads = sum(part.payloads for part in parts)
     texts = [part.text for part in result.parts if isinstance(part, Text)]
     output: Json = "\n".join(texts) if len(texts) == len(parts) else [part.json for part in parts]
     match result.form:
         case "json" | "shell":
-            return Shape({"type": "function_call_output", "call_id": result.call_id, "output": output}, payloads)
+            return ItemJson({"type": "function_call_output", "call_id": result.call_id, "output": output}, payloads)
         case "free":
-            return Shape({"type": "custom_tool_call_output", "call_id": result.call_id, "output": output}, payloads)
+            return ItemJson({"type": "custom_tool_call_output", "call_id": result.call_id, "output": output}, payloads)
         case "search":
             found: dict[str, Json] = {"type": "tool_search_output", "call_id": result.call_id, "status": "completed", "execution": "client"}
-            return Shape({**found, "tools": _json("\n".join(texts))}, payloads)
+            return ItemJson({**found, "tools": _json("\n".join(texts))}, payloads)

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from palimpsest.audit.context_tags import is_fragment, is_real_user_message, is_turn_boundary
+from palimpsest.audit.context_tags import is_context_text, is_real_user_message, is_turn_boundary
 from palimpsest.core.items import Item, Kind, Text
 
 
@@ -27,7 +27,7 @@ def test_cx_32_the_kind_of_an_item_says_whether_a_turn_begins_there() -> None:
     ],
 )
 def test_cx_32_a_message_with_any_context_fragment_is_no_turn_boundary(text: str) -> None:
-    assert is_fragment(text)
+    assert is_context_text(text)
     assert not is_real_user_message(["please fix the build", text])
 
 
@@ -45,10 +45,10 @@ def test_cx_32_a_message_with_any_context_fragment_is_no_turn_boundary(text: str
     ],
 )
 def test_cx_32_words_of_the_user_stay_a_boundary(text: str) -> None:
-    assert not is_fragment(text)
+    assert not is_context_text(text)
     assert is_real_user_message([text])
 
 
 def test_cx_32_older_files_need_only_the_opening_of_the_session_tags() -> None:
-    assert is_fragment("<environment_context> cut off", session_tags_open=True)
-    assert not is_fragment("<skill> cut off", session_tags_open=True)
+    assert is_context_text("<environment_context> cut off", session_tags_open=True)
+    assert not is_context_text("<skill> cut off", session_tags_open=True)

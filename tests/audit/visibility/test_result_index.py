@@ -1,7 +1,7 @@
-"""Which results show which names."""
+"""The index of results by the names they show."""
 
 from palimpsest.audit.tools.calls import Action
-from palimpsest.audit.visibility.showing import Showing, showing_of
+from palimpsest.audit.visibility.result_index import ResultIndex, index_results
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.situation import Use
 
@@ -12,15 +12,15 @@ ITEMS = (
 
 
 def test_a_name_that_no_result_shows_any_more_is_not_kept() -> None:
-    showing = Showing()
-    showing.add("2.0", Use(1), None, ("parse_it", "my_name"), None)
-    showing.add("4.0", Use(1), None, ("my_name",), None)
-    showing.hide("2.0", ("parse_it", "my_name"))
-    assert vars(showing)["_names"] == {"my_name": ["4.0"]}
-    assert showing.restarted(("parse_it", "my_name")) == {"4.0"}
+    index = ResultIndex()
+    index.add("2.0", Use(1), None, ("parse_it", "my_name"), None)
+    index.add("4.0", Use(1), None, ("my_name",), None)
+    index.hide("2.0", ("parse_it", "my_name"))
+    assert vars(index)["_names"] == {"my_name": ["4.0"]}
+    assert index.results_naming(("parse_it", "my_name")) == {"4.0"}
 
 
-def test_a_result_without_names_is_read_once_and_by_whoever_was_asked_to() -> None:
+def test_a_result_without_names_is_searched_once_by_the_given_function() -> None:
     asked: list[ToolResult] = []
 
     def names(result: ToolResult, _: Action | None) -> tuple[str, ...]:
@@ -29,5 +29,5 @@ def test_a_result_without_names_is_read_once_and_by_whoever_was_asked_to() -> No
 
     known: dict[str, tuple[str, ...]] = {}
     for _ in range(2):
-        showing_of(ITEMS, {"2.0": Use(1)}, known, None, names)
+        index_results(ITEMS, {"2.0": Use(1)}, known, None, names)
     assert (known, asked) == ({"2.0": ()}, [ITEMS[1].content])

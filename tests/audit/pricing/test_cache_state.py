@@ -1,11 +1,11 @@
-"""Our ledger of what is cached: breakpoints sent, times, lifetimes, corrected by reported reads."""
+"""The believed cache state: sent breakpoints, times and lifetimes, corrected by reported reads."""
 
 from msgspec import Raw
 from side_calls import side_reply
 from workplace import say, work
 
-from palimpsest.audit.pricing.prefixes import MOST
-from palimpsest.audit.pricing.warm import places_of, warm_of
+from palimpsest.audit.pricing.prefixes import MOST_PREFIXES
+from palimpsest.audit.pricing.warm_prefixes import item_positions, warm_prefixes
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
@@ -50,13 +50,13 @@ def ends(session: Session) -> list[tuple[str, int]]:
     return [(prefix.last, prefix.tokens) for prefix in session.derived.cache.value().prefixes]
 
 
-def test_a_call_whose_request_is_not_known_is_taken_to_have_marked_head_and_tail() -> None:
+def test_a_call_whose_request_is_not_recorded_is_taken_to_have_breakpoints_on_head_and_tail() -> None:
     session = begin()
     call(session)
     assert session.derived.cache.value().prefixes == (CachedPrefix("head:0", 2_000, 0, FIVE), CachedPrefix("2.0", 3_000, 0, FIVE))
 
 
-def test_the_marks_of_a_call_are_what_is_kept() -> None:
+def test_the_breakpoints_of_a_call_are_the_cached_prefixes() -> None:
     session = begin()
     call(session, breakpoints=("2.0",))
     assert ends(session) == [("2.0", 3_000)]
@@ -65,7 +65,7 @@ def test_the_marks_of_a_call_are_what_is_kept() -> None:
     assert ends(session) == [("head:0", 2_000), ("2.0", 3_000), ("5.0", 4_100)]
 
 
-def test_a_request_of_ours_without_marks_is_not_kept() -> None:
+def test_a_request_of_ours_without_breakpoints_is_not_cached() -> None:
     session = begin()
     session.log.append(CallStarted("claude-sonnet-4-5", "anthropic", digest="d"))
     session.log.append(ModelReplied((Text("a"),), call=3))
@@ -91,7 +91,7 @@ def test_pa_09_the_ledger_follows_reported_cache_reads_when_they_differ_from_its
     assert ends(session) == [("8.0", 5_200)]
 
 
-def test_pa_09_reads_that_nobody_believed_in_are_believed() -> None:
+def test_pa_09_unexpected_reads_are_believed() -> None:
     session = begin(tick=10 * MINUTE)
     call(session, usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
@@ -106,7 +106,7 @@ def test_when_nothing_is_reported_as_cached_nothing_is() -> None:
     assert ends(session) == []
 
 
-def test_a_use_starts_the_lifetime_of_all_that_was_read_anew_and_time_ends_the_rest() -> None:
+def test_a_read_restarts_the_lifetime_of_every_prefix_it_contains_and_time_ends_the_rest() -> None:
     session = begin(tick=MINUTE)
     call(session)
     first = session.derived.cache.value().called
@@ -203,8 +203,8 @@ def test_a_call_beside_the_conversation_keeps_what_it_read_alive() -> None:
 def test_an_automatic_cache_keeps_whole_prompts_and_is_read_up_to_any_item() -> None:
     session = at_work("gpt-5")
     assert ends(session) == [("11.0", 5_888)]
-    warm = warm_of(session.situation("before_call"))
-    assert warm.all == 5_888
+    warm = warm_prefixes(session.situation("before_call"))
+    assert warm.longest == 5_888
     session.log.append(ViewEdited((Mask(("8.0",), "[gone]"),), by="test"))
     assert ends(session) == [("7.0", 3_968)]
 
@@ -223,7 +223,7 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     for _ in range(300):
         call(session)
     prefixes = session.derived.cache.value().prefixes
-    assert len(prefixes) <= MOST
+    assert len(prefixes) <= MOST_PREFIXES
     assert prefixes[0].last == "head:0"
     assert prefixes[-1].last == session.log.view.ids[-2]
 
@@ -231,7 +231,7 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
 def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:
     session = at_work()
     situation = session.situation("before_call")
-    warm, places = warm_of(situation), places_of(situation.view)
+    warm, places = warm_prefixes(situation), item_positions(situation.view)
     names = ("2.0", "5.0", "8.0", "11.0")
     assert [warm.before(places[name]) for name in names] == [
         2_000,

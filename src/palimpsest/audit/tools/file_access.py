@@ -1,36 +1,36 @@
-"""Paths that a call touches and how, and the files that a patch changes."""
+"""File accesses: a path, the kind of access and its lines; and the files that a patch changes."""
 
 import re
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Value
 
-How: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
+AccessKind: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
 
 
-class Touched(Value, frozen=True):
-    """A path as it was written, how it was touched, and the lines that were read; without lines it was the whole.
+class FileAccess(Value, frozen=True):
+    """An access to a path as written: its kind, and the lines that were read; without lines the whole file.
 
-    `write` replaces the whole content or creates the file, `remove` leaves none at that path.
+    `write` creates the file or replaces its content, `remove` deletes it.
     """
 
     path: str
-    how: How
+    how: AccessKind
     first: int | None = None
     last: int | None = None
 
     @property
     def whole(self) -> bool:
-        """Whether all of it was touched."""
+        """Whether the access covers the whole file."""
         return (self.first is None or self.first <= 1) and self.last is None
 
     @property
     def changes(self) -> bool:
-        """Whether the file is another one afterwards, so that what was read of it before is out of date."""
+        """Whether the access changes the file, so that earlier reads are out of date."""
         return self.how in ("edit", "write", "remove")
 
-    def covers(self, other: "Touched") -> bool:
-        """Whether everything that another touch showed of the same path shows here too."""
+    def covers(self, other: "FileAccess") -> bool:
+        """Whether this access shows every line that another access to the same path showed."""
         if self.path != other.path:
             return False
         if self.whole:
@@ -54,24 +54,24 @@ _BLOCK = re.compile(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\
 
 
 def edit_blocks(text: str) -> tuple[str, ...]:
-    """The files of the search-and-replace blocks that some models write into their replies."""
+    """The files of search-and-replace blocks in a reply."""
     return tuple(dict.fromkeys(_BLOCK.findall(text))) if "<<<< SEARCH" in text else ()
 
 
 def is_patch(text: str) -> bool:
-    """Whether a text is a patch in its envelope and nothing else: from `*** Begin Patch` to `*** End Patch`, with a file in between."""
+    """Whether a text is nothing but a patch in its envelope, from `*** Begin Patch` to `*** End Patch`, with at least one file."""
     return "*** Begin Patch" in text[:200] and _ENVELOPE.fullmatch(text) is not None
 
 
-def patched(text: str) -> tuple[Touched, ...]:
-    """Each file of a patch once, in order: one that it adds is written, any other edited."""
-    found: dict[str, Touched] = {}
+def patched_files(text: str) -> tuple[FileAccess, ...]:
+    """The accesses to each file of a patch, in order: added files are written, others edited."""
+    found: dict[str, FileAccess] = {}
     own = "*** Begin Patch" in text or "*** Update File: " in text or "*** Add File: " in text
     for match in _FILES.finditer(text):
-        # Lines of a changed file may look like the header of a diff; in a patch of the other form they are no headers.
+        # Changed lines may look like diff headers, which such a patch does not have.
         path = match["path"] or match["moved"] or ("" if own else match["new"] or match["old"])
         if not path or path == "/dev/null":
             continue
         path = path.strip()
-        found.setdefault(path, Touched(path, "write" if match["verb"] == "Add" else "edit"))
+        found.setdefault(path, FileAccess(path, "write" if match["verb"] == "Add" else "edit"))
     return tuple(found.values())

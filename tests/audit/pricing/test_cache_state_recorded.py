@@ -1,4 +1,4 @@
-"""The ledger of the cache against what real programs were billed, fed with nothing but the recorded calls before each."""
+"""The believed cache state against the reads that real programs were billed, from the recorded calls before each."""
 
 from collections.abc import Iterator
 from pathlib import Path

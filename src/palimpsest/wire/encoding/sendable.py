@@ -1,4 +1,4 @@
-"""What a card may be shown of an item: masks applied, signatures of other models left out, media it cannot read put into words."""
+"""Adapts an item to a model: applies its mask, drops signatures of other models, replaces unsupported media by text."""
 
 from typing import Final
 
@@ -22,20 +22,20 @@ from palimpsest.core.items import (
 )
 from palimpsest.core.view import shown, speaker
 from palimpsest.wire.encoding.media import is_inline, media_of
-from palimpsest.wire.encoding.tools import type_of
+from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, dump, is_object, tables_at, text
-from palimpsest.wire.models.cards import ModelCard, asked_for
+from palimpsest.wire.models.cards import ModelCard, parse_model_name
 from palimpsest.wire.rules.anthropic import block_violations
 from palimpsest.wire.rules.vocabulary import RESPONSES_PARTS
 
-# Calls and results come in pairs that are looked after; one that nobody can see would have no partner.
+# Pairs are checked by their item kinds; a call or result inside an opaque block would stay unpaired.
 _PAIRED: Final = frozenset({"tool_use", "tool_result"})
 _WITHIN_RESULTS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
 _BREAKPOINT: Final = "cache_control"
 
 
 def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str | None:
-    """The JSON object of a block as it may be sent, or `None` when the provider would refuse it."""
+    """The JSON of an opaque block without cache breakpoints, or `None` if the provider would reject it."""
     block = msgspec.json.decode(data, type=dict[str, object])
     bare = _without_breakpoints(block)
     kind = text(bare, "type")
@@ -43,19 +43,19 @@ def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str
         return None
     if any(block_violations(bare, "assistant" if role == "assistant" else "user")):
         return None
-    # As it came, if it may be: what its maker wrote is what it knows again.
+    # Unchanged bytes where possible, because providers compare what they sent.
     return data.strip() if bare is block else dump(bare)
 
 
 def _without_breakpoints(block: Json) -> Json:
-    marked = [part for part in tables_at(block, "content") if _BREAKPOINT in part]
-    if _BREAKPOINT not in block and not marked:
+    with_breakpoint = [part for part in tables_at(block, "content") if _BREAKPOINT in part]
+    if _BREAKPOINT not in block and not with_breakpoint:
         return block
     bare = {key: value for key, value in block.items() if key != _BREAKPOINT}
     content = bare.get("content")
-    if marked and isinstance(content, list):
+    if with_breakpoint and isinstance(content, list):
         bare["content"] = [
-            {key: value for key, value in part.items() if key != _BREAKPOINT} if part in marked else part for part in content
+            {key: value for key, value in part.items() if key != _BREAKPOINT} if part in with_breakpoint else part for part in content
         ]
     return bare
 
@@ -64,8 +64,8 @@ _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PAPERS = frozenset({"application/pdf", "text/plain"})
 
 
-def fit(item: Item, card: ModelCard) -> Content | None:
-    """The content that this card is shown in place of an item, or `None` when it sees nothing of it."""
+def sendable_content(item: Item, card: ModelCard) -> Content | None:
+    """The content that this model is sent for an item, or `None` if it is sent nothing."""
     content = shown(item)
     match content:
         case None:
@@ -82,45 +82,45 @@ def fit(item: Item, card: ModelCard) -> Content | None:
             return _opaque(content, card, role_of(item))
         case ToolResult():
             if not content.call_id and card.wire != "responses":
-                return Text(said) if (said := text_of(content)) else None
+                return Text(text_shown) if (text_shown := text_of(content)) else None
             return _result(content, card)
         case ToolCall():
             return content
 
 
 def role_of(item: Item) -> Role:
-    """Who says an item, by its content or, where that does not say, by its kind."""
+    """The role of an item, by its content or else by its kind."""
     return item.content.role if isinstance(item.content, Text) else speaker(item.kind)
 
 
-def own(provider: str, model: str, card: ModelCard) -> bool:
-    """Whether sealed state of this provider and model may go to the card: OpenAI opens it for every model of a family."""
+def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
+    """Whether this model can use signatures and encrypted items of a provider and model; OpenAI accepts them across a model family."""
     if provider != card.provider:
         return False
     if model in {card.name, card.api_name}:
         return True
     if card.wire == "responses" and card.family:
         return model.startswith(card.family)
-    return asked_for(model).card == asked_for(card.api_name or card.name).card
+    return parse_model_name(model).card == parse_model_name(card.api_name or card.name).card
 
 
-def seal_of(content: Thinking, card: ModelCard) -> Signature | None:
-    """The seal of a thought, if this card may have it."""
-    seal = content.signature
-    return seal if seal is not None and own(seal.provider, seal.model, card) else None
+def usable_signature(content: Thinking, card: ModelCard) -> Signature | None:
+    """The signature or encrypted content of a thinking item, if this model can use it."""
+    signature = content.signature
+    return signature if signature is not None and may_read_state(signature.provider, signature.model, card) else None
 
 
 def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
     if content.signature is None:
         return content if content.text else None
-    if seal_of(content, card) is not None:
+    if usable_signature(content, card) is not None:
         return content
-    # A thought of another model is never sent on, not even without its seal: it would look like this model's own.
+    # Without its signature the thinking of another model would look like that of this model.
     return None
 
 
 def _result(content: ToolResult, card: ModelCard) -> ToolResult:
-    fitted = tuple(part for each in content.parts if (part := _part(each, card, within_result=True)) is not None)
+    fitted = tuple(fitted_part for part in content.parts if (fitted_part := _part(part, card, within_result=True)) is not None)
     return content if fitted == content.parts else replace(content, parts=fitted)
 
 
@@ -129,30 +129,34 @@ def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part |
         case Text():
             return part if part.text else None
         case Image() | Document() if not part.blob and not part.url:
-            return _missing(part, "its bytes were not kept")
+            return _placeholder(part, "its bytes were not kept")
         case Image():
-            return part if card.images and _known(part, card) else _unfit(part, "see images" if not card.images else "see this format")
+            return (
+                part
+                if card.images and _is_supported_media(part, card)
+                else _unreadable(part, "see images" if not card.images else "see this format")
+            )
         case Document():
-            readable = card.documents and _known(part, card)
-            return part if readable else _unfit(part, "read documents" if not card.documents else "read this format")
+            readable = card.documents and _is_supported_media(part, card)
+            return part if readable else _unreadable(part, "read documents" if not card.documents else "read this format")
         case Opaque():
             return _opaque(part, card, "user", within_result=within_result)
 
 
 def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool = False) -> Opaque | Text | None:
-    # Chat Completions has no items of its own: there every reader gets the twin.
-    if card.wire != "chat" and own(content.provider, content.model, card) and is_object(content.data):
+    # Chat Completions has no provider-specific items, so that it always gets the text fallback.
+    if card.wire != "chat" and may_read_state(content.provider, content.model, card) and is_object(content.data):
         data: str | None = content.data
         if card.wire == "anthropic":
             data = sendable_block(content.data, role, within_result=within_result)
-        elif within_result and type_of(content) not in RESPONSES_PARTS:
+        elif within_result and opaque_type(content) not in RESPONSES_PARTS:
             data = None
         if data is not None:
             return content if data == content.data else replace(content, data=data)
     return Text(content.text_fallback, role, ref=content.ref) if content.text_fallback else None
 
 
-def _known(part: Image | Document, card: ModelCard) -> bool:
+def _is_supported_media(part: Image | Document, card: ModelCard) -> bool:
     if card.wire != "anthropic" or not is_inline(part):
         return True
     return media_of(part) in (_PICTURES if isinstance(part, Image) else _PAPERS)
@@ -164,9 +168,9 @@ def _name(part: Image | Document) -> str:
     return f"document {part.name} {part.media}" if part.name else f"document {part.media}"
 
 
-def _unfit(part: Image | Document, sense: str) -> Text:
-    return _missing(part, f"this model cannot {sense}")
+def _unreadable(part: Image | Document, sense: str) -> Text:
+    return _placeholder(part, f"this model cannot {sense}")
 
 
-def _missing(part: Image | Document, reason: str) -> Text:
+def _placeholder(part: Image | Document, reason: str) -> Text:
     return Text(f"[{_name(part)} not shown: {reason}]", ref=part.ref)

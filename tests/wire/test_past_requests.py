@@ -15,8 +15,8 @@ from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, Prices, card
-from palimpsest.wire.past import calls_of, next_request, past_request
-from palimpsest.wire.request import Params, Tool, resolved
+from palimpsest.wire.past_requests import call_events, next_request, past_request
+from palimpsest.wire.request import Params, Tool, resolved_params
 from palimpsest.wire.rules.check import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
@@ -49,16 +49,16 @@ CHAT = card("openai-compatible/x")
 def test_resolved_parameters_give_the_same_bytes_and_are_resolved(model: ModelCard, params: Params) -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))
-    whole = resolved(params, model)
+    whole = resolved_params(params, model)
     assert encode(log.view, model, TOOLS, whole) == encode(log.view, model, TOOLS, params)
-    assert resolved(whole, model) == whole
+    assert resolved_params(whole, model) == whole
 
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
 def test_a_request_of_the_past_is_the_same_after_its_card_has_changed(model: ModelCard) -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))
-    params = resolved(Params(), model)
+    params = resolved_params(Params(), model)
     request = encode(log.view, model, (), params)
     log.append(CallStarted(model.name, request.wire, Raw(msgspec.json.encode(params)), digest=request.digest))
     changed = msgspec.structs.replace(
@@ -74,7 +74,7 @@ def test_a_request_of_the_past_is_the_same_after_its_card_has_changed(model: Mod
 def test_what_one_card_decided_does_not_bind_another_model() -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))
-    params = resolved(Params(), CLAUDE)
+    params = resolved_params(Params(), CLAUDE)
     log.append(CallStarted("claude-sonnet-4-5", "anthropic", Raw(msgspec.json.encode(params))))
 
     opus = json.loads(past_request(log, 1, MemoryBlobs().get, model="claude-opus-4-1").request.body)
@@ -108,7 +108,7 @@ def test_every_request_comes_back_byte_for_byte_whatever_was_edited_undone_or_le
 
     assert [past.request.body for past in found] == sent
     assert [past.verified for past in found] == [True] * 6
-    assert [past.seq for past in found] == [event.seq for event in calls_of(log)]
+    assert [past.seq for past in found] == [event.seq for event in call_events(log)]
 
 
 def test_a_request_through_a_fork_is_found_in_its_base() -> None:
@@ -186,7 +186,7 @@ def test_a_dated_model_is_sent_under_its_own_name() -> None:
     assert msgspec.json.decode(body)["model"] == "claude-sonnet-4-5-20250929"
 
 
-def test_another_wire_gets_no_seal_of_the_first_maker_and_claims_no_digest() -> None:
+def test_another_wire_gets_no_signature_of_the_first_provider_and_claims_no_digest() -> None:
     log, blobs = _log(), MemoryBlobs()
     log.append(UserSaid((Text("hello"),)))
     log.append(ModelReplied((Thinking("hm", Signature("anthropic", "claude-sonnet-4-5", "SEALED")), Text("yes", "assistant"))))
@@ -251,7 +251,7 @@ def test_a_session_that_names_no_model_asks_for_one() -> None:
     assert next_request(log.view, MemoryBlobs().get, model="gpt-5.5").wire == "responses"
 
 
-def test_a_model_that_nobody_knows_is_spoken_to_as_its_log_says() -> None:
+def test_an_unknown_model_uses_the_wire_that_its_log_names() -> None:
     log = Log.create(MemorySessions(), SessionOpened("s", model="somebody/new-model"), FixedClock(1, 1))
     log.append(UserSaid((Text("hello"),)))
     log.append(CallStarted("somebody/new-model", "anthropic"))

@@ -1,8 +1,8 @@
-"""Readable twins: what people and other models see of an item that only its maker understands."""
+"""Text fallbacks of provider-specific items, for people and for other models."""
 
 from palimpsest.wire.json_reading import Json, is_json, shorten, table_at, tables_at, text
 
-_SEALED = {
+_UNREADABLE = {
     "redacted_thinking": "[thinking that only its model can read]",
     "compaction": "[a summary of earlier turns that only its model can read]",
     "compaction_summary": "[a summary of earlier turns that only its model can read]",
@@ -10,27 +10,27 @@ _SEALED = {
 }
 
 
-def twin_of(item: Json) -> str:
-    """One or a few lines about an item of a provider's own kind."""
+def text_fallback(item: Json) -> str:
+    """One or a few lines that describe a provider-specific item."""
     kind = text(item, "type")
     readable = _readable(item)
     if kind in ("compaction", "compaction_summary", "message") and readable:
         return readable
-    if kind in _SEALED:
+    if kind in _UNREADABLE:
         prompt = text(item, "revised_prompt")
-        return f"{_SEALED[kind]} {prompt}".rstrip()
-    asked = _question(item)
-    return f"[{kind or 'item'}{': ' if asked else ''}{asked}]" + (f"\n{readable}" if readable else "")
+        return f"{_UNREADABLE[kind]} {prompt}".rstrip()
+    query = _query_of(item)
+    return f"[{kind or 'item'}{': ' if query else ''}{query}]" + (f"\n{readable}" if readable else "")
 
 
-def _question(item: Json) -> str:
+def _query_of(item: Json) -> str:
     action = table_at(item, "action") or table_at(item, "input")
     for table in (action, item):
         for key in ("query", "url", "pattern", "code", "command", "name"):
             if found := text(table, key):
                 return shorten(found)
     queries = item.get("queries")
-    return shorten(", ".join(str(each) for each in queries)) if isinstance(queries, list) else ""
+    return shorten(", ".join(str(query) for query in queries)) if isinstance(queries, list) else ""
 
 
 def _readable(item: Json) -> str:
