@@ -49,7 +49,7 @@ def by_definition(now: Situation, *, held: bool, patience: float) -> list[Dead]:
 def test_a_session_that_is_looked_at_again_and_again_has_the_same_dead(
     parts: list[tuple[list[Step], float]], held: bool, patience: float
 ) -> None:
-    session = work(replace(PROFILE, size="palimpsest"), clock=FixedClock(START, 1_000))
+    session = work(replace(PROFILE, size_rule="palimpsest"), clock=FixedClock(START, 1_000))
     for told, factor in parts:
         tell(session, told, take_back)
         for _ in range(9):

@@ -63,7 +63,7 @@ def policies() -> Iterator[tuple[str, str]]:
 def alone(name: str, policy: str) -> Profile:
     """A profile with only the policies of one name."""
     whole = way(name)
-    return replace(whole, policies=tuple(each for each in whole.policies if each.name == policy), rung=whole.rung)
+    return replace(whole, policies=tuple(each for each in whole.policies if each.name == policy), fallback=whole.fallback)
 
 
 def looked_at(session: Session, moment: Moment) -> PolicyRun | None:

@@ -23,8 +23,8 @@ from palimpsest.wire.models.cards import ModelCard
 def test_the_policies_stand_in_the_order_in_which_one_takes_over_from_the_other(name: str) -> None:
     made = profile(name)
     assert [policy.name for policy in made.policies] == ["remote", "handoff", "last_resort"]
-    assert made.rung is not None
-    assert (made.size, made.overflow, made.folds, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
+    assert made.fallback is not None
+    assert (made.size_rule, made.overflow, made.folds_per_turn, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
     assert (made.params.dialect, made.params.parallel) == (name, True)
 
 
@@ -47,7 +47,7 @@ def test_settings_of_the_original_are_honoured_under_their_own_names(name: str) 
     params = profile(name, settings).params
     assert (params.effort, params.summary, params.verbosity) == ("high", "auto", "low")
     with pytest.raises(BadInput, match="model_auto_compact_token_limit is 'many'; give a whole number from 1 on"):
-        codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at  # noqa: B018 - reading it is the test
+        _ = codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at
     assert profile(name, {"HOME": "/home/user", "no_such_setting": "1"}).name == name
 
 

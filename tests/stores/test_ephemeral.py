@@ -106,7 +106,7 @@ def chunked(lines: MemoryFile) -> list[tuple[int, bytes]]:
 
 
 def test_a_small_run_splits_between_lines() -> None:
-    lines = MemorySessions(run=5).create("one")
+    lines = MemorySessions(chunk_bytes=5).create("one")
     for line in (b"a\n", b"b\n", b"cccccc\n", b"d\n"):
         lines.append(line)
     assert chunked(lines) == [(0, b"a\nb\ncccccc\n"), (11, b"d\n")]

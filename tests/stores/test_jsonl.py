@@ -95,7 +95,7 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(tmp_path: Path) ->
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
-    lock.take()
+    lock.acquire()
     lines = JsonlFile(Path("/dev/full"), lock=lock)
     with pytest.raises(StoreError, match="/dev/full: cannot write to it: the disk is full; free some space, nothing was lost"):
         lines.append(b"{}\n")

@@ -50,7 +50,7 @@ def test_a_name_cannot_lead_out_of_the_folder(name: str, tmp_path: Path) -> None
 
 def test_what_the_system_refuses_is_a_store_error_that_names_the_path(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(StoreError, match=r"taken.*cannot write it: a file stands where a folder should be"):
+    with pytest.raises(StoreError, match=r"taken.*cannot write it: there is a file where a folder should be"):
         ResultFiles(tmp_path / "taken")("a.txt", b"x")
 
 

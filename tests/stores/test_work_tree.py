@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.policy import Look
-from palimpsest.stores.result_files import LARGEST, WorkTree
+from palimpsest.stores.result_files import LARGEST_BYTES, WorkTree
 
 
 def test_a_file_shows_as_it_is_now(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_what_lies_outside_is_not_there_whatever_leads_to_it(tmp_path: Path) -> 
 
 
 def test_large_files_folders_and_what_is_no_text_are_not_there(tmp_path: Path) -> None:
-    (tmp_path / "large").write_text("x" * (LARGEST + 1))
+    (tmp_path / "large").write_text("x" * (LARGEST_BYTES + 1))
     (tmp_path / "picture").write_bytes(b"\x89PNG\xff")
     (tmp_path / "folder").mkdir()
     look = WorkTree(str(tmp_path))

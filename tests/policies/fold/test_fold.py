@@ -23,8 +23,8 @@ from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.fold.bounds import Bounds, ladder
-from palimpsest.policies.fold.fold import FoldFromLog, rung
+from palimpsest.policies.fold.bounds import Bounds, fallback_levels
+from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
@@ -212,11 +212,11 @@ def test_pa_15_a_fold_makes_no_request() -> None:
 
 
 def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
-    numbers = [number for number, _ in ladder(Bounds(), 200_000)]
+    numbers = [number for number, _ in fallback_levels(Bounds(), 200_000)]
     assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
-    tails = [bounds.tail for _, bounds in ladder(Bounds(), 200_000)]
+    tails = [bounds.tail for _, bounds in fallback_levels(Bounds(), 200_000)]
     assert tails[:7] == [15_000, 7_500, 3_750, 1_875, 937, 468, 234]
-    assert [(bounds.messages, bounds.evidence) for number, bounds in ladder(Bounds(), 200_000) if number > 3] == [
+    assert [(bounds.messages, bounds.evidence) for number, bounds in fallback_levels(Bounds(), 200_000) if number > 3] == [
         (5_000, 1_000),
         (5_000, 1_000),
         (0, 200),
@@ -232,7 +232,7 @@ def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_th
         reply(session, Text("Done.", "assistant"))
     body = folded(session)
     texts = [text_of(item.content) for item in session.log.view.items]
-    assert body.why.endswith("rung 4 of the ladder")
+    assert body.why.endswith("fallback level 4")
     assert not any("word word" in text for text in texts)
     assert any("mode: build" in text for text in texts)
     assert any("before them" in text for text in texts)
@@ -251,7 +251,7 @@ def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: 
     for number in range(40):
         use(session, f"c{number}", "Bash", f'{{"command":"make part_{number}"}}', f"value_{number} = 1\n" * 100)
     body = folded(session)
-    assert body.why == f"the user asked for it; rung {taken} of the ladder"
+    assert body.why == f"the user asked for it; fallback level {taken}"
     assert body.tokens_after <= 136_000
 
 
@@ -328,7 +328,7 @@ def test_a_pinned_file_stays_through_every_rung() -> None:
 
 
 def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
-    session = busy(rung())
+    session = busy(model_free_fallback())
     assert offline(session, run_policies(session, "asked")).folded
     assert offline(session, run_policies(session, "asked")).events == ()
 

@@ -90,7 +90,7 @@ def test_pa_16_without_a_model_there_is_no_failure_and_the_fold_stands() -> None
     ran = offline(session, run_policies(session, "asked"))
     assert ran.folded
     assert [event for event in ran.events if isinstance(event.body, Failed)] == []
-    assert ran.notices == ("no model is at hand: folded without an account of the work",)
+    assert ran.notices == ("no model is available: folded without an account of the work",)
 
 
 @pytest.mark.parametrize(

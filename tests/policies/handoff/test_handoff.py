@@ -195,7 +195,7 @@ def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_a
     outputs = [item["call_id"] for item in after if item["type"] == "function_call_output"]
     assert calls == outputs == ["c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"]
     assert shows(session) == [*(f"ask {number}" for number in range(10)), "the summary"]
-    assert "the 12 oldest items did not fit the request for the summary, which knows nothing of them" in ran.notices
+    assert "the 12 oldest items did not fit the request for the summary, which does not cover them" in ran.notices
 
 
 def test_cx_39_at_most_five_requests_are_made_with_ever_less() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.ports import StateSlot
-from palimpsest.stores.slots import FileSlot
+from palimpsest.stores.state_slots import FileStateSlot
 
 
 def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot: StateSlot) -> None:
@@ -14,6 +14,6 @@ def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot
 
 def test_a_disk_that_refuses_is_told_by_false_and_keeps_the_old_value(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
-    slot = FileSlot(tmp_path / "file" / "state")
+    slot = FileStateSlot(tmp_path / "file" / "state")
     assert (slot.save(b"x"), slot.load()) == (False, None)
     assert (tmp_path / "file").read_bytes() == b"in the way"

@@ -100,7 +100,7 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions
     assert found(index, "word") == [("two", 1), ("one", 1)]
     assert index.note == (
         f"{tmp_path / 'index.sqlite'} cannot be written (attempt to write a readonly database): "
-        "the index is kept in memory and made anew each time"
+        "the index is kept in memory and built again each time"
     )
 
 
@@ -196,7 +196,7 @@ class ScratchedShelf(MemorySessions):
 
 
 def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) -> None:
-    store = ScratchedShelf(run=100)
+    store = ScratchedShelf(chunk_bytes=100)
     write(store, "locked-away", "word")
     write(store, "scratched", "word", "x" * 100, "word")
     write(store, "well", "word")

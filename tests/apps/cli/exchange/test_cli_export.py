@@ -108,7 +108,7 @@ def test_a_file_that_is_there_is_named_and_stays_unless_forced(pal: Pal, tmp_pat
     out.write_text("mine")
     refused = pal("export", SMALL, "--to", "markdown", "--out", str(out))
     assert (refused.exit_code, out.read_text()) == (2, "mine")
-    assert refused.stderr == f"pal: {out}: this file is there already, and stays as it is; --force replaces it\n"
+    assert refused.stderr == f"pal: {out}: this file exists and was not changed; --force replaces it\n"
 
     assert pal("export", SMALL, "--to", "markdown", "--out", str(out), "--force").exit_code == 0
     assert out.read_text().startswith("# What is in a.py?")
@@ -227,7 +227,7 @@ def test_a_session_that_is_there_already_is_replaced_only_by_force(pal: Pal, tmp
     again = pal(*words, **_homes(tmp_path))
 
     assert (again.exit_code, path.read_text()) == (2, "gone on\n")
-    assert again.stderr == f"pal: {path}: this file is there already, and stays as it is; --force replaces it\n"
+    assert again.stderr == f"pal: {path}: this file exists and was not changed; --force replaces it\n"
     assert pal(*words, "--force", **_homes(tmp_path)).exit_code == 0
     assert path.read_text() != "gone on\n"
 

@@ -13,7 +13,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.log.verify import Finding, Verdict
 from palimpsest.core.log.verify import verify as look_at
 from palimpsest.core.ports import BlobStore, SessionArchive
-from palimpsest.stores.salvage import Repair, repair
+from palimpsest.stores.repair import RepairReport, repair
 
 _EXAMPLES = """\b
 Examples:
@@ -29,7 +29,7 @@ class Result:
 
     found: Found
     before: Verdict
-    done: Repair | None = None
+    done: RepairReport | None = None
     after: Verdict | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""When a hand-over is due, to the token."""
+"""HandoffTrigger a hand-over is due, to the token."""
 
 from collections.abc import Mapping
 
