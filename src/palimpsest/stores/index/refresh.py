@@ -186,7 +186,7 @@ class Refresher:
             done=done,
             last=last,
             seq=seq,
-            print=_fingerprint_or_empty(lines, last, done),
+            fingerprint=_fingerprint_or_empty(lines, last, done),
             first_unit=state.first_unit or first,
             last_unit=unit - 1 if unit > first else state.last_unit,
             bad=state.bad + bad,
