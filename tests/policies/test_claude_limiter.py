@@ -1,4 +1,4 @@
-"""Large tool results on their way in: what is written to a file, and what stands in its place."""
+"""Large tool results: what is written to a file, and what the model sees instead."""
 
 import json
 from collections.abc import Callable
@@ -34,8 +34,8 @@ class Disk:
         return self.files(want.name, want.data) if want.name else self.blobs.put(want.data)
 
 
-def arrive(result: ToolReturned, answer: Callable[[Want], Answer] | None = None, offload: ClaudeLimiter | None = None) -> ToolReturned:
-    return run_steps((offload or ClaudeLimiter())(result), answer or Disk().answer)
+def arrive(result: ToolReturned, answer: Callable[[Want], Answer] | None = None, limiter: ClaudeLimiter | None = None) -> ToolReturned:
+    return run_steps((limiter or ClaudeLimiter())(result), answer or Disk().answer)
 
 
 def shown(result: ToolReturned) -> str:
@@ -137,8 +137,8 @@ def test_the_placeholder_is_the_one_that_the_real_program_wrote(version: str, sh
 
 def test_v_the_file_of_a_bash_result_has_nine_characters_and_begins_with_b() -> None:
     disk = Disk()
-    offload = ClaudeLimiter(short_names=True)
-    arrive(returned(Text("x" * 40_000)), disk.answer, offload)
-    arrive(returned(Text("x" * 500_000), tool="Grep"), disk.answer, offload)
+    limiter = ClaudeLimiter(short_names=True)
+    arrive(returned(Text("x" * 40_000)), disk.answer, limiter)
+    arrive(returned(Text("x" * 500_000), tool="Grep"), disk.answer, limiter)
     first, second = disk.files.files
     assert (first[:10], len(first), first[-4:], second) == ("/results/b", len("/results/b12345678.txt"), ".txt", "/results/toolu_1.txt")

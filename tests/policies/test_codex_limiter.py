@@ -21,9 +21,9 @@ def arrive(session: Session, result: ToolResult) -> ToolResult:
 
 
 def run(session: Session, output: CapturedOutput, requested_tokens: int | None = None) -> ToolResult:
-    arrival = session.profile.limiter(session.card)
-    assert isinstance(arrival, CodexLimiter)
-    return offline(session, arrival.command("c1", output, DONE, requested_tokens=requested_tokens))
+    limiter = session.profile.limiter(session.card)
+    assert isinstance(limiter, CodexLimiter)
+    return offline(session, limiter.command("c1", output, DONE, requested_tokens=requested_tokens))
 
 
 def test_cx_25_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() -> None:
@@ -39,12 +39,12 @@ def test_cx_25_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() ->
 def test_cx_25_whatever_the_output_is_the_header_fits_the_slack(text: str, limit: int, warns: bool) -> None:
     # The original's smallest limit is far above its header; here the body alone shows the rule.
     session = codex_session()
-    offload = CodexLimiter(limit * 20, warns=warns)
-    bounded = offline(session, offload.command("c1", CapturedOutput(text * 40), DONE))
-    assert offline(session, offload(ToolReturned(bounded))).result.parts == bounded.parts
+    limiter = CodexLimiter(limit * 20, warns=warns)
+    bounded = offline(session, limiter.command("c1", CapturedOutput(text * 40), DONE))
+    assert offline(session, limiter(ToolReturned(bounded))).result.parts == bounded.parts
 
 
-def test_cx_25_one_that_nobody_bounded_is_cut_at_the_limit_and_a_fifth() -> None:
+def test_cx_25_an_output_not_bounded_by_its_tool_is_cut_at_the_limit_and_a_fifth() -> None:
     session = codex_session()
     fits, cut = "x" * 48_000, "x" * 48_001
     assert arrive(session, ToolResult("c1", (Text(fits),))) == ToolResult("c1", (Text(fits),))
@@ -108,7 +108,7 @@ def test_what_a_process_wrote_is_captured_by_its_first_and_last_half() -> None:
     assert "Original token count: 500000\n" in with_header(kept, "", DONE)
 
 
-UNKNOWN = ("openai-compatible/somebody-s-model", "local/small")
+UNKNOWN = ("openai-compatible/custom-model", "local/small")
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -1,4 +1,4 @@
-"""Compaction by the provider itself, at its own door and by an item in a reply."""
+"""Compaction by the provider: through its dedicated endpoint, and by an item in a reply."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def by(ran: PolicyRun) -> list[str]:
     return [event.body.by for event in ran.edited if isinstance(event.body, ViewEdited)]
 
 
-def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
+def test_cx_42_the_endpoint_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
     session = worked("codex")
     old = next(item.id for item in session.log.view.items if item.kind == "user")
     provider = Scripted(
@@ -80,7 +80,7 @@ def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered(
     sealed = session.log.view.items[-1].content
     assert isinstance(sealed, Opaque)
     assert (json.loads(sealed.data), sealed.provider, sealed.model) == (SEALED, "openai", "gpt-5.5")
-    # Whoever cannot open it reads this.
+    # Models that cannot decrypt it read this.
     assert sealed.twin.startswith(PREFIX)
     assert session.log.view.facts == {}
 
@@ -203,7 +203,7 @@ def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_
     provider = Scripted(ProviderError("server error", status=500), "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
     assert ran.failure is None
-    assert ran.notices[0] == "the provider could not compact (server error); compacted locally instead"
+    assert ran.notices[0] == "the provider could not compact (server error); compacting locally instead"
     assert by(ran) == ["handoff"]
     assert [text for text in shows(session) if text.startswith("ask")] == ["ask 0", "ask 1", "ask 2"]
     assert len(provider.requests) == 2
@@ -222,7 +222,7 @@ def test_cx_44_after_three_failures_the_provider_is_not_asked_again(name: str) -
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_provider_that_cannot_is_never_asked_and_without_a_model_the_rung_folds_once(name: str) -> None:
+def test_a_provider_without_compaction_is_never_asked_and_without_a_model_the_fallback_folds_once(name: str) -> None:
     session = codex_session(name, OTHER)
     turn(session, "ask", 1, usage=FULL)
     remote = session.profile.policies[0]
@@ -252,7 +252,7 @@ def test_the_trailing_switch_is_not_sent_and_stands_behind_the_compaction() -> N
     assert shows(session)[-1] == "<model_switch>"
 
 
-def test_the_answer_of_the_door_must_hold_something() -> None:
+def test_the_answer_of_the_endpoint_must_have_a_compaction_or_a_summary() -> None:
     session = worked("codex")
     ran = online(session, run_policies(session, "asked"), Scripted(answer({"type": "reasoning", "summary": []}), "the summary"))
     assert isinstance(ran.events[0].body, Failed)

@@ -1,4 +1,4 @@
-"""Numbers in settings: read alike by every profile, and never a traceback, whatever somebody wrote there."""
+"""Numbers in settings are read alike by every profile, and no value causes a traceback."""
 
 import re
 
@@ -28,11 +28,11 @@ LENIENT = (
 
 @pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0x10"])
 @pytest.mark.parametrize(("name", "key"), STRICT)
-def test_a_setting_that_is_no_number_is_told_in_one_short_line(name: str, key: str, wrong: str) -> None:
-    with pytest.raises(BadInput, match=re.escape(key)) as told:
+def test_a_setting_that_is_no_number_raises_one_short_line(name: str, key: str, wrong: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(key)) as raised:
         profile(name, {key: wrong}).budget(CLAUDE)
-    assert len(told.value.message) < 200
-    assert "\n" not in told.value.message
+    assert len(raised.value.message) < 200
+    assert "\n" not in raised.value.message
 
 
 @pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0"])

@@ -42,7 +42,7 @@ def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
     assert modes == ["0o700", "0o600"]
 
 
-def test_a_second_writer_is_told_who_holds_the_session_and_readers_are_free(tmp_path: Path) -> None:
+def test_a_second_writer_gets_the_name_of_the_holder_and_readers_are_free(tmp_path: Path) -> None:
     with create(tmp_path):
         with pytest.raises(Locked, match=f"being written by process {os.getpid()} on .* since "):
             Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True)
@@ -162,7 +162,7 @@ def test_a_fork_of_another_session_of_the_same_name_is_refused(tmp_path: Path) -
         log.fork(store, "f").close()
     (tmp_path / "s.jsonl").unlink()
     with create(tmp_path) as log:
-        log.append(said("somebody else"))
+        log.append(said("another writer"))
     with pytest.raises(MissingBase, match="is not the one this was forked from: event 1 differs"):
         Log.open(store, "f", FixedClock(1, 1))
 

@@ -53,15 +53,15 @@ def groups_of(situation: Situation, run: HandoffRun, reply: ModelReplied) -> tup
         elif isinstance(part, Opaque) and type_of(part) in _COMPACTION_TYPES:
             groups.append(Group((compaction_put(situation, part),), "compaction"))
         elif isinstance(part, Opaque) and type_of(part) == "message":
-            text = _user_text(parse(part.data, part.provider))
-            if text in summaries:
-                groups.append(Group((Keep(summaries.pop(text).id),), "summary"))
-            elif text.startswith(prompt("handoff_prefix")):
-                groups.append(Group((Put("summary", Text(text)),), "summary"))
-            elif by_text.get(text):
-                groups.append(Group(tuple(Keep(item.id) for item, _ in by_text[text].pop(0).plain_parts)))
-            elif text and is_real_user_message((text,)):
-                groups.append(Group((Put("user", Text(text)),)))
+            user_text = _user_text(parse(part.data, part.provider))
+            if user_text in summaries:
+                groups.append(Group((Keep(summaries.pop(user_text).id),), "summary"))
+            elif user_text.startswith(prompt("handoff_prefix")):
+                groups.append(Group((Put("summary", Text(user_text)),), "summary"))
+            elif by_text.get(user_text):
+                groups.append(Group(tuple(Keep(item.id) for item, _ in by_text[user_text].pop(0).plain_parts)))
+            elif user_text and is_real_user_message((user_text,)):
+                groups.append(Group((Put("user", Text(user_text)),)))
     if all(group.kind in {"user", "other"} for group in groups):
         raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
     if messages and messages[-1] in by_text[messages[-1].text]:
@@ -122,7 +122,7 @@ class Remote:
             return ()
         except PalimpsestError as error:
             failed = Failed("remote compaction", error.kind, error.message, by=self.name)
-            return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); compacted locally instead",))
+            return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); compacting locally instead",))
         fold = fold_of(situation, run, groups, inject=situation.moment in self.inject)
         return Proposal((fold,), why, notices=notices(situation, size_after(situation, run, fold)))
 

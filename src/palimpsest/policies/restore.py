@@ -222,19 +222,19 @@ _skills = msgspec.json.Decoder(dict[str, str])
 class Restore:
     """Shows files and facts again after a fold.
 
-    files, total: the newest files, at most this many and within this many tokens.
-    each: tokens above which a file is cut, or with `big="note"` only mentioned.
-    skill: tokens above which the text of a skill is cut.
-    lines: separator between line number and text.
+    files, total_tokens: the newest files, at most this many and within this many tokens.
+    file_tokens: tokens above which a file is cut, or with `large_files="note"` only mentioned.
+    skill_tokens: tokens above which the text of a skill is cut.
+    numbering: separator between line number and text.
     place: the end of the view, or before the newest user message; the context of the session start then comes first in the view.
     """
 
     files: int = 5
-    total: int = 50_000
-    each: int = 5_000
-    skill: int = 5_000
-    big: Literal["cut", "note"] = "cut"
-    lines: Literal["arrow", "tab"] = "arrow"
+    total_tokens: int = 50_000
+    file_tokens: int = 5_000
+    skill_tokens: int = 5_000
+    large_files: Literal["cut", "note"] = "cut"
+    numbering: Literal["arrow", "tab"] = "arrow"
     place: Literal["end", "prompt"] = "end"
     name: str = "restore"
     moments: frozenset[Moment] = field(default=frozenset({"folded"}))
@@ -248,7 +248,7 @@ class Restore:
         recent = yield from recent_work(situation.view.seq)
         visible_now = visible_texts(situation.view)
         room = _room(situation, recent)
-        restored = yield from self._files(situation, recent, visible_now, min(room, self.total))
+        restored = yield from self._files(situation, recent, visible_now, min(room, self.total_tokens))
         room -= sum(_tokens(put, situation) for puts in restored for put in puts if not visible_now.current_copy(puts))
         for name, title in FACTS:
             current = yield from _look_or_none(Look(name, "fact"))
@@ -284,11 +284,11 @@ class Restore:
             if text is None:
                 continue
             name = f"file {path}"
-            if self.big == "note" and _size(text, situation) > self.each:
+            if self.large_files == "note" and _size(text, situation) > self.file_tokens:
                 note = f"{path} was read before this point. It is too large to be shown again here; read it if you need it."
                 found.append([reminder(note, name)])
                 continue
-            shown = self._numbered(_head(text, self.each, situation))
+            shown = self._numbered(_head(text, self.file_tokens, situation))
             arguments = msgspec.json.encode({"file_path": path}).decode()
             puts = [
                 reminder(f"The tool Read was called with this input: {arguments}", name),
@@ -309,12 +309,12 @@ class Restore:
         try:
             skills = _skills.decode(text)
         except msgspec.DecodeError:
-            return [("", _head(text, self.skill, situation))]
-        return [(skill, _head(body, self.skill, situation)) for skill, body in skills.items()]
+            return [("", _head(text, self.skill_tokens, situation))]
+        return [(skill, _head(body, self.skill_tokens, situation)) for skill, body in skills.items()]
 
     def _numbered(self, text: str) -> str:
         rows = text.split("\n")
-        if self.lines == "tab":
+        if self.numbering == "tab":
             return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
         return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
 

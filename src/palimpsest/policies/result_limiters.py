@@ -91,14 +91,14 @@ def original_tokens(output: CapturedOutput) -> int:
     return -(-size // 4)
 
 
-def with_header(output: CapturedOutput, body: str, ending: CommandStatus) -> str:
+def with_header(output: CapturedOutput, body: str, status: CommandStatus) -> str:
     """Return the body of an output below a header with the status of the command."""
-    lines = [f"Chunk ID: {ending.chunk}"] if ending.chunk else []
-    lines.append(f"Wall time: {ending.seconds:.4f} seconds")
-    if ending.running is not None:
-        lines.append(f"Process running with session ID {ending.running}")
-    elif ending.exit is not None:
-        lines.append(f"Process exited with code {ending.exit}")
+    lines = [f"Chunk ID: {status.chunk}"] if status.chunk else []
+    lines.append(f"Wall time: {status.seconds:.4f} seconds")
+    if status.running is not None:
+        lines.append(f"Process running with session ID {status.running}")
+    elif status.exit is not None:
+        lines.append(f"Process exited with code {status.exit}")
     lines += [f"Original token count: {original_tokens(output)}", "Output:", body]
     return "\n".join(lines)
 
@@ -275,12 +275,12 @@ class CodexLimiter:
         return replace(returned, result=replace(result, parts=bounded.parts, blob=blob))
 
     def command(
-        self, call_id: str, output: CapturedOutput, ending: CommandStatus, *, requested_tokens: int | None = None
+        self, call_id: str, output: CapturedOutput, status: CommandStatus, *, requested_tokens: int | None = None
     ) -> Generator[Want, Answer, ToolResult]:
         """Return the result of a command within the limit, or within `requested_tokens` if the model asked for fewer."""
         body = bounded_body(output, self.limit, self.mode, requested_tokens=requested_tokens, warns=self.warns)
         blob = (yield from save(Save(output.text.encode("utf-8", "surrogatepass")))) if body.cut else ""
-        return ToolResult(call_id, (Text(with_header(output, body.text, ending)),), blob=blob)
+        return ToolResult(call_id, (Text(with_header(output, body.text, status)),), blob=blob)
 
 
 def _result_bytes(result: ToolResult) -> bytes:

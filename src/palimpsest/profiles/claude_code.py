@@ -90,7 +90,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
                 breakpoint_rule="claude-code-2.1.325-fold",
             ),
             *((AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()),
-            Restore(big="note", lines="tab", place="prompt"),
+            Restore(large_files="note", numbering="tab", place="prompt"),
             Warn(),
         ),
         budget=budget,

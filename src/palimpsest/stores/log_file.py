@@ -239,24 +239,24 @@ class JsonlFile:
     def _checkpoint(self) -> FileStateSlot:
         return FileStateSlot(self._path.with_suffix(CHECKPOINT))
 
-    def _lines_end(self, size: int, known: int = 0) -> int:
-        """Return the offset after the last whole line, at least `known`; a line without a newline or with zeros is torn."""
-        end = self._newline_before(size, known)
-        while end > known:
-            start = self._newline_before(end - 1, known)
+    def _lines_end(self, size: int, least: int = 0) -> int:
+        """Return the offset after the last whole line, at least `least`; a line without a newline or with zeros is torn."""
+        end = self._newline_before(size, least)
+        while end > least:
+            start = self._newline_before(end - 1, least)
             if b"\0" not in os.pread(self._file, end - start, start):
                 break
             end = start
         return end
 
-    def _newline_before(self, end: int, known: int) -> int:
-        while end > known:
-            start = max(known, end - TAIL_BYTES)
+    def _newline_before(self, end: int, least: int) -> int:
+        while end > least:
+            start = max(least, end - TAIL_BYTES)
             newline = os.pread(self._file, end - start, start).rfind(b"\n")
             if newline >= 0:
                 return start + newline + 1
             end = start
-        return known
+        return least
 
     def _set_aside(self, size: int) -> None:
         """Copy a torn last line to a file of its own, then cut it off."""

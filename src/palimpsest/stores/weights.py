@@ -47,10 +47,10 @@ WEIGHTS: tuple[Weights, ...] = (
 
 def find_weights(name: str, table: Iterable[Weights] = WEIGHTS) -> Weights:
     """Return the entry of that name; raise `BadInput` if there is none."""
-    known = {entry.name: entry for entry in table}
-    if name not in known:
-        raise BadInput(f"no weights are called {name!r}; known are {', '.join(known)}, or give the path of a GGUF file", where="weights")
-    return known[name]
+    entries = {entry.name: entry for entry in table}
+    if name not in entries:
+        raise BadInput(f"no weights are called {name!r}; known are {', '.join(entries)}, or give the path of a GGUF file", where="weights")
+    return entries[name]
 
 
 def fetch_weights(name: str, folder: Path, table: Iterable[Weights] = WEIGHTS) -> Path:

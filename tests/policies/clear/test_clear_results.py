@@ -161,9 +161,9 @@ def test_cc_22_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the
     assert before_call(session)[-1] == Mask((note,))
     assert session.log.view[note].hidden
     (boundary,) = [each for each in lines_of(session.log, MemoryBlobs()) if each.get("subtype") == "microcompact_boundary"]
-    told = boundary["microcompactMetadata"]
-    assert (told["trigger"], told["compactedToolIds"]) == ("auto", [f"toolu_{number}" for number in range(6)])
-    assert len(told["clearedAttachmentUUIDs"]) == 1
+    metadata = boundary["microcompactMetadata"]
+    assert (metadata["trigger"], metadata["compactedToolIds"]) == ("auto", [f"toolu_{number}" for number in range(6)])
+    assert len(metadata["clearedAttachmentUUIDs"]) == 1
     use(session, "toolu_new", "Bash", "{}", output(99, 30_000))
     reply(session, Text("More.", "assistant"), usage=Usage(input=150_000))
     assert all(mask.text for mask in before_call(session))

@@ -211,7 +211,7 @@ def test_pa_15_a_fold_makes_no_request() -> None:
     assert {event.body.purpose for event in session.log.events() if isinstance(event.body, CallStarted)} == {"turn"}
 
 
-def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
+def test_pa_18_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
     numbers = [number for number, _ in fallback_levels(Bounds(), 200_000)]
     assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
     tails = [bounds.tail for _, bounds in fallback_levels(Bounds(), 200_000)]
@@ -242,7 +242,7 @@ def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_th
 @pytest.mark.parametrize(
     ("head", "request_words", "taken"), [(10, 60_000, 2), (10, 117_000, 3), (112_000, 500, 4), (10, 122_500, 5), (118_500, 500, 5)]
 )
-def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: int, request_words: int, taken: int) -> None:
+def test_pa_18_less_room_means_a_later_fallback_level(head: int, request_words: int, taken: int) -> None:
     session = work(profile("palimpsest"))
     session.log.append(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
     for number in range(30):
@@ -318,7 +318,7 @@ def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed
     assert offline(session, run_policies(session, "before_call")).folded
 
 
-def test_a_pinned_file_stays_through_every_rung() -> None:
+def test_a_pinned_file_stays_at_every_fallback_level() -> None:
     session = busy(rounds=70)
     session.pin(paths=("f3.py",))
     folded(session, "before_call")
@@ -327,7 +327,7 @@ def test_a_pinned_file_stays_through_every_rung() -> None:
     assert all(item.mask is None for item in shown)
 
 
-def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
+def test_the_model_free_fallback_folds_whenever_it_is_planned_and_there_is_something_to_fold() -> None:
     session = busy(model_free_fallback())
     assert offline(session, run_policies(session, "asked")).folded
     assert offline(session, run_policies(session, "asked")).events == ()

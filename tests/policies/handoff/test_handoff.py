@@ -217,7 +217,7 @@ def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_
         assert shows(session).count("<model_switch>new</model_switch>") == 1
 
 
-def test_cx_41_a_switch_before_the_newest_message_is_told_to_the_summariser_and_goes_with_the_rest() -> None:
+def test_cx_41_a_switch_before_the_newest_message_is_shown_to_the_summariser_and_folded() -> None:
     session = worked("codex-0.166")
     session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
     turn(session, "ask 3", 3)
@@ -275,7 +275,7 @@ def test_a_second_look_rests_and_so_does_one_at_an_empty_session() -> None:
         assert online(codex_session(name), run_policies(codex_session(name), "asked"), Scripted()).events == ()
 
 
-def test_the_user_is_told_what_is_left_and_once_that_long_sessions_lose_accuracy() -> None:
+def test_notices_give_the_free_share_and_once_warn_that_long_sessions_lose_accuracy() -> None:
     session = worked()
     ran = online(session, run_policies(session, "turn_starts"), Scripted("the summary"))
     assert ran.notices == ("compacted: about 100% of the context is free now", WARNING)

@@ -1,4 +1,4 @@
-"""A refusal in plain words is no summary, whoever asked for one."""
+"""A refusal in plain words is not taken for a summary."""
 
 import pytest
 from workplace import online, say, use, work
@@ -35,7 +35,7 @@ SUMMARIES = (
 
 
 @pytest.mark.parametrize("text", REFUSALS)
-def test_a_refusal_is_told_from_a_summary(text: str) -> None:
+def test_a_refusal_is_recognised(text: str) -> None:
     assert is_refusal(text)
 
 

@@ -28,5 +28,5 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
 
 @pytest.fixture(params=SLOTS)
 def slot(request: pytest.FixtureRequest, tmp_path: Path) -> StateSlot:
-    """A slot for state that can be made again."""
+    """A state slot of each kind."""
     return SLOTS[request.param](tmp_path)

@@ -176,7 +176,7 @@ def test_a_missing_blob_is_a_finding_that_names_event_and_address(tmp_path: Path
     assert verify(JsonlSessions(tmp_path), "s", blobs).ok
 
 
-def test_a_result_that_nobody_asked_for_is_a_finding(tmp_path: Path) -> None:
+def test_a_result_without_a_call_is_a_finding(tmp_path: Path) -> None:
     session(tmp_path, ToolReturned(ToolResult("c9", (Text("hello"),))))
     messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings]
     assert messages == ["event 4 answers call c9, which nobody made"]

@@ -29,7 +29,7 @@ def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions,
 
 
 @pytest.mark.parametrize("spoil", ["text", "empty", "old", "new", "torn"])
-def test_a_damaged_or_other_version_of_the_file_is_made_anew(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
+def test_a_damaged_file_or_one_of_another_version_is_rebuilt(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
     write(store, "one", "word " * 5_000)
     path = tmp_path / "index.sqlite"
     with SqliteIndex(path, store) as index:
@@ -67,7 +67,7 @@ def test_a_rebuild_forgets_the_words_of_a_redacted_log(store: MemorySessions, tm
     assert all(total == size for _, total in steps)
 
 
-def test_an_index_full_of_dead_units_is_made_anew_by_itself(store: MemorySessions, tmp_path: Path) -> None:
+def test_an_index_full_of_dead_units_is_rebuilt_automatically(store: MemorySessions, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     store.replace("big", log_of(UserSaid((Text("a"),) * 1000) for _ in range(11)))
     write(store, "one", "word")
@@ -94,7 +94,7 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySess
 def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
-    index._database.connection.execute("PRAGMA query_only = 1")  # as root, file modes stop nobody
+    index._database.connection.execute("PRAGMA query_only = 1")  # root can write files of any mode
     write(store, "two", "word")
     index.refresh()
     assert found(index, "word") == [("two", 1), ("one", 1)]
@@ -104,7 +104,7 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions
     )
 
 
-def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
+def test_an_index_that_another_process_writes_is_one_clear_error(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
     other = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)

@@ -58,7 +58,7 @@ class ClearDead:
         dead = dead_of(situation, patience=patience)
         if not dead:
             return ()
-        warm = warm_of(situation, [each.place for each in reversed(dead)])
+        warm = warm_of(situation, [result.place for result in reversed(dead)])
         rates = rates_of(situation.card, situation.cache)
         # Stubs are slow to write. Clearing mostly does not pay even without them, so that is checked first; with a cold cache it does.
         if warm.all and next(_paying_suffixes(dead, warm, rates, self.cover, self.gain), None) is None:
@@ -71,10 +71,10 @@ class ClearDead:
 def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Outcome:
     """Mask all dead results in one edit at any price, also those an undo brought back; nothing if that frees fewer than `least` tokens."""
     dead = dead_of(situation, held=True, patience=patience)
-    if not dead or sum(each.gain for each in dead) < least:
+    if not dead or sum(result.gain for result in dead) < least:
         return ()
     dead = with_masks(dead, situation)
-    gain = sum(each.gain for each in dead)
+    gain = sum(result.gain for result in dead)
     if not dead or gain < least:
         return ()
     return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short")
@@ -98,11 +98,11 @@ def _paying_suffixes(
     ends, tokens, hot = warm.ends, warm.tokens, warm.all
     end, last = len(ends), len(dead)
     gain, rent = 0, 0.0
-    for count, each in enumerate(dead, 1):
-        freed = each.gain
+    for count, result in enumerate(dead, 1):
+        freed = result.gain
         gain += freed
-        rent += read * freed * each.calls
-        while end and ends[end - 1] >= each.place:
+        rent += read * freed * result.calls
+        while end and ends[end - 1] >= result.place:
             end -= 1
         if count < last and (not end or dead[count].place > ends[end - 1]):
             continue

@@ -24,7 +24,7 @@ class Supersede:
         if situation.cache.edited:
             return ()
         dead = with_masks(dead_of(situation, which=_is_superseded), situation)
-        gain = sum(each.gain for each in dead)
+        gain = sum(result.gain for result in dead)
         if not dead or (gain < self.gain and warm_of(situation).all):
             return ()
         return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")

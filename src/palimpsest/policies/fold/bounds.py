@@ -20,8 +20,8 @@ class Bounds:
     results: results in use, with their calls.
     tail: the newest items.
     recent: a result is in use if one of this many newest calls named it.
-    needed: keep only the context that the model cannot work without, and bound the list of older messages to 4 times `messages`.
-    bare: keep only the floor, and a line of evidence if it fits.
+    needed_only: keep only the context that the model cannot work without, and bound the list of older messages to 4 times `messages`.
+    floor_only: keep only the floor, and a line of evidence if it fits.
     """
 
     messages: int = 20_000
@@ -32,8 +32,8 @@ class Bounds:
     results: int = 15_000
     tail: int = 15_000
     recent: int = 40
-    needed: bool = False
-    bare: bool = False
+    needed_only: bool = False
+    floor_only: bool = False
 
     @property
     def usual(self) -> int:
@@ -71,6 +71,6 @@ def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]
     without_parts = replace(level, names=0, seen=0, narrative=0, results=0, tail=0)
     level = replace(without_parts, messages=min(level.messages, few_messages.messages), evidence=min(level.evidence, few_messages.evidence))
     yield 4, level
-    yield 4, replace(level, needed=True)
-    yield 5, replace(level, messages=0, evidence=min(level.evidence, 200), bare=True)
-    yield 5, replace(level, messages=0, evidence=0, bare=True)
+    yield 4, replace(level, needed_only=True)
+    yield 5, replace(level, messages=0, evidence=min(level.evidence, 200), floor_only=True)
+    yield 5, replace(level, messages=0, evidence=0, floor_only=True)

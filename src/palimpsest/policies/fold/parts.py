@@ -161,18 +161,18 @@ class FoldCandidate(NamedTuple):
 
 
 class _ShownMessage(NamedTuple):
-    """A user message in the view: its items, or the excerpt that replaced it in an earlier fold, for which `whole` is false."""
+    """A user message in the view: its items, or the excerpt that replaced it in an earlier fold, for which `is_complete` is false."""
 
     id: str
     items: tuple[Item, ...]
     tokens: int
-    whole: bool
+    is_complete: bool
 
 
 def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
     """Return the fold within these bounds, or `None` if there is nothing to fold."""
     items = situation.view.items
-    cut = len(items) if bounds.bare else tail_start(situation, bounds.tail)
+    cut = len(items) if bounds.floor_only else tail_start(situation, bounds.tail)
     if not cut:
         return None
     run, tail = items[:cut], items[cut:]
@@ -235,13 +235,13 @@ def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], b
             if message.id in kept or (message.tokens <= _SHORT_MESSAGE) != short:
                 continue
             if message.tokens > room:
-                if message.whole and (piece := _cut(situation, message, room)) is not None:
+                if message.is_complete and (piece := _cut(situation, message, room)) is not None:
                     kept[message.id] = [piece]
                 break
             kept[message.id] = [Keep(item.id) for item in message.items]
             room -= message.tokens
     shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
-    older = older_put(situation, shown, 4 * bounds.messages if bounds.needed else None) if not bounds.bare else ()
+    older = older_put(situation, shown, 4 * bounds.messages if bounds.needed_only else None) if not bounds.floor_only else ()
     return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
 
 
@@ -279,7 +279,7 @@ def _cut(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
 
 def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
     """Return the narrative: the given one, else the newest in the view; empty if the bounds have no room for one."""
-    if bounds.bare or not bounds.narrative:
+    if bounds.floor_only or not bounds.narrative:
         return []
     if narrative is not None:
         return [narrative]
@@ -290,7 +290,7 @@ def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> li
 def _current_context(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
     """Return the ids of current context in the run: of all sources, or only of those that the model cannot work without."""
     facts = situation.view.facts
-    wanted = {fact.id for source, fact in facts.items() if not (bounds.bare or bounds.needed) or source in NEEDED}
+    wanted = {fact.id for source, fact in facts.items() if not (bounds.floor_only or bounds.needed_only) or source in NEEDED}
     return {item.id for item in run if item.id in wanted}
 
 

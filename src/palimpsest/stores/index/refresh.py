@@ -90,22 +90,22 @@ class Refresher:
     def run(self) -> RefreshReport:
         """Read what is new in the logs, the least recently changed log first, so that units are mostly numbered by time."""
         stats = {stat.session: stat for stat in self._store.stats()}
-        known = known_stats(self._connection)
+        indexed = known_stats(self._connection)
         readable_again = self._readable_again(stats.keys())
         changed = sorted(
             (stat.changed, session)
             for session, stat in stats.items()
-            if session in readable_again or known.get(session) != (stat.size, stat.changed)
+            if session in readable_again or indexed.get(session) != (stat.size, stat.changed)
         )
-        gone = known.keys() - stats.keys()
+        deleted = indexed.keys() - stats.keys()
         total = sum(stats[session].size for _, session in changed)
         waiting = iter(changed)
-        while gone or changed:
+        while deleted or changed:
             with self._database.writing():
-                for session in gone:
+                for session in deleted:
                     forget(self._connection, session)
                     self._deleted += 1
-                gone = set()
+                deleted = set()
                 if self._index_some(stats[session] for _, session in waiting):
                     break
             if self._progress is not None:

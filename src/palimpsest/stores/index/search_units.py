@@ -106,8 +106,8 @@ class SessionRowBuilder:
             self.usage[model] = _add(self.usage[model], usage) if model in self.usage else usage
 
 
-def _add(one: Usage, two: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+def _add(first: Usage, second: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _first_line(text: str) -> str:
