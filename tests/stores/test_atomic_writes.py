@@ -65,7 +65,7 @@ def test_a_file_that_comes_while_we_write_is_kept(tmp_path: Path) -> None:
         yield b"ours"
         (tmp_path / "a").write_bytes(b"theirs")
 
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="this file exists"):
         write_atomically(tmp_path / "a", slow())
     assert contents(tmp_path) == {"a": b"theirs"}
 
@@ -152,7 +152,7 @@ def test_a_file_of_ours_is_never_written_where_a_link_leads(tmp_path: Path) -> N
 def test_a_link_that_leads_nowhere_counts_as_a_file_that_stands_there(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "gone")
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="this file exists"):
         write_atomically(link, [b"x"])
     assert not write_private(link, b"x", replace=False)
     assert not (tmp_path / "gone").exists()

@@ -16,7 +16,7 @@ from palimpsest.policies.budgets import codex_effective
 from palimpsest.policies.handoff.handoff import KEPT_TOKENS as HANDOFF_TOKENS
 from palimpsest.policies.handoff.handoff import PURPOSE, notices, summary_text
 from palimpsest.policies.handoff.kept_messages import UserMessage, keep_parts, keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Group, HandoffRun, fold_of, handoff_run, size_after
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.encoding.tools import type_of
@@ -123,8 +123,8 @@ class Remote:
         except PalimpsestError as error:
             failed = Failed("remote compaction", error.kind, error.message, by=self.name)
             return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); compacting locally instead",))
-        fold = fold_of(situation, run, groups, inject=situation.moment in self.inject)
-        return Proposal((fold,), why, notices=notices(situation, size_after(situation, run, fold)))
+        fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
+        return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run, fold)))
 
     def _request(self, situation: Situation, run: HandoffRun, card: Card) -> Ask:
         room = effective_window(situation) if card is situation.card else codex_effective(card.window)

@@ -13,7 +13,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
-from palimpsest.policies.fold.parts import fold_of
+from palimpsest.policies.fold.parts import fold_within
 from palimpsest.policies.notices import fold_threshold, shows_held_items
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
@@ -60,7 +60,7 @@ class FoldFromLog:
         under_pressure, smallest = self._under_pressure(situation), None
         largest = now if under_pressure else now * self._largest_share(situation)
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
-            candidate = fold_of(situation, bounds, floor, narrative or self._notes(situation, bounds))
+            candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
             if candidate is None or candidate.tokens >= largest:
                 if under_pressure:
                     continue

@@ -169,7 +169,7 @@ class _ShownMessage(NamedTuple):
     is_complete: bool
 
 
-def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
+def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
     """Return the fold within these bounds, or `None` if there is nothing to fold."""
     items = situation.view.items
     cut = len(items) if bounds.floor_only else tail_start(situation, bounds.tail)

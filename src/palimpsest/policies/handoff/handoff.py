@@ -17,7 +17,7 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.bound import middle_cut
 from palimpsest.core.tokens.budget import percent_left
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Group, HandoffRun, fold_of, handoff_run, size_after
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items
@@ -112,8 +112,8 @@ class Handoff:
         messages = keep_texts(messages_of(run.shown), kept, in_parts=self.in_parts)
         last = Put("summary", Text(summary_text(situation, summary, messages, evidence)))
         groups = (*(Group(message) for message in messages), Group((last,), "summary"))
-        fold = fold_of(situation, run, groups, inject=situation.moment in self.inject)
-        return fold, size_after(situation, run, fold)
+        fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
+        return fold, tokens_after(situation, run, fold)
 
 
 def last_message(reply: ModelReplied) -> str:

@@ -117,7 +117,7 @@ def place_context(groups: Sequence[Group], context: Into) -> Into:
     return (*before, *context, *after)
 
 
-def fold_of(situation: Situation, run: HandoffRun, groups: Sequence[Group], *, inject: bool) -> Fold:
+def handoff_fold(situation: Situation, run: HandoffRun, groups: Sequence[Group], *, inject: bool) -> Fold:
     """Return the fold of a run into groups; with `inject` it repeats stated context. Pins stay, and the switch notice comes last."""
     context: Into = stated_context(run) if inject else ()
     kept = {*_ids(context), *(name for group in groups for name in _ids(group.pieces))}
@@ -148,7 +148,7 @@ def _ids(pieces: Into) -> tuple[str, ...]:
     return tuple(piece.id for piece in pieces if isinstance(piece, Keep))
 
 
-def size_after(situation: Situation, run: HandoffRun, fold: Fold) -> int:
+def tokens_after(situation: Situation, run: HandoffRun, fold: Fold) -> int:
     """Return the tokens of the request after a fold, tool definitions included."""
     counter, view = situation.tokens, situation.view
     items = {item.id: item for item in run.items}

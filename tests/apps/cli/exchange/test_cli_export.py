@@ -288,7 +288,7 @@ def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, t
     moved = path.with_name(path.name.replace("T09-00-00", "T09-00-01"))
     path.rename(moved)
 
-    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file is there already")
+    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file exists")
 
 
 @pytest.mark.parametrize(("form", "origin"), [("claude", "claude-code"), ("codex", "codex")])
@@ -360,7 +360,7 @@ def test_a_session_that_moves_stands_where_the_program_looks_for_it(pal: Pal, tm
     names = [re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / name)) for name in ("one", "two")]
     assert sorted(path.parent.name for path in (tmp_path / "claude").rglob("*.jsonl")) == names
     # Without a folder of its own it goes where it stands.
-    assert "this file is there already" in pal(*words, **_homes(tmp_path)).stderr
+    assert "this file exists" in pal(*words, **_homes(tmp_path)).stderr
 
 
 def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_the_other_is_there(pal: Pal, tmp_path: Path) -> None:
