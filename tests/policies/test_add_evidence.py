@@ -1,4 +1,4 @@
-"""What the log proves, beside a summary that a model wrote: where it was asked for, once, and right behind the summary."""
+"""Evidence beside a summary by a model: only if the setting is on, once, and right behind the summary."""
 
 import pytest
 from workplace import offline, online, reply, say, use, work

@@ -1,4 +1,4 @@
-"""Compaction that is asked for again and again without a model: no view grows, and every profile comes to rest."""
+"""Repeated requests for compaction without a model: no view grows, and every profile stops editing."""
 
 from collections.abc import Callable
 from dataclasses import replace

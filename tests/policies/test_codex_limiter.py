@@ -1,4 +1,4 @@
-"""What tools give back, bounded by the tool and once more when it is recorded."""
+"""Results of tools, limited by the tool and once more when they are recorded."""
 
 import pytest
 from codex_work import BOTH, codex_session

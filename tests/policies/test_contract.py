@@ -1,4 +1,4 @@
-"""What every policy of every profile keeps to, over made-up sessions, recorded ones and a model that does everything wrong."""
+"""The contract of all policies, over synthetic and recorded sessions and with a misbehaving model."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a tool gives back is bounded before it is recorded: large results by a preview, binary never inline."""
+"""Results are limited before they are recorded: large ones by a preview, binary data is never shown."""
 
 import base64
 

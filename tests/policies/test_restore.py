@@ -1,4 +1,4 @@
-"""State that comes back after a fold: files as they are now, and facts that the world outside knows."""
+"""State that is restored after a fold: current files, and facts of the environment."""
 
 import json
 from dataclasses import replace as with_

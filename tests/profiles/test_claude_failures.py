@@ -1,4 +1,4 @@
-"""What the profiles of Claude Code do when a compaction fails: the breaker, and both ladders for prompts that are too long."""
+"""Failed compactions under the profiles of Claude Code: the circuit breaker, and both fallbacks for prompts that are too long."""
 
 import json
 from itertools import pairwise

@@ -43,8 +43,8 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
     assert [body.tokens_before for _, body in real] == counted
     for number, (seq, body) in enumerate(real):
         prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
-        around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
-        session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), around)
+        environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+        session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), environment)
         assert abs(session.used - body.tokens_before) <= 25
         before = conversation_ids(session.log.view)
         assert online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
@@ -58,7 +58,7 @@ def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() 
     home = Home()
     log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
     (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
-    around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
-    session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)
+    environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+    session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), environment)
     assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
     assert conversation_ids(session.log.view) == conversation_ids(log.state_at(seq).view)

@@ -25,8 +25,8 @@ RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 def session_with(usable: int, settings: dict[str, str] | None = None) -> Session:
     """A session under 1.18 whose model leaves so many tokens for what is read."""
     model = replace(card("claude-sonnet-4-5"), window=usable + 1_000, reply=1_000, input_limit=None)
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
-    return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, around)
+    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
+    return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, environment)
 
 
 @pytest.mark.parametrize(("usable", "budget"), [(168_000, 15_000), (4_000, 2_000), (10_000, 2_500)])

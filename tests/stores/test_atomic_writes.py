@@ -1,4 +1,4 @@
-"""A file is there when all of it is, and until then what stood in its place stays."""
+"""A file is written completely or not at all; until then the earlier file stays."""
 
 import os
 import resource

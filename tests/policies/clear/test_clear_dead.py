@@ -1,4 +1,4 @@
-"""Rent or buy: when dead results are cleared, which of them, and what stands in their place."""
+"""When dead results are cleared, which of them, and what replaces them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

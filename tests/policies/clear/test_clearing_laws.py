@@ -1,4 +1,4 @@
-"""What holds for every clearing, whatever a session did before."""
+"""Laws of every clearing policy, for any session."""
 
 from dataclasses import replace
 

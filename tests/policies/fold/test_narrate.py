@@ -1,4 +1,4 @@
-"""What a model tells about the work goes with the fold when it is usable and true, and never stops it."""
+"""A narrative is added to a fold when it is usable and its citations hold; a bad one never stops the fold."""
 
 import pytest
 from workplace import offline, online, reply, say, use, work

@@ -1,4 +1,4 @@
-"""HandoffTrigger a hand-over is due, to the token."""
+"""When a hand-over is due, to the token."""
 
 from collections.abc import Mapping
 

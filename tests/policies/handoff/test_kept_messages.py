@@ -1,4 +1,4 @@
-"""The user's messages that a fold carries on."""
+"""The user messages that a hand-over keeps."""
 
 from hypothesis import given
 from hypothesis import strategies as st

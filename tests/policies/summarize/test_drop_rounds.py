@@ -1,4 +1,4 @@
-"""Asking again with less."""
+"""Summary requests that were too long are sent again with fewer rounds."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Full compaction: what is asked, what comes of the reply, and what the view is afterwards."""
+"""Full compaction: the request, the use of its reply, and the view afterwards."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Compaction by running notes: no model, a window of the newest messages, and the four reasons to give up."""
+"""Compaction by running notes: no model, the newest messages stay, and the four reasons to do nothing."""
 
 import json
 from dataclasses import replace as with_

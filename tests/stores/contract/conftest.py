@@ -1,4 +1,4 @@
-"""Every store, one after the other, for the tests of their contract."""
+"""Fixtures with every kind of store, for the contract tests."""
 
 from pathlib import Path
 

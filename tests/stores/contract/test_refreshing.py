@@ -1,4 +1,4 @@
-"""A reader that takes notice of what a writer appended since it was opened."""
+"""A reader sees lines that were appended since it was opened, after a refresh."""
 
 import subprocess
 import sys

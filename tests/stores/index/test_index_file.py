@@ -185,7 +185,7 @@ class ScratchedLines(MemoryFile):
         raise OSError(errno.EIO, "Input/output error")
 
 
-class ScratchedShelf(MemorySessions):
+class DamagedSessions(MemorySessions):
     """A store with one scratched log and one that cannot be opened."""
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
@@ -196,7 +196,7 @@ class ScratchedShelf(MemorySessions):
 
 
 def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) -> None:
-    store = ScratchedShelf(chunk_bytes=100)
+    store = DamagedSessions(chunk_bytes=100)
     write(store, "locked-away", "word")
     write(store, "scratched", "word", "x" * 100, "word")
     write(store, "well", "word")
@@ -211,7 +211,7 @@ def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) 
         assert [row.id for row in index.list()] == ["scratched", "well"]
 
 
-def test_the_jsonl_shelf_is_indexed_the_same_way(tmp_path: Path) -> None:
+def test_a_jsonl_store_is_indexed_the_same_way(tmp_path: Path) -> None:
     store = JsonlSessions(tmp_path / "sessions")
     lines = store.create("one")
     lines.append(log_of((SessionOpened("one"), *said("a needle"))))
