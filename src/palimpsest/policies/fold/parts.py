@@ -48,7 +48,7 @@ _DIGITS = re.compile(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
 
 
-def older_put(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
+def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
     """Return a list of the user messages that are no longer shown: id, time and opening words of each; within `room` tokens if given."""
     lines = [older_messages_block((message,)) for message in situation.evidence.said if message.id not in shown]
     if room is not None:
@@ -68,7 +68,7 @@ def _newest(lines: Sequence[str], room: float, factor: float) -> list[str]:
     return [*([f"- and {omitted} before them"] if omitted else []), *reversed(fitting)]
 
 
-def evidence_put(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
+def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
     """Return the evidence about the work so far; open tasks are always listed.
 
     The results of the events `kept` stay visible, so that their commands are listed only if there is room.
@@ -82,7 +82,7 @@ def evidence_put(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = 
     return (_put(EVIDENCE, f"{_EVIDENCE_TITLE}\n{text}"),) if text else ()
 
 
-def names_put(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
+def used_names_part(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
     """Return the names that the model used, newest first; up to half of the bound goes to commands that the evidence has no room for."""
     factor = situation.tokens.factor
     room = bounds.names - estimate(_NAMES_TITLE, factor) - 8
@@ -92,7 +92,7 @@ def names_put(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kep
     return (_put(NAMES, "\n".join(lines)),) if lines else ()
 
 
-def seen_put(situation: Situation, bounds: Bounds, dropped: Sequence[Item]) -> tuple[Put, ...]:
+def seen_names_part(situation: Situation, bounds: Bounds, dropped: Sequence[Item]) -> tuple[Put, ...]:
     """Return names in folded results that the model has not used, newest first, so that it can use them without reading again."""
     factor = situation.tokens.factor
     room = float(bounds.seen - estimate(_SEEN_TITLE, factor) - 8)
@@ -135,7 +135,7 @@ def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[i
     return "\n".join((_MORE_TITLE, *lines)) if lines else ""
 
 
-def message_head(situation: Situation, item_id: str, cut: int) -> str:
+def excerpt_title(situation: Situation, item_id: str, cut: int) -> str:
     """Return the line above a message of which the middle is cut."""
     at = next((f", {time_of(message.at)}" for message in situation.evidence.said if message.id == item_id), "")
     return f"[Message {item_id} of the user{at}: {cut} tokens in the middle are left out, `recall` with the id shows it whole]"
@@ -178,10 +178,15 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     run, tail = items[:cut], items[cut:]
     messages = _messages(situation, run, tail, bounds, floor)
     shown = _command_events(situation, tail)
-    evidence = evidence_put(situation, bounds, shown)
+    evidence = evidence_part(situation, bounds, shown)
     results = _results(situation, run, tail, bounds, floor)
     dropped = [item for item in run if item.id not in results]
-    into: list[Put | Keep] = [*messages, *evidence, *names_put(situation, bounds, evidence, shown), *seen_put(situation, bounds, dropped)]
+    into: list[Put | Keep] = [
+        *messages,
+        *evidence,
+        *used_names_part(situation, bounds, evidence, shown),
+        *seen_names_part(situation, bounds, dropped),
+    ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     context = _current_context(situation, run, bounds)
@@ -241,7 +246,7 @@ def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], b
             kept[message.id] = [Keep(item.id) for item in message.items]
             room -= message.tokens
     shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
-    older = older_put(situation, shown, 4 * bounds.messages if bounds.needed_only else None) if not bounds.floor_only else ()
+    older = older_messages_part(situation, shown, 4 * bounds.messages if bounds.needed_only else None) if not bounds.floor_only else ()
     return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
 
 
@@ -274,7 +279,7 @@ def _cut(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
     bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
     if not bounded.cut:
         return None
-    return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{STAND_IN}{message.id}")
+    return Put("summary", Text(f"{excerpt_title(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{STAND_IN}{message.id}")
 
 
 def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
