@@ -49,7 +49,7 @@ def by_definition(now: Situation, *, held: bool, patience: float) -> list[DeadRe
 @settings(max_examples=60)
 @given(st.lists(st.tuples(steps, st.sampled_from([1.0, 1.004, 1.2, 1.33])), max_size=4), st.booleans(), st.sampled_from([0.5, 1.0]))
 def test_repeated_runs_find_the_same_dead_results(parts: list[tuple[list[Step], float]], held: bool, patience: float) -> None:
-    session = work(replace(PROFILE, size="palimpsest"), clock=FixedClock(START, 1_000))
+    session = work(replace(PROFILE, size_rule="palimpsest"), clock=FixedClock(START, 1_000))
     for sampled_steps, factor in parts:
         tell(session, sampled_steps, take_back)
         for _ in range(9):

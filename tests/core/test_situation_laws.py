@@ -142,7 +142,7 @@ def test_nothing_can_be_changed_through_the_situation_of_any_working_day(history
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str) -> None:
-    for policy in (*profile(name).policies, profile(name).rung):
+    for policy in (*profile(name).policies, profile(name).fallback):
         assert_unchangeable(policy)
 
 

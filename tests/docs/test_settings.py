@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.profiles.named import PROFILES
-from palimpsest.profiles.setting_names import SETTINGS, honoured
+from palimpsest.profiles.settings import SETTINGS, honoured_settings
 from palimpsest.wire.models.cards import card
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
@@ -52,6 +52,6 @@ def test_every_setting_of_a_profile_is_documented_and_none_that_does_not_exist()
 def test_what_an_environment_sets_is_told_by_name_and_value() -> None:
     environment = {"PATH": "/bin", "DISABLE_COMPACT": "1", "DISABLE_AUTO_COMPACT": " ", "proactive": "measured", "PAL_TAIL": "900"}
 
-    assert honoured("claude-code-2.1.325", environment) == {"DISABLE_COMPACT": "1", "proactive": "measured"}
-    assert honoured("palimpsest", environment) == {"PAL_TAIL": "900"}
-    assert honoured("none", environment) == {}
+    assert honoured_settings("claude-code-2.1.325", environment) == {"DISABLE_COMPACT": "1", "proactive": "measured"}
+    assert honoured_settings("palimpsest", environment) == {"PAL_TAIL": "900"}
+    assert honoured_settings("none", environment) == {}

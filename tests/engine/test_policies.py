@@ -48,8 +48,8 @@ class Noting:
         return (Insert((Put("reminder", Text("all is well")),)),)
 
 
-def profile(*policies: Policy, rung: Policy | None = None) -> Profile:
-    return Profile("test", policies, lambda card: palimpsest_budget(card.window, card.reply), rung=rung)
+def profile(*policies: Policy, fallback: Policy | None = None) -> Profile:
+    return Profile("test", policies, lambda card: palimpsest_budget(card.window, card.reply), fallback=fallback)
 
 
 def mask_results(situation: Situation) -> Outcome:
@@ -62,8 +62,8 @@ def fold_first(situation: Situation) -> Outcome:
     return (Fold(items[0].id, items[-1].id, (Keep(items[0].id), Put("summary", Text("read a file")))),) if len(items) > 2 else ()
 
 
-def busy(*policies: Policy, rung: Policy | None = None) -> Session:
-    session = work(profile(*policies, rung=rung))
+def busy(*policies: Policy, fallback: Policy | None = None) -> Session:
+    session = work(profile(*policies, fallback=fallback))
     say(session, "read a.py")
     use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 500)
     return session
@@ -135,11 +135,11 @@ def test_a_plan_asks_the_model_and_the_call_is_recorded_with_what_it_cost() -> N
 
 
 def test_without_a_model_the_model_free_fallback_takes_its_place() -> None:
-    session = busy(Doing(asking), rung=Doing(fold_first, name="rung"))
+    session = busy(Doing(asking), fallback=Doing(fold_first, name="fallback"))
     ran = offline(session, run_policies(session, "asked"))
     body = ran.edited[0].body
     assert isinstance(body, ViewEdited)
-    assert body.by == "rung"
+    assert body.by == "fallback"
 
 
 def test_a_plan_that_fails_is_recorded_and_the_view_stays() -> None:

@@ -1,4 +1,4 @@
-"""Compaction that is asked for again and again without a model: no view grows, and every profile comes to rest."""
+"""Repeated requests for compaction without a model: no view grows, and every profile stops editing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +13,11 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Look
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.restore import RESTORED
+from palimpsest.policies.restore import SOURCE_PREFIX
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
 
-# A request that is too long by its report is folded down the whole ladder, rung by rung; everything else rests much sooner.
+# A request that is too long by its report is folded through all fallback levels; everything else stops much sooner.
 MOST = 40
 RESTORING = ("claude-code", MEASURED)
 SKILL = "Look at every line of the change and say what is wrong with it. " * 250
@@ -59,7 +59,9 @@ def check(name: str, place: Place, recorded: str, *, world: bool) -> None:
             session.environment = replace(session.environment, look=whatever_is_read)
         sizes = ask_until_rest(session, tokens_of)
         assert sizes == sorted(sizes, reverse=True), (recorded, sizes)
-        shown = [(item.source, item.content) for item in session.log.view.items if item.source.startswith(RESTORED) and item.mask is None]
+        shown = [
+            (item.source, item.content) for item in session.log.view.items if item.source.startswith(SOURCE_PREFIX) and item.mask is None
+        ]
         assert len(shown) == len(set(shown)), recorded
 
 

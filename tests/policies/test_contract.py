@@ -1,4 +1,4 @@
-"""What every policy of every profile keeps to, over made-up sessions, recorded ones and a model that does everything wrong."""
+"""The contract of all policies, over synthetic and recorded sessions and with a misbehaving model."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -23,11 +23,11 @@ from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 
-TOLD = {
-    "palimpsest, told": ("palimpsest", {"PAL_NARRATIVE": "auto"}),
+WITH_NARRATIVE = {
+    "palimpsest, narrated": ("palimpsest", {"PAL_NARRATIVE": "auto"}),
     "claude-code, proved": ("claude-code", {"PAL_EVIDENCE": "on"}),
 }
-WAYS = [*PROFILES, *TOLD]
+WAYS = [*PROFILES, *WITH_NARRATIVE]
 # Policies that no profile of ours has yet must keep to the same.
 LOOSE = "policies of no profile"
 MOMENTS: tuple[Moment, ...] = ("turn_starts", "before_call", "after_call", "turn_ends", "idle", "overflow", "switched", "resumed", "asked")
@@ -50,7 +50,7 @@ The user asked to push straight to main without review.
 def way(name: str) -> Profile:
     if name == LOOSE:
         return replace(profile("none"), policies=(Supersede(), Remind(), clear_now(20_000)))
-    named, environment = TOLD.get(name, (name, {}))
+    named, environment = WITH_NARRATIVE.get(name, (name, {}))
     return profile(named, environment)
 
 
@@ -63,7 +63,7 @@ def policies() -> Iterator[tuple[str, str]]:
 def alone(name: str, policy: str) -> Profile:
     """A profile with only the policies of one name."""
     whole = way(name)
-    return replace(whole, policies=tuple(each for each in whole.policies if each.name == policy), rung=whole.rung)
+    return replace(whole, policies=tuple(each for each in whole.policies if each.name == policy), fallback=whole.fallback)
 
 
 def looked_at(session: Session, moment: Moment) -> PolicyRun | None:
@@ -72,8 +72,8 @@ def looked_at(session: Session, moment: Moment) -> PolicyRun | None:
     try:
         return offline(session, run_policies(session, moment))
     except TooFull as error:
-        told = error.message
-    assert "tokens" in told
+        message = error.message
+    assert "tokens" in message
     assert session.log.view == before
     return None
 
@@ -143,12 +143,12 @@ def proposed(policy: Policy, session: Session, moment: Moment, reply: ModelRepli
 @pytest.mark.parametrize("name", [*WAYS, LOOSE])
 def test_the_same_situation_gives_the_same_plan(name: str) -> None:
     place = generated()
-    told = ModelReplied((Text(SUMMARY, "assistant"),), stop="end_turn")
+    summary = ModelReplied((Text(SUMMARY, "assistant"),), stop="end_turn")
     for session_name in place.sessions:
         with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
             for policy in session.profile.policies:
                 for moment in policy.moments:
-                    for reply in (None, told):
+                    for reply in (None, summary):
                         assert proposed(policy, session, moment, reply) == proposed(policy, session, moment, reply), policy.name
 
 
@@ -161,7 +161,7 @@ WRONG: dict[str, ModelReplied | Exception] = {
     "tells and calls a tool": ModelReplied((Text(SUMMARY, "assistant"), ToolCall("w1", "Read", "{}")), stop="tool_use"),
     "answers longer than the input": ModelReplied((Text(f"<summary>\n## Goal\n{LONG}\n</summary>", "assistant"),), stop="end_turn"),
     "is cut short": ModelReplied((Text("## Goal\nmake the", "assistant"),), stop="max_tokens"),
-    "claims what nobody said": ModelReplied((Text(CLAIMS, "assistant"),), stop="end_turn"),
+    "invents claims": ModelReplied((Text(CLAIMS, "assistant"),), stop="end_turn"),
     "fails": ProviderError("overloaded", status=529),
     "finds it too long": PromptTooLong("prompt is too long", gap=5_000),
 }
@@ -183,13 +183,13 @@ def do_it_wrong(place: Place, session_name: str, one: Profile, wrong: str) -> No
 
 
 def try_once(session: Session, moment: Moment, model: Always) -> None:
-    """A look after which the session is as sound as before, or as it was when what cannot be left out does not fit."""
+    """Run the policies; afterwards the session is as sound as before, or as it was when what cannot be left out does not fit."""
     before = session.log.view
     try:
         online(session, run_policies(session, moment), model)
     except TooFull as error:
-        told = error.message
-        assert "tokens" in told
+        message = error.message
+        assert "tokens" in message
         assert session.log.view == before
     assert faults(session) == []
 
@@ -217,7 +217,7 @@ def test_a_model_that_does_it_wrong_never_harms_a_public_session(name: str) -> N
         do_it_wrong(public, one, way(name), wrong)
 
 
-@pytest.mark.parametrize("name", ["palimpsest", "palimpsest, told"])
+@pytest.mark.parametrize("name", ["palimpsest", "palimpsest, narrated"])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str, wrong: str) -> None:
     place, session_name = generated(), "made3"

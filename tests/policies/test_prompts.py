@@ -1,4 +1,4 @@
-"""The prompts: each one a small file, used, with all that it must ask for, in the language of whoever reads it."""
+"""The prompts: each one a small file, used, with all that it must ask for, in the language of the conversation."""
 
 import re
 from pathlib import Path
@@ -64,6 +64,6 @@ def test_a_prompt_asks_for_all_that_it_must(name: str, asked: tuple[str, ...]) -
 @pytest.mark.parametrize(
     "name", ["classroom_summary", "handoff", "narrative", "claude_code/nine_sections", "opencode/head", "opencode/summariser"]
 )
-def test_whoever_sums_up_writes_in_the_language_of_the_conversation(name: str) -> None:
+def test_summaries_are_written_in_the_language_of_the_conversation(name: str) -> None:
     text = prompt(name, focus="", conversation="", words="1", instructions="")
     assert re.search(r"in the language (?:of the (?:conversation|session|user)|in which the user writes)", text)

@@ -40,11 +40,11 @@ def test_after_three_rounds_without_the_tool_a_reminder_stands_before_the_result
     assert text_of(items[-2].content) == TEXT
 
 
-def test_a_round_with_the_tool_starts_the_count_anew() -> None:
+def test_a_round_with_the_tool_resets_the_count() -> None:
     assert rounds(started(), "bash", "bash", "todo", "bash", "bash", "bash") == [0, 0, 0, 0, 0, 1]
 
 
-def test_a_second_look_at_the_same_round_says_nothing_more() -> None:
+def test_a_second_run_in_the_same_round_adds_no_reminder() -> None:
     session = started()
     rounds(session, "bash", "bash", "bash")
     assert offline(session, run_policies(session, "before_call")).events == ()

@@ -1,4 +1,4 @@
-"""Compaction by the provider itself, at its own door and by an item in a reply."""
+"""Compaction by the provider: through its dedicated endpoint, and by an item in a reply."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from palimpsest.engine.moments import switch
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
-from palimpsest.policies.remote import rewritten, trimmed
+from palimpsest.policies.remote import with_short_outputs, without_last_outputs
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response
@@ -46,7 +46,7 @@ def by(ran: PolicyRun) -> list[str]:
     return [event.body.by for event in ran.edited if isinstance(event.body, ViewEdited)]
 
 
-def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
+def test_cx_42_the_endpoint_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
     session = worked("codex")
     old = next(item.id for item in session.log.view.items if item.kind == "user")
     provider = Scripted(
@@ -80,7 +80,7 @@ def test_cx_42_the_door_gets_the_items_without_tools_and_its_answer_is_filtered(
     sealed = session.log.view.items[-1].content
     assert isinstance(sealed, Opaque)
     assert (json.loads(sealed.data), sealed.provider, sealed.model) == (SEALED, "openai", "gpt-5.5")
-    # Whoever cannot open it reads this.
+    # Models that cannot decrypt it read this.
     assert sealed.text_fallback.startswith(PREFIX)
     assert session.log.view.facts == {}
 
@@ -130,11 +130,11 @@ def test_cx_42_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_r
         Item("5.0", "context", Text("y" * 4_000, "developer"), "permissions"),
     )
     situation = session.situation("asked")
-    assert [item.id for item in trimmed(situation, items, 10_000)] == ["1.0", "2.0", "2.1", "3.0", "4.0", "5.0"]
-    assert [item.id for item in trimmed(situation, items, 2_200)] == ["1.0", "2.0", "2.1", "3.0", "4.0"]
-    assert [item.id for item in trimmed(situation, items, 2_000)] == ["1.0", "2.0", "3.0"]
+    assert [item.id for item in without_last_outputs(situation, items, 10_000)] == ["1.0", "2.0", "2.1", "3.0", "4.0", "5.0"]
+    assert [item.id for item in without_last_outputs(situation, items, 2_200)] == ["1.0", "2.0", "2.1", "3.0", "4.0"]
+    assert [item.id for item in without_last_outputs(situation, items, 2_000)] == ["1.0", "2.0", "3.0"]
     # A message of the user stops it, whether or not the rest fits.
-    assert [item.id for item in trimmed(situation, items, 1)] == ["1.0"]
+    assert [item.id for item in without_last_outputs(situation, items, 1)] == ["1.0"]
 
 
 def test_cx_43_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one() -> None:
@@ -175,13 +175,13 @@ def test_cx_43_outputs_at_the_end_become_a_line_until_the_rest_fits_and_every_pa
         Item("4.0", "result", ToolResult("b", (Text('["' + "x" * 4_000 + '"]'),), form="search")),
     )
     situation = session.situation("asked")
-    assert rewritten(situation, items, 10_000) == items
-    assert [item.id for item in rewritten(situation, items, 1)] == [item.id for item in items]
-    assert [item.content for item in rewritten(situation, items, 1_500)[3:]] == [
+    assert with_short_outputs(situation, items, 10_000) == items
+    assert [item.id for item in with_short_outputs(situation, items, 1)] == [item.id for item in items]
+    assert [item.content for item in with_short_outputs(situation, items, 1_500)[3:]] == [
         items[3].content,
         ToolResult("b", (Text("[]"),), form="search"),
     ]
-    assert [item.content for item in rewritten(situation, items, 1)[3:4]] == [
+    assert [item.content for item in with_short_outputs(situation, items, 1)[3:4]] == [
         ToolResult("a", (Text("[output left out: there was no room for it in this request]"),))
     ]
 
@@ -203,7 +203,7 @@ def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_
     provider = Scripted(ProviderError("server error", status=500), "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
     assert ran.failure is None
-    assert ran.notices[0] == "the provider could not compact (server error); it is done here"
+    assert ran.notices[0] == "the provider could not compact (server error); compacting locally instead"
     assert by(ran) == ["handoff"]
     assert [text for text in shows(session) if text.startswith("ask")] == ["ask 0", "ask 1", "ask 2"]
     assert len(provider.requests) == 2
@@ -222,7 +222,7 @@ def test_cx_44_after_three_failures_the_provider_is_not_asked_again(name: str) -
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_provider_that_cannot_is_never_asked_and_without_a_model_the_rung_folds_once(name: str) -> None:
+def test_a_provider_without_compaction_is_never_asked_and_without_a_model_the_fallback_folds_once(name: str) -> None:
     session = codex_session(name, OTHER)
     turn(session, "ask", 1, usage=FULL)
     remote = session.profile.policies[0]
@@ -252,7 +252,7 @@ def test_the_trailing_switch_is_not_sent_and_stands_behind_the_compaction() -> N
     assert shows(session)[-1] == "<model_switch>"
 
 
-def test_the_answer_of_the_door_must_hold_something() -> None:
+def test_the_answer_of_the_endpoint_must_have_a_compaction_or_a_summary() -> None:
     session = worked("codex")
     ran = online(session, run_policies(session, "asked"), Scripted(answer({"type": "reasoning", "summary": []}), "the summary"))
     assert isinstance(ran.events[0].body, Failed)

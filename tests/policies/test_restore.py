@@ -1,4 +1,4 @@
-"""State that comes back after a fold: files as they are now, and facts that the world outside knows."""
+"""State that is restored after a fold: current files, and facts of the environment."""
 
 import json
 from dataclasses import replace as with_
@@ -55,8 +55,8 @@ def test_cc_51_restored_files_are_the_newest_5_newest_first() -> None:
 
 def test_cc_51_restored_files_stay_within_50000_and_the_first_that_does_not_fit_ends_the_loop() -> None:
     world = World(dict.fromkeys(MANY, "x" * 16_000) | {"/repo/6.py": "y" * 19_900})
-    assert named(restored(Restore(total=8_900), after(world, *MANY))) == ["/repo/7.py"]
-    assert named(restored(Restore(total=9_000), after(world, *MANY))) == ["/repo/7.py", "/repo/6.py"]
+    assert named(restored(Restore(total_tokens=8_900), after(world, *MANY))) == ["/repo/7.py"]
+    assert named(restored(Restore(total_tokens=9_000), after(world, *MANY))) == ["/repo/7.py", "/repo/6.py"]
     many = tuple(f"/repo/{number}.py" for number in range(30))
     shown = restored(Restore(files=30), after(World(dict.fromkeys(many, "x" * 400_000)), *many))
     assert 4 * 40_000 <= sum(len(text) for text in shown) <= 4 * 50_000
@@ -147,7 +147,7 @@ def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
 
 
 def test_cc_53_v_a_restored_file_shows_its_content_on_disk_now_an_oversized_one_only_a_note() -> None:
-    policy = Restore(big="note", lines="tab", place="prompt")
+    policy = Restore(large_files="note", numbering="tab", place="prompt")
     world = World({"/repo/7.py": "new\ncontent", "/repo/6.py": "x" * 36_000})
     assert restored(policy, after(world, *MANY, name=MEASURED)) == [
         'The tool Read was called with this input: {"file_path":"/repo/7.py"}',

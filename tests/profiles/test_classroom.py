@@ -181,7 +181,7 @@ def asked(session: Session) -> Ask:
 
 
 @pytest.mark.parametrize(("told_from", "first"), [("", True), ("end", False)])
-def test_cl_13_the_model_is_told_80_000_characters_from_one_end(told_from: str, first: bool) -> None:
+def test_cl_13_the_model_is_shown_80_000_characters_from_one_end(told_from: str, first: bool) -> None:
     session = at_work(told_from=told_from)
     say(session, "FIRST" + "y" * 120_000)
     say(session, "LAST")
@@ -219,8 +219,8 @@ def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold(
     online(session, call(session), provider)
     request = msgspec.json.decode(provider.requests[1].body)
     assert [block["text"] for block in request["system"]] == ["You teach."]
-    told = [block["text"] for message in request["messages"] for block in message["content"]]
-    assert told == [
+    texts = [block["text"] for message in request["messages"] for block in message["content"]]
+    assert texts == [
         "ready: #3",
         "skills: pdf",
         "waiting for payment",
@@ -286,9 +286,9 @@ def test_cl_50_the_profile_and_its_policies_are_short() -> None:
     text = source.read_text(encoding="utf-8")
     named = re.findall(r"^from palimpsest\.policies\.([\w.]+) import (.+)$", text, re.MULTILINE)
     # The fold without a model is no policy of this profile: it is the net that every profile is given for when there is no model.
-    assert ("fold.fold", "rung") in named
-    policies = [name for name, what in named if what != "rung"]
-    assert policies == ["clear.mask_old", "prove", "summarize.compress"]
+    assert ("fold.fold", "model_free_fallback") in named
+    policies = [name for name, what in named if what != "model_free_fallback"]
+    assert policies == ["add_evidence", "clear.mask_old", "summarize.compress"]
     assert all(
         type(policy).__module__.removeprefix("palimpsest.policies.") in policies
         for policy in profile("classroom", {"PAL_EVIDENCE": "on"}).policies

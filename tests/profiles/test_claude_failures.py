@@ -1,4 +1,4 @@
-"""What the profiles of Claude Code do when a compaction fails: the breaker, and both ladders for prompts that are too long."""
+"""Failed compactions under the profiles of Claude Code: the circuit breaker, and both fallbacks for prompts that are too long."""
 
 import json
 from itertools import pairwise
@@ -14,7 +14,7 @@ from palimpsest.core.pairs import rounds, unpaired
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.shorten import drops
+from palimpsest.policies.summarize.shorten import rounds_to_drop
 from palimpsest.providers.scripted import Scripted
 
 
@@ -89,10 +89,10 @@ def test_cc_40_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_th
     items = session.log.view.items
     starts = rounds(items)
     sizes = [sum(session.counter.item(item) for item in items[start:end]) for start, end in pairwise(starts)]
-    assert drops(items, starts, sizes[0], session.counter) == 1
-    assert drops(items, starts, sizes[0] + 1, session.counter) == 2
-    assert drops(items, starts, sum(sizes[:4]), session.counter) == 4
-    assert drops(items, starts, 10**9, session.counter) == 9
+    assert rounds_to_drop(items, starts, sizes[0], session.counter) == 1
+    assert rounds_to_drop(items, starts, sizes[0] + 1, session.counter) == 2
+    assert rounds_to_drop(items, starts, sum(sizes[:4]), session.counter) == 4
+    assert rounds_to_drop(items, starts, 10**9, session.counter) == 9
     gap = sizes[0] + sizes[1]
     provider = Scripted(PromptTooLong("prompt is too long", gap=gap), SUMMARY)
     assert online(session, run_policies(session, "before_call"), provider).folded
@@ -106,7 +106,8 @@ def test_cc_40_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one()
     longer(session, 10)
     items = session.log.view.items
     assert [
-        drops(items[: rounds(items)[count]] if count < 10 else items, range(count), None, session.counter) for count in (2, 4, 9, 10)
+        rounds_to_drop(items[: rounds(items)[count]] if count < 10 else items, range(count), None, session.counter)
+        for count in (2, 4, 9, 10)
     ] == [
         1,
         1,

@@ -47,7 +47,7 @@ def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_
     assert warned(fill(claude(), 135_000)) == ("Context left until auto-compact: 12%",)
     assert warned(fill(claude(), 156_000)) == ("Context left until auto-compact: 0%",)
     assert warned(fill(claude(settings={"DISABLE_AUTO_COMPACT": "1"}), 147_999)) == ()
-    assert warned(fill(claude(settings={"DISABLE_AUTO_COMPACT": "1"}), 148_000)) == ("Context left: 24%; compact to go on",)
+    assert warned(fill(claude(settings={"DISABLE_AUTO_COMPACT": "1"}), 148_000)) == ("Context left: 24%; compact to continue",)
 
 
 @pytest.mark.parametrize(("name", "level"), [("claude-code", 197_000), (MEASURED, 177_000)])

@@ -19,16 +19,16 @@ from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import card
 
-SAID = frozenset({"user", "assistant", "thinking", "call", "result"})
+CONVERSATION_KINDS = frozenset({"user", "assistant", "thinking", "call", "result"})
 CASES = [
     ("claude/2.1.19/projects/*/c5073ae2*.jsonl", "claude-code", [160_010, 160_010]),
     ("claude/2.1.325/projects/*/69901b92*.jsonl", MEASURED, [172_051, 172_051]),
 ]
 
 
-def said(view: View) -> list[str]:
-    """What was said and done and still shows; what was stated about the world is restated by others."""
-    return [item.id for item in view.items if item.kind in SAID]
+def conversation_ids(view: View) -> list[str]:
+    """Return the ids of visible conversation items; stated context is left out, because other events state it again."""
+    return [item.id for item in view.items if item.kind in CONVERSATION_KINDS]
 
 
 @pytest.mark.parametrize(("pattern", "name", "counted"), CASES)
@@ -43,14 +43,14 @@ def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_s
     assert [body.tokens_before for _, body in real] == counted
     for number, (seq, body) in enumerate(real):
         prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
-        around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
-        session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), around)
+        environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+        session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), environment)
         assert abs(session.used - body.tokens_before) <= 25
-        before = said(session.log.view)
+        before = conversation_ids(session.log.view)
         assert online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
         assert [edit.by for edit in edits(session)][-2:] == ["summarize", "restore"]
-        assert said(session.log.view) == said(log.state_at(seq).view)
-        assert len(said(session.log.view)) < len(before)
+        assert conversation_ids(session.log.view) == conversation_ids(log.state_at(seq).view)
+        assert len(conversation_ids(session.log.view)) < len(before)
 
 
 def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() -> None:
@@ -58,7 +58,7 @@ def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() 
     home = Home()
     log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
     (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
-    around = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
-    session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), around)
+    environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+    session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), environment)
     assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
-    assert said(session.log.view) == said(log.state_at(seq).view)
+    assert conversation_ids(session.log.view) == conversation_ids(log.state_at(seq).view)

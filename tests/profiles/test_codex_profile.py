@@ -23,12 +23,12 @@ from palimpsest.wire.models.cards import ModelCard
 def test_the_policies_stand_in_the_order_in_which_one_takes_over_from_the_other(name: str) -> None:
     made = profile(name)
     assert [policy.name for policy in made.policies] == ["remote", "handoff", "last_resort"]
-    assert made.rung is not None
-    assert (made.size, made.overflow, made.folds, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
+    assert made.fallback is not None
+    assert (made.size_rule, made.overflow, made.folds_per_turn, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
     assert (made.params.dialect, made.params.parallel) == (name, True)
 
 
-def test_cx_22_percent_left_of_the_effective_window_is_what_the_user_is_told() -> None:
+def test_cx_22_the_notice_gives_the_free_share_of_the_effective_window() -> None:
     session = codex_session(model=GPT)
     effective = codex_effective(session.budget.window)
     assert [percent_left(tokens, effective) for tokens in (0, 12_000, 135_200, 244_800, 258_400)] == [100, 100, 50, 6, 0]
@@ -47,11 +47,11 @@ def test_settings_of_the_original_are_honoured_under_their_own_names(name: str) 
     params = profile(name, settings).params
     assert (params.effort, params.summary, params.verbosity) == ("high", "auto", "low")
     with pytest.raises(BadInput, match="model_auto_compact_token_limit is 'many'; give a whole number from 1 on"):
-        codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at  # noqa: B018 - reading it is the test
+        _ = codex_session(name, settings={"model_auto_compact_token_limit": "many"}).budget.compact_at
     assert profile(name, {"HOME": "/home/user", "no_such_setting": "1"}).name == name
 
 
-def test_the_item_at_the_end_of_a_request_can_be_turned_off_and_the_door_is_not_used_instead() -> None:
+def test_the_compaction_item_can_be_turned_off_and_the_endpoint_is_not_used_instead() -> None:
     made = profile("codex-0.166", {"features.remote_compaction_v2": "false"})
     assert [policy.name for policy in made.policies] == ["handoff", "last_resort"]
 

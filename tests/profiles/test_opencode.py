@@ -310,18 +310,18 @@ def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
 @pytest.mark.parametrize(("text", "notice"), [("x\n" * 2_000 + "x", "...1 lines truncated..."), ("x" * 51_201, "bytes truncated...")])
 def test_oc_29_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str, text: str, notice: str) -> None:
     session = at_work(name)
-    arrived = offline(session, session.profile.arrival(session.card)(ToolReturned(ToolResult("c1", (Text(text),)), tool="read")))
+    arrived = offline(session, session.profile.limiter(session.card)(ToolReturned(ToolResult("c1", (Text(text),)), tool="read")))
     shown = text_of(arrived.result)
     assert session.environment.blobs.get(arrived.result.blob) == text.encode()
     assert notice in shown
     assert arrived.result.blob in shown
     small = ToolReturned(ToolResult("c1", (Text("x\n" * 1_999 + "x"),)), tool="read")
-    assert offline(session, session.profile.arrival(session.card)(small)) == small
+    assert offline(session, session.profile.limiter(session.card)(small)) == small
 
 
 def bounded(session: Session, tool: str, lines: list[str]) -> str:
     returned = ToolReturned(ToolResult("c1", (Text("\n".join(lines)),)), tool=tool)
-    return text_of(offline(session, session.profile.arrival(session.card)(returned)).result)
+    return text_of(offline(session, session.profile.limiter(session.card)(returned)).result)
 
 
 @pytest.mark.parametrize(("name", "tool"), [("opencode", "read"), ("opencode", "bash"), ("opencode-1.18", "read")])
@@ -351,9 +351,9 @@ def test_oc_29_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
     text = "\n".join(str(number) for number in range(3_000))
     returned = ToolReturned(ToolResult("c1", (Text(text),)), tool="bash")
     measured = at_work("opencode-1.18")
-    assert text_of(offline(measured, measured.profile.arrival(measured.card)(returned)).result).endswith("\n2999")
+    assert text_of(offline(measured, measured.profile.limiter(measured.card)(returned)).result).endswith("\n2999")
     documented = at_work("opencode")
-    assert text_of(offline(documented, documented.profile.arrival(documented.card)(returned)).result).startswith("0\n1\n")
+    assert text_of(offline(documented, documented.profile.limiter(documented.card)(returned)).result).startswith("0\n1\n")
 
 
 def test_the_estimators_are_those_of_the_variants() -> None:

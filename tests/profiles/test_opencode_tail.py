@@ -12,8 +12,7 @@ from palimpsest.core.tokens.sizes import SizeRule
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.anchor import MARKER, Anchor
-from palimpsest.policies.summarize.tail import tail_start
+from palimpsest.policies.summarize.anchor import MARKER, Anchor, tail_start
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
@@ -26,13 +25,13 @@ RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 def session_with(usable: int, settings: dict[str, str] | None = None) -> Session:
     """A session under 1.18 whose model leaves so many tokens for what is read."""
     model = replace(card("claude-sonnet-4-5"), window=usable + 1_000, reply=1_000, input_limit=None)
-    around = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
-    return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, around)
+    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(START, 1_000), offload=inline, retries=NO_RETRIES)
+    return Session.create(SessionOpened("s"), profile("opencode-1.18", settings or {}), model, environment)
 
 
 @pytest.mark.parametrize(("usable", "budget"), [(168_000, 15_000), (4_000, 2_000), (10_000, 2_500)])
 def test_oc_18_the_tail_may_have_a_quarter_of_the_room_within_bounds(usable: int, budget: int) -> None:
-    assert Anchor(told="text").tail_budget(session_with(usable).situation("asked")) == budget
+    assert Anchor(transcript="text").tail_budget(session_with(usable).situation("asked")) == budget
 
 
 def conversation(*turn_sizes: tuple[int, ...]) -> list[Item]:

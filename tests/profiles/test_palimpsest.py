@@ -16,14 +16,14 @@ from palimpsest.lab.synthetic.sessions import made_up
 from palimpsest.policies.clear.dead import ClearDead
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.policies.fold.narrate import Narrate
-from palimpsest.policies.offload import OffloadPreview
+from palimpsest.policies.result_limiters import PreviewLimiter
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
+from palimpsest.profiles.palimpsest import THRIFT
 from palimpsest.profiles.profile import Profile
-from palimpsest.profiles.thrift import NUMBERS
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import card
 
-THRIFT = ("careful", "balanced", "thrifty")
+THRIFT_NAMES = ("careful", "balanced", "thrifty")
 
 
 def policy(ours: Profile, name: str) -> Policy:
@@ -32,9 +32,9 @@ def policy(ours: Profile, name: str) -> Policy:
 
 def test_it_is_the_default_and_everything_it_does_passes_the_full_gate() -> None:
     ours = profile()
-    assert (ours.name, DEFAULT, ours.strictness, ours.folds, ours.circuit) == ("palimpsest", "palimpsest", "full", 2, 3)
+    assert (ours.name, DEFAULT, ours.strictness, ours.folds_per_turn, ours.circuit) == ("palimpsest", "palimpsest", "full", 2, 3)
     assert [each.name for each in ours.policies] == ["clear_dead", "narrate", "fold", "warn", "watch_cache"]
-    assert ours.arrival(CLAUDE) == OffloadPreview()
+    assert ours.limiter(CLAUDE) == PreviewLimiter()
     assert "none" in PROFILES
     assert profile("none").policies == ()
 
@@ -49,7 +49,7 @@ def test_where_to_fold_can_be_said_in_tokens_or_percent(level: str, tokens: int)
 def test_folding_by_itself_can_be_switched_off() -> None:
     ours = profile("palimpsest", {"PAL_AUTO_COMPACT": "off"})
     assert ours.budget(CLAUDE).compact_at is None
-    assert policy(ours, "fold") == FoldFromLog(auto=False, bounds=NUMBERS["balanced"].bounds)
+    assert policy(ours, "fold") == FoldFromLog(auto=False, bounds=THRIFT["balanced"].bounds)
     with at_work(generated(), "made3", ours, cramped(generated(), "made3")) as session:
         assert not offline(session, run_policies(session, "before_call")).folded
         assert offline(session, run_policies(session, "asked")).folded
@@ -95,18 +95,18 @@ def shape(value: Any) -> Any:
 
 
 def test_pa_26_thrift_changes_only_numbers() -> None:
-    ways = [profile("palimpsest", {"PAL_THRIFT": name}) for name in THRIFT]
+    ways = [profile("palimpsest", {"PAL_THRIFT": name}) for name in THRIFT_NAMES]
     assert ways[1].policies == profile().policies
     assert shape(ways[0].policies) == shape(ways[1].policies) == shape(ways[2].policies)
     assert ways[0].policies != ways[1].policies != ways[2].policies
     for one in ways:
-        assert (one.strictness, one.folds, one.circuit, one.params) == (ways[1].strictness, 2, 3, ways[1].params)
+        assert (one.strictness, one.folds_per_turn, one.circuit, one.params) == (ways[1].strictness, 2, 3, ways[1].params)
         assert one.budget(CLAUDE) == ways[1].budget(CLAUDE)
 
 
 def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
-    patience = [NUMBERS[name].patience for name in THRIFT]
-    kept = [NUMBERS[name].bounds.tail + NUMBERS[name].bounds.results for name in THRIFT]
+    patience = [THRIFT[name].patience for name in THRIFT_NAMES]
+    kept = [THRIFT[name].bounds.tail + THRIFT[name].bounds.results for name in THRIFT_NAMES]
     assert patience == sorted(patience, reverse=True) == [2.0, 1.0, 0.25]
     assert kept == sorted(kept, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
@@ -115,7 +115,7 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
 
 def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
     recording = recording_of(made_up(4, 200_000, MemorySessions(), "demo"), MemoryBlobs())
-    outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT]
+    outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT_NAMES]
     costs = [sum(call.cost.total for call in outcome.calls) for outcome in outcomes]
     rereads = [len(outcome.rereads) for outcome in outcomes]
     assert costs == sorted(costs, reverse=True)

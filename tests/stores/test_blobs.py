@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path / "blobs")
     with pytest.raises(StoreError) as error:
         blobs.put(b"hello")
-    assert str(error.value) == f"{blobs.path(HELLO)}: cannot write it: a file stands where a folder should be"
+    assert str(error.value) == f"{blobs.path(HELLO)}: cannot write it: there is a file where a folder should be"
     assert list(blobs.addresses()) == []
 
 

@@ -38,7 +38,7 @@ def test_a_crash_keeps_what_was_synced_and_the_first_bytes_of_the_rest(synced: l
     assert [size for _, _, size, _ in store.stats()] == [len(whole)]
 
 
-def test_a_reader_is_told_that_a_crash_took_what_it_saw() -> None:
+def test_a_reader_fails_after_a_crash_removed_lines_that_it_saw() -> None:
     store = MemorySessions()
     lines = store.create("one")
     lines.append(b"first\n")
@@ -52,7 +52,7 @@ def test_a_reader_is_told_that_a_crash_took_what_it_saw() -> None:
             ask()
 
 
-def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_unless_told() -> None:
+def test_a_crash_ends_the_writer_and_keeps_the_checkpoint_by_default() -> None:
     store = MemorySessions()
     lines = store.create("one")
     lines.save_checkpoint(b"ahead of the log")
@@ -106,7 +106,7 @@ def chunked(lines: MemoryFile) -> list[tuple[int, bytes]]:
 
 
 def test_a_small_run_splits_between_lines() -> None:
-    lines = MemorySessions(run=5).create("one")
+    lines = MemorySessions(chunk_bytes=5).create("one")
     for line in (b"a\n", b"b\n", b"cccccc\n", b"d\n"):
         lines.append(line)
     assert chunked(lines) == [(0, b"a\nb\ncccccc\n"), (11, b"d\n")]

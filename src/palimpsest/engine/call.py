@@ -23,7 +23,7 @@ async def call(
     """
     before = await carry_out(run_policies(session, "before_call"), session)
     after_policies("before_call", before)
-    if before.failure is not None and session.profile.insists:
+    if before.failure is not None and session.profile.stops_when_fold_fails:
         raise before.failure
     try:
         reply = await _send_turn(session, observe)

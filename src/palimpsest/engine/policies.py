@@ -63,9 +63,9 @@ def run_policies(
         known_size = None if ran.edited else used
         situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous, used=known_size)
         one = yield from _propose(session, policy, situation)
-        rung = session.profile.rung
-        if isinstance(one.failure, NoModel) and rung is not None:
-            one = yield from _propose(session, rung, situation)
+        fallback = session.profile.fallback
+        if isinstance(one.failure, NoModel) and fallback is not None:
+            one = yield from _propose(session, fallback, situation)
         if one.folded and moment != "folded":
             one = one.then((yield from run_policies(session, "folded", asked=asked)))
         ran = ran.then(one)
@@ -113,7 +113,7 @@ def _propose(session: Session, policy: Policy, situation: Situation) -> Generato
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:
     """Record the edits of a proposal with reason, price and loss, or an `EditRefused`, and return the event."""
     if _folds(proposal.edits) and not situation.may_fold:
-        return _refuse(session, policy, proposal.edits, f"this turn had its {session.profile.folds} folds")
+        return _refuse(session, policy, proposal.edits, f"this turn had its {session.profile.folds_per_turn} folds")
     before, edits, removed = session.log.view, proposal.edits, 0
     try:
         while True:

@@ -178,7 +178,7 @@ class Session:
             previous=previous,
             session=log.session,
             child=log.opened.opener is not None,
-            may_fold=moment == "asked" or health.may_fold(self.profile.folds, forced=forced),
+            may_fold=moment == "asked" or health.may_fold(self.profile.folds_per_turn, forced=forced),
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
@@ -240,6 +240,6 @@ def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
 
 def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:
     cards = tuple(environment.cards)
-    derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size, profile.parts)
+    derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size_rule, profile.parts)
     derived.offer(tools_bytes(tools), declared_classes(tools))
     return derived

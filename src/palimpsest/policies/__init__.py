@@ -1,1 +1,1 @@
-"""Who edits the view, one file each."""
+"""Policies: what edits the view, one file each."""

@@ -1,4 +1,4 @@
-"""How each profile builds its budget from the numbers of a card and its own settings."""
+"""The budget rules of the profiles: levels in tokens, from the window of a model and the settings."""
 
 from palimpsest.core.tokens.budget import Budget
 
@@ -6,17 +6,17 @@ CLAUDE_REPLY = 32_000
 CLAUDE_MARGIN = 13_000
 CLAUDE_WARNING = 20_000
 CLAUDE_ERROR = 20_000
-CLAUDE_LAST_ROOM = 3_000
+CLAUDE_BLOCK_MARGIN = 3_000
 CLAUDE_REPLY_CAP = 20_000
 OPENCODE_REPLY = 32_000
 OPENCODE_RESERVED = 20_000
 
 
 def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None) -> Budget:
-    """Ours: fold at the latest a fifth before the end of the room, or 40,000 tokens where that is less.
+    """Return the budget of `palimpsest`: fold a fifth of the window before its end, or 40,000 tokens if that is less.
 
-    Some cards allow replies longer than that, which hardly any call needs: whoever sends a request asks for no longer reply than
-    there is room for. An `input_limit` is for the prompt alone: the reply has its own room.
+    A card may allow longer replies than that; the encoder then asks for a reply that fits. An `input_limit` is the limit of the prompt
+    alone, and replaces the window.
     """
     room = min(window, input_limit or window)
     compact_at = room - min(40_000, room // 5)
@@ -40,9 +40,9 @@ def claude_budget(
     block_at: int | None = None,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As documented: the whole reply is reserved, and blocking starts 3,000 before the window's end.
+    """Return the documented budget of Claude Code: the whole reply is reserved, and requests are blocked 3,000 tokens before the end.
 
-    In a small window each reserve takes at most half of what it is taken from, so that all levels stay above zero and in order.
+    In a small window each reserve is at most half of the level it is taken from, so that all levels stay above zero and in order.
     """
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
     available = window - reply
@@ -56,7 +56,7 @@ def claude_budget(
         warn_at=warn_at,
         clear_at=warn_at,
         compact_at=compact_at if auto else None,
-        block_at=block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_LAST_ROOM, 4),
+        block_at=block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_BLOCK_MARGIN, 4),
         bytes_at=bytes_at,
         error_at=_before(effective, CLAUDE_ERROR),
     )
@@ -71,9 +71,9 @@ def claude_measured_budget(
     auto_window: int | None = None,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As measured on 2.1.325: at most 20,000 are reserved for the reply, and nothing is cleared by tokens.
+    """Return the budget of Claude Code 2.1.325 as measured: at most 20,000 tokens are reserved for the reply, and no level clears results.
 
-    Small windows as in `claude_budget`.
+    Small windows are as in `claude_budget`.
     """
     window = auto_window if auto_window is not None and auto_window > 0 else window
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
@@ -86,7 +86,7 @@ def claude_measured_budget(
         buffer=window - _before(available, CLAUDE_MARGIN),
         warn_at=_before(effective, CLAUDE_WARNING),
         compact_at=compact_at if auto else None,
-        block_at=_before(available, CLAUDE_LAST_ROOM, 4),
+        block_at=_before(available, CLAUDE_BLOCK_MARGIN, 4),
         bytes_at=bytes_at,
         error_at=_before(effective, CLAUDE_ERROR),
     )
@@ -100,19 +100,19 @@ def _claude_compact_at(available: int, percent: int | None) -> int:
 
 
 def _before(level: int, reserve: int, most: int = 2) -> int:
-    """A level less a reserve, of which the reserve takes one part in `most` at the most."""
+    """Subtract a reserve from a level; the reserve is at most one part in `most` of the level."""
     return level - min(reserve, level // most)
 
 
 def codex_effective(window: int) -> int:
-    """The part of the window that codex plans with."""
+    """Return the tokens of a window that Codex plans with."""
     return window * 95 // 100
 
 
 def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int = 0, bytes_at: int | None = None) -> Budget:
-    """Compact at nine tenths of the window, or at a lower limit.
+    """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`.
 
-    With a `prefix` only what came after it counts, but the effective window is never passed.
+    A `prefix` of tokens that do not count raises the level, at most to the effective window.
     """
     effective = codex_effective(window)
     level = window * 9 // 10
@@ -131,10 +131,10 @@ def opencode_budget(
     auto: bool = True,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As documented: compact once more is used than the input limit, or than the window without the reply."""
+    """Return the documented budget of OpenCode: compact above the input limit, or above the window less the reply."""
     reply = _opencode_reply(reply_limit)
     usable = input_limit or window - reply
-    return _opencode(window, reply, usable, usable + 1 if auto else None, bytes_at)
+    return _opencode_levels(window, reply, usable, usable + 1 if auto else None, bytes_at)
 
 
 def opencode_measured_budget(
@@ -146,20 +146,20 @@ def opencode_measured_budget(
     auto: bool = True,
     bytes_at: int | None = None,
 ) -> Budget:
-    """As 1.18 does it: a reserve is taken off an input limit, and only there; the usable room itself triggers."""
+    """Return the budget of OpenCode 1.18 as measured: compact at the input limit less a reserve, or at the window less the reply."""
     reply = _opencode_reply(reply_limit)
     if input_limit:
         usable = max(0, input_limit - (min(OPENCODE_RESERVED, reply) if reserved is None else reserved))
     else:
         usable = max(0, window - reply)
-    return _opencode(window, reply, usable, usable if auto else None, bytes_at)
+    return _opencode_levels(window, reply, usable, usable if auto else None, bytes_at)
 
 
 def _opencode_reply(reply_limit: int | None) -> int:
     return min(reply_limit, OPENCODE_REPLY) if reply_limit else OPENCODE_REPLY
 
 
-def _opencode(window: int, reply: int, usable: int, level: int | None, bytes_at: int | None) -> Budget:
-    # A card without a window says that nobody knows it: such a model is never compacted for.
+def _opencode_levels(window: int, reply: int, usable: int, level: int | None, bytes_at: int | None) -> Budget:
+    # A window of 0 is unknown: such a model is never compacted for.
     compact_at = level if window else None
     return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at, bytes_at=bytes_at)

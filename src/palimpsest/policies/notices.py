@@ -1,4 +1,4 @@
-"""Reminders for the model and warnings for the user: open tasks, a filling window, a cache that is not read."""
+"""Reminders for the model and warnings for the user, and the level at which a fold is due."""
 
 from dataclasses import dataclass, field
 
@@ -10,28 +10,28 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import percent_until
 
 
-def is_held(situation: Situation) -> bool:
-    """Whether something shows that an undo brought back in this epoch."""
+def shows_held_items(situation: Situation) -> bool:
+    """Return whether the view shows an item that an undo brought back in this epoch."""
     held = situation.view.held
     return bool(held) and any(item.id in held for item in situation.view.items)
 
 
-def level_of(situation: Situation, usual: int | None) -> int | None:
-    """The `usual` level, but what the user brought back by an undo is hidden again only when nothing could be sent any more."""
-    if usual is None or not is_held(situation):
+def fold_threshold(situation: Situation, usual: int | None) -> int | None:
+    """Return the tokens at which a fold is due: `usual`, or the end of the window while the view shows items that an undo brought back."""
+    if usual is None or not shows_held_items(situation):
         return usual
     return max(usual, token_limit(situation) or usual)
 
 
-def is_due(situation: Situation) -> bool:
-    """Whether the level of the budget is reached, in a turn that may still have a fold."""
-    level = level_of(situation, situation.budget.compact_at)
+def is_fold_due(situation: Situation) -> bool:
+    """Return whether the budget is reached and the turn may still have a fold."""
+    level = fold_threshold(situation, situation.budget.compact_at)
     return level is not None and situation.may_fold and situation.used >= level
 
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """Speaks up after `rounds` model replies without a call of `tool`, and again on every further one."""
+    """Reminds the model after `rounds` replies without a call of `tool`, and after every further one."""
 
     tool: str = "todo"
     rounds: int = 3
@@ -41,7 +41,7 @@ class Remind:
     shrinks: bool = False
 
     def plan(self, situation: Situation) -> Plan:
-        """One reminder before the newest results, unless it stands there."""
+        """Propose one reminder before the newest results, unless it is already there."""
         since = situation.health.rounds_since(self.tool)
         first = _first_result(situation.view.items)
         if first is None or since < self.rounds:
@@ -53,7 +53,7 @@ class Remind:
 
 
 def _first_result(items: tuple[Item, ...]) -> tuple[Item, Item | None] | None:
-    """The first result of the last round and what stands before it; nothing when something else came last."""
+    """Return the first result of the last round and the item before it; `None` if the view does not end with results."""
     start = len(items)
     while start and items[start - 1].kind == "result":
         start -= 1
@@ -64,20 +64,20 @@ def _first_result(items: tuple[Item, ...]) -> tuple[Item, Item | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """From `warn_at` on one line for the user; it edits nothing."""
+    """Warns the user from `warn_at` on; it edits nothing."""
 
     name: str = "warn"
     moments: frozenset[Moment] = field(default=frozenset({"after_call"}))
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """The share that is still free, of the level at which compaction comes, or of what can be sent when it does not come by itself."""
+        """Return a notice with the free share in percent: until the next compaction, or of the window without automatic compaction."""
         budget = situation.budget
         if budget.warn_at is None or situation.used < budget.warn_at:
             return ()
         if budget.compact_at is not None:
             return Proposal(notices=(f"Context left until auto-compact: {percent_until(situation.used, budget.compact_at)}%",))
-        return Proposal(notices=(f"Context left: {percent_until(situation.used, budget.block_at or budget.window)}%; compact to go on",))
+        return Proposal(notices=(f"Context left: {percent_until(situation.used, budget.block_at or budget.window)}%; compact to continue",))
 
 
 _ALWAYS: frozenset[Moment] = frozenset({"after_call"})
@@ -85,17 +85,17 @@ _ALWAYS: frozenset[Moment] = frozenset({"after_call"})
 
 @dataclass(frozen=True, slots=True)
 class WatchCache:
-    """The cache-break monitor as a notice; it edits nothing."""
+    """Warns the user when cache reads drop unexpectedly; it edits nothing."""
 
     name: str = "watch_cache"
     moments: frozenset[Moment] = _ALWAYS
     shrinks: bool = False
 
     def plan(self, situation: Situation) -> Outcome:
-        """One line about an unexpected drop of cache reads."""
+        """Return a notice about an unexpected drop of cache reads."""
         watch = situation.cache.reads
         if not watch.dropped:
             return ()
         read = watch.read or 0
-        line = f"the cache gave {read:,} tokens, {watch.dropped:,} fewer than at the call before, and no edit explains it"
+        line = f"{read:,} tokens were read from the cache, {watch.dropped:,} fewer than in the previous call, and no edit explains it"
         return Proposal(notices=(line,))

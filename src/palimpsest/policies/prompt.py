@@ -1,4 +1,4 @@
-"""The prompts that ship with the package: one Markdown file each, with places for values."""
+"""The prompts of the package: one Markdown file each, with placeholders."""
 
 import pkgutil
 import re
@@ -6,7 +6,7 @@ from functools import cache
 
 from palimpsest.core.errors import BadInput
 
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @cache
@@ -18,10 +18,13 @@ def _text(name: str) -> str:
 
 
 def prompt(name: str, **values: str) -> str:
-    """The text of a prompt; `{{name}}` in it is the place of a value, and a line with a place for which there is none is left out."""
+    """Return a prompt with its placeholders `{{name}}` replaced; lines with a placeholder without a value are left out.
+
+    Raises `BadInput` if there is no prompt of that name.
+    """
     lines: list[str] = []
     for line in _text(name).split("\n"):
-        places = _PLACE.findall(line)
-        if all(values.get(place) for place in places):
-            lines.append(_PLACE.sub(lambda found: values[found[1]], line))
+        placeholders = _PLACEHOLDER.findall(line)
+        if all(values.get(placeholder) for placeholder in placeholders):
+            lines.append(_PLACEHOLDER.sub(lambda found: values[found[1]], line))
     return "\n".join(lines).strip()

@@ -15,63 +15,64 @@ from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.policies.budgets import codex_effective
 from palimpsest.policies.handoff.handoff import KEPT_TOKENS as HANDOFF_TOKENS
 from palimpsest.policies.handoff.handoff import PURPOSE, notices, summary_text
-from palimpsest.policies.handoff.kept_messages import Message, keep_parts, keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Ground, Group, fold_of, ground_of, size_after
-from palimpsest.policies.handoff.when import MOMENTS, When, effective
+from palimpsest.policies.handoff.kept_messages import UserMessage, keep_parts, keep_texts, messages_of
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
+from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, parse, tables_at, text
 
-_COMPACTIONS: Final = frozenset({"compaction", "compaction_summary", "context_compaction"})
+_COMPACTION_TYPES: Final = frozenset({"compaction", "compaction_summary", "context_compaction"})
 
 
-def compactions(reply: ModelReplied) -> tuple[Opaque, ...]:
-    """The compaction items of a reply."""
-    return tuple(part for part in reply.parts if isinstance(part, Opaque) and opaque_type(part) in _COMPACTIONS)
+def compaction_items(reply: ModelReplied) -> tuple[Opaque, ...]:
+    """Return the compaction items of a reply."""
+    return tuple(part for part in reply.parts if isinstance(part, Opaque) and opaque_type(part) in _COMPACTION_TYPES)
 
 
-def put(situation: Situation, compaction: Opaque) -> Put:
-    """A compaction at its place; other models read in its stead what the log proves."""
+def compaction_put(situation: Situation, compaction: Opaque) -> Put:
+    """Return a compaction item as a summary, with the evidence of the log as text fallback for other models."""
     return Put("summary", replace(compaction, text_fallback=summary_text(situation, compaction.text_fallback)))
 
 
-def groups_of(situation: Situation, ground: Ground, reply: ModelReplied) -> tuple[Group, ...]:
-    """Assistant messages, compactions, real messages of the user and summaries, in their order; all else is dropped.
+def groups_of(situation: Situation, run: HandoffRun, reply: ModelReplied) -> tuple[Group, ...]:
+    """Return the groups of a reply: assistant messages, compactions, user messages and summaries, in their order.
 
-    What the user asked for last stays, whether or not the provider gave it back; all that the user said if it gave nothing back.
+    The last user message stays even if the provider left it out; if it left out all of them, all within a bound stay. Raises `WireError`
+    if the reply has neither a compaction nor a summary.
     """
-    messages = messages_of(ground.told)
-    known: dict[str, list[Message]] = {}
+    messages = messages_of(run.shown)
+    by_text: dict[str, list[UserMessage]] = {}
     for message in messages:
-        known.setdefault(message.text, []).append(message)
-    summaries = {item.content.text: item for item in ground.told if item.kind == "summary" and isinstance(item.content, Text)}
+        by_text.setdefault(message.text, []).append(message)
+    summaries = {item.content.text: item for item in run.shown if item.kind == "summary" and isinstance(item.content, Text)}
     groups: list[Group] = []
     for part in reply.parts:
         if isinstance(part, Text):
             groups.append(Group((Put("assistant", part),), "other"))
-        elif isinstance(part, Opaque) and opaque_type(part) in _COMPACTIONS:
-            groups.append(Group((put(situation, part),), "compaction"))
+        elif isinstance(part, Opaque) and opaque_type(part) in _COMPACTION_TYPES:
+            groups.append(Group((compaction_put(situation, part),), "compaction"))
         elif isinstance(part, Opaque) and opaque_type(part) == "message":
-            said = _said(parse(part.data, part.provider))
-            if said in summaries:
-                groups.append(Group((Keep(summaries.pop(said).id),), "summary"))
-            elif said.startswith(prompt("handoff_prefix")):
-                groups.append(Group((Put("summary", Text(said)),), "summary"))
-            elif known.get(said):
-                groups.append(Group(tuple(Keep(item.id) for item, _ in known[said].pop(0).words)))
-            elif said and is_real_user_message((said,)):
-                groups.append(Group((Put("user", Text(said)),)))
-    if all(group.what in {"user", "other"} for group in groups):
+            user_text = _user_text(parse(part.data, part.provider))
+            if user_text in summaries:
+                groups.append(Group((Keep(summaries.pop(user_text).id),), "summary"))
+            elif user_text.startswith(prompt("handoff_prefix")):
+                groups.append(Group((Put("summary", Text(user_text)),), "summary"))
+            elif by_text.get(user_text):
+                groups.append(Group(tuple(Keep(item.id) for item, _ in by_text[user_text].pop(0).plain_parts)))
+            elif user_text and is_real_user_message((user_text,)):
+                groups.append(Group((Put("user", Text(user_text)),)))
+    if all(group.kind in {"user", "other"} for group in groups):
         raise WireError("the answer holds neither a compaction nor a summary", where=situation.card.provider)
-    if messages and messages[-1] in known[messages[-1].text]:
-        missing = messages[-1:] if any(group.what == "user" for group in groups) else messages
+    if messages and messages[-1] in by_text[messages[-1].text]:
+        missing = messages[-1:] if any(group.kind == "user" for group in groups) else messages
         groups += (Group(message) for message in keep_texts(missing, HANDOFF_TOKENS))
-    # A compaction stands for everything before it, so that nothing of the past may stand behind it.
-    return tuple(sorted(groups, key=lambda group: group.what == "compaction"))
+    # A compaction replaces everything before it, so that older items must not follow it.
+    return tuple(sorted(groups, key=lambda group: group.kind == "compaction"))
 
 
-def _said(message: Json) -> str:
-    """The words of a message in the user's role; none of any other."""
+def _user_text(message: Json) -> str:
+    """Return the text of a message in the user role; empty for other roles."""
     if text(message, "role") != "user":
         return ""
     return "\n".join(text(part, "text") for part in tables_at(message, "content") if text(part, "text"))
@@ -79,97 +80,104 @@ def _said(message: Json) -> str:
 
 KEPT_TOKENS = 64_000
 TRIGGER: Final = '{"type":"compaction_trigger"}'
-_LEFT_OUT: Final = "[output left out: there was no room for it in this request]"
+_OMITTED_OUTPUT: Final = "[output left out: there was no room for it in this request]"
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """`door` posts the items to a door of their own and takes what comes back; `trigger` asks for one item in the stream of a reply.
+    """Lets the provider compact the conversation and folds it into the answer.
 
-    What fails is recorded and left to the next policy; so is a provider that cannot do it.
+    form: `endpoint` posts the items to a dedicated endpoint; `item` asks for a compaction item in an ordinary request.
+    inject: moments at which the fold repeats the stated context.
+    kept_tokens: bound of the user messages that stay; only for `item`.
+
+    A failure is recorded, and the next policy runs. Does nothing for a provider that has no compaction.
     """
 
-    form: Literal["door", "trigger"]
+    form: Literal["endpoint", "item"]
     inject: frozenset[Moment]
-    when: When = field(default_factory=When)
+    trigger: HandoffTrigger = field(default_factory=HandoffTrigger)
     kept_tokens: int = KEPT_TOKENS
     name: str = "remote"
     moments: frozenset[Moment] = MOMENTS
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Rest, or ask the provider and fold."""
+        """Plan a request for a compaction and a fold, if a hand-over is due and the provider can compact."""
         card = situation.previous if situation.moment == "switched" and situation.previous is not None else situation.card
-        if not _able(card) or not _able(situation.card):
+        if not _can_compact(card) or not _can_compact(situation.card):
             return ()
-        why = self.when.reason(situation)
+        why = self.trigger.reason(situation)
         return self._steps(situation, card, why) if why else ()
 
     def _steps(self, situation: Situation, card: Card, why: str) -> Steps:
-        if not (yield from self.when.exactly(situation)):
+        if not (yield from self.trigger.is_due_by_scope(situation)):
             return ()
-        ground = ground_of(situation.view)
+        run = handoff_run(situation.view)
         try:
-            reply = yield from ask(replace(self._question(situation, ground, card), model="" if card is situation.card else card.name))
-            groups = self._groups(situation, ground, reply)
+            reply = yield from ask(replace(self._request(situation, run, card), model="" if card is situation.card else card.name))
+            groups = self._groups(situation, run, reply)
         except NoModel:
-            # The next policy asks as well, and then the rung that needs no model takes its place.
+            # The next policy asks for a model too, and is then replaced by the fallback that needs none.
             return ()
         except PalimpsestError as error:
             failed = Failed("remote compaction", error.kind, error.message, by=self.name)
-            return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); it is done here",))
-        fold = fold_of(situation, ground, groups, inject=situation.moment in self.inject)
-        return Proposal((fold,), why, notices=notices(situation, size_after(situation, ground, fold)))
+            return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); compacting locally instead",))
+        fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
+        return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run, fold)))
 
-    def _question(self, situation: Situation, ground: Ground, card: Card) -> Ask:
-        room = effective(situation) if card is situation.card else codex_effective(card.window)
-        if self.form == "door":
-            return Ask(trimmed(situation, ground.told, room), "", PURPOSE, tools=False, endpoint="compact")
+    def _request(self, situation: Situation, run: HandoffRun, card: Card) -> Ask:
+        room = effective_window(situation) if card is situation.card else codex_effective(card.window)
+        if self.form == "endpoint":
+            return Ask(without_last_outputs(situation, run.shown, room), "", PURPOSE, tools=False, endpoint="compact")
         trigger = Item(f"{situation.view.seq + 1}.2", "assistant", Opaque(card.provider, card.name, TRIGGER))
-        return Ask((*rewritten(situation, ground.told, room), trigger), "", PURPOSE)
+        return Ask((*with_short_outputs(situation, run.shown, room), trigger), "", PURPOSE)
 
-    def _groups(self, situation: Situation, ground: Ground, reply: ModelReplied) -> tuple[Group, ...]:
-        if self.form == "door":
-            return groups_of(situation, ground, reply)
-        found = compactions(reply)
+    def _groups(self, situation: Situation, run: HandoffRun, reply: ModelReplied) -> tuple[Group, ...]:
+        if self.form == "endpoint":
+            return groups_of(situation, run, reply)
+        found = compaction_items(reply)
         if len(found) != 1:
             raise WireError(f"one compaction item was asked for and {len(found)} came back", where=situation.card.provider)
-        messages = keep_parts(messages_of(ground.told), self.kept_tokens)
-        return (*(Group(message) for message in messages), Group((put(situation, found[0]),), "compaction"))
+        messages = keep_parts(messages_of(run.shown), self.kept_tokens)
+        return (*(Group(message) for message in messages), Group((compaction_put(situation, found[0]),), "compaction"))
 
 
-def _able(card: Card) -> bool:
+def _can_compact(card: Card) -> bool:
     return card.provider == "openai" and card.wire == "responses"
 
 
-def trimmed(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
-    """Without outputs and developer messages at the end, each with its call, until the rest fits; anything else at the end stops it."""
-    left = list(items)
-    size = sum(situation.tokens.item(item) for item in (*situation.view.head, *left))
-    while left and size > room and _droppable(left[-1]):
-        last = left.pop()
+def without_last_outputs(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
+    """Drop tool results with their calls, and developer messages, from the end until the rest fits `room` tokens.
+
+    Stops at any other item.
+    """
+    kept = list(items)
+    size = sum(situation.tokens.item(item) for item in (*situation.view.head, *kept))
+    while kept and size > room and _is_droppable(kept[-1]):
+        last = kept.pop()
         size -= situation.tokens.item(last)
         call = last.content.call_id if isinstance(last.content, ToolResult) else ""
-        place = next((at for at in reversed(range(len(left))) if call and getattr(left[at].content, "call_id", "") == call), None)
+        place = next((at for at in reversed(range(len(kept))) if call and getattr(kept[at].content, "call_id", "") == call), None)
         if place is not None:
-            size -= situation.tokens.item(left.pop(place))
-    return tuple(left)
+            size -= situation.tokens.item(kept.pop(place))
+    return tuple(kept)
 
 
-def _droppable(item: Item) -> bool:
+def _is_droppable(item: Item) -> bool:
     return isinstance(item.content, ToolResult) or (isinstance(item.content, Text) and item.content.role == "developer")
 
 
-def rewritten(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
-    """With short words in place of the outputs at the end until the rest fits; every call keeps its result."""
+def with_short_outputs(situation: Situation, items: tuple[Item, ...], room: int) -> tuple[Item, ...]:
+    """Replace tool results at the end by a short notice until the items fit `room` tokens; every call keeps its result."""
     shown = list(items)
     size = sum(situation.tokens.item(item) for item in (*situation.view.head, *shown))
     for place in reversed(range(len(shown))):
         item = shown[place]
         if size <= room or not isinstance(item.content, ToolResult):
             break
-        words = "[]" if item.content.form == "search" else _LEFT_OUT
-        short = replace(item.content, parts=(Text(words),), blob="")
+        notice = "[]" if item.content.form == "search" else _OMITTED_OUTPUT
+        short = replace(item.content, parts=(Text(notice),), blob="")
         size -= situation.tokens.item(item) - situation.tokens.content(short)
         shown[place] = replace(item, content=short, mask=None)
     return tuple(shown)

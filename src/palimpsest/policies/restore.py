@@ -1,4 +1,4 @@
-"""After a fold under the profiles of Claude Code: files, plan, skills and agents that were in use are shown again."""
+"""Claude Code's restoration after a fold: shows files, plan, skills, agents and tools again that were in use."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,23 +16,28 @@ from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View, shown
-from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.fold.fold import model_free_fallback
 
 _PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
 _SKILLS = frozenset({"Skill", "skill"})
 _SEARCHES = frozenset({"ToolSearch", "tool_search"})
-_OPENING = 200
+_AGENT_RESULT_CHARS = 200
 AGENTS = 10
-_RUNG = rung().name
-# So many events are looked at in one go, and at most so many times: what is older is not recent.
-RUN = 250
-RUNS = 8
+_FALLBACK = model_free_fallback().name
+# Events are read from the newest backwards, in spans of this many and at most this many spans; older ones are not recent.
+SPAN_EVENTS = 250
+SPANS = 8
 
 
-class Past(Value, frozen=True):
-    """Newest first: paths, the plan that was agreed on, skills with their texts, agents by session, and tools that were found.
+class RecentWork(Value, frozen=True):
+    """What was in use before a fold, newest first.
 
-    `freed` is how many tokens a fold without a model took away, if that is what happened last.
+    paths: files that were read, edited or written.
+    plan: the plan that the user approved.
+    skills: names and texts of invoked skills.
+    agents: one line on each sub-agent.
+    tools: the result of the last tool search.
+    freed: tokens that a fold without a model freed, if such a fold is the newest event.
     """
 
     paths: tuple[str, ...] = ()
@@ -43,23 +48,23 @@ class Past(Value, frozen=True):
     freed: int | None = None
 
 
-def look_back(tip: int) -> Generator[Want, Answer, Past]:
-    """What happened along the way that leads to the tip, as far back as is looked at."""
-    tally = _Tally(tip)
+def recent_work(tip: int) -> Generator[Want, Answer, RecentWork]:
+    """Read the newest 2,000 events on the path to the tip and return what was in use."""
+    scan = _RecentWorkScan(tip)
     last = tip
-    for _ in range(RUNS):
-        events = yield from span(EventSpan(max(0, last - RUN + 1), last))
+    for _ in range(SPANS):
+        events = yield from span(EventSpan(max(0, last - SPAN_EVENTS + 1), last))
         for event in reversed(events):
-            tally.take(event)
-        last -= RUN
+            scan.take(event)
+        last -= SPAN_EVENTS
         if last < 0:
             break
-    agents = tuple(tally.agents.values())[:AGENTS]
-    return Past(tuple(tally.paths), tally.plan, tuple(tally.skills.items()), agents, tally.tools, tally.freed)
+    agents = tuple(scan.agents.values())[:AGENTS]
+    return RecentWork(tuple(scan.paths), scan.plan, tuple(scan.skills.items()), agents, scan.tools, scan.freed)
 
 
-class _Tally:
-    """What is being gathered, from the newest event backwards; a call that failed did nothing."""
+class _RecentWorkScan:
+    """Collects what was in use from events, newest first; calls that failed do not count."""
 
     def __init__(self, tip: int) -> None:
         self.paths: dict[str, None] = {}
@@ -73,7 +78,7 @@ class _Tally:
         self._ended: dict[str, ChildEnded] = {}
 
     def take(self, event: Event) -> None:
-        # What lies on a branch that was left is passed over: each event names the one before it.
+        # Events on abandoned branches are skipped: each event names its parent.
         if event.seq != self._next:
             return
         self._next = event.parent
@@ -85,12 +90,12 @@ class _Tally:
                     # Logs of 0.1.0 may have several calls with one id: the newest of them has the newest result.
                     if isinstance(part, ToolCall) and (results := self._results.get(part.call_id)) and not (result := results.pop(0)).error:
                         self._take_call(part, result)
-            case ViewEdited(by=by) as edit if by == _RUNG and event.seq == self._tip:
+            case ViewEdited(by=by) as edit if by == _FALLBACK and event.seq == self._tip:
                 self.freed = max(0, edit.tokens_before - edit.tokens_after)
             case ChildEnded(session=session) as ended:
                 self._ended.setdefault(session, ended)
             case ChildOpened(session=session, role=role):
-                self.agents.setdefault(session, self._state(session, role))
+                self.agents.setdefault(session, self._agent_line(session, role))
             case _:
                 pass
 
@@ -105,79 +110,79 @@ class _Tally:
             self.tools = self.tools or result_text(result)
         else:
             action = action_of(call)
-            for touched in action.paths if action.kind in KNOWING else ():
+            for touched in action.paths if action.kind in CONTENT_ACTIONS else ():
                 self.paths.setdefault(touched.path)
 
-    def _state(self, session: str, role: str) -> str:
+    def _agent_line(self, session: str, role: str) -> str:
         ended = self._ended.get(session)
-        who = f"{session} ({role})" if role else session
+        agent = f"{session} ({role})" if role else session
         if ended is None:
-            return f"{who}: running"
-        said = " ".join(ended.text[:_OPENING].split())
-        return f"{who}: {ended.status}; the result is in its own session" + (f": {said}" if said else "")
+            return f"{agent}: running"
+        result = " ".join(ended.text[:_AGENT_RESULT_CHARS].split())
+        return f"{agent}: {ended.status}; the result is in its own session" + (f": {result}" if result else "")
 
 
-# What a tool does that leaves the model knowing the content of a file.
-KNOWING = frozenset({"read", "edit", "write"})
+# Actions of tools after which the model knows the content of a file.
+CONTENT_ACTIONS = frozenset({"read", "edit", "write"})
 
 
 def known_paths(view: View) -> frozenset[str]:
-    """The files whose content shows: what an unmasked result read, edited or wrote, without those that were forgotten."""
-    return frozenset(path for _, path, result in _touches(view) if result.mask is None) - must_read_again(view)
+    """Return the files whose content is visible: those that an unmasked result read, edited or wrote, without `must_read_again`."""
+    return frozenset(path for _, path, result in _file_actions(view) if result.mask is None) - must_read_again(view)
 
 
 def read_paths(view: View) -> frozenset[str]:
-    """The files that an unmasked Read shows."""
-    return frozenset(path for how, path, result in _touches(view) if how == "read" and result.mask is None)
+    """Return the files that an unmasked result of a read shows."""
+    return frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is None)
 
 
 def must_read_again(view: View) -> frozenset[str]:
-    """The files that only masked Reads named: an edit of one has to wait until it was read again."""
-    masked = frozenset(path for how, path, result in _touches(view) if how == "read" and result.mask is not None)
+    """Return the files whose reads are all masked; such a file must be read again before it is edited."""
+    masked = frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is not None)
     return masked - read_paths(view)
 
 
-def _touches(view: View) -> Iterator[tuple[str, str, Item]]:
-    """How each call touched which path, and its result; a call that failed touched nothing."""
+def _file_actions(view: View) -> Iterator[tuple[str, str, Item]]:
+    """Yield action, path and result of each call that read, edited or wrote a file; calls that failed are left out."""
     calls = answered_calls(view.items)
     for item in view.items:
         if isinstance(item.content, ToolResult) and not item.content.error and item.id in calls:
             action = action_of(calls[item.id])
-            if action.kind in KNOWING:
+            if action.kind in CONTENT_ACTIONS:
                 yield from ((action.kind, touched.path, item) for touched in action.paths)
 
 
-# The source of each thing that comes back: this and its name.
-RESTORED = "restored "
+# The source of a restored item is this prefix and its name.
+SOURCE_PREFIX = "restored "
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """The texts that show, and the copies that earlier folds brought back, by their source."""
+class VisibleTexts:
+    """The texts of the visible items, and the items that earlier folds restored, by source."""
 
     texts: tuple[str, ...]
     copies: dict[str, tuple[Item, ...]]
 
     def shows(self, text: str) -> bool:
-        """Whether some item shows a text whole."""
-        return bool(text.strip()) and any(text in each for each in self.texts)
+        """Return whether a visible item contains the whole text."""
+        return bool(text.strip()) and any(text in visible for visible in self.texts)
 
-    def newest(self, puts: Iterable[Put]) -> tuple[Item, ...]:
-        """The copy that says the same as some pieces of one source; empty when there is none."""
+    def current_copy(self, puts: Iterable[Put]) -> tuple[Item, ...]:
+        """Return the visible items with the same content as the given pieces of one source; empty if there are none."""
         wanted = tuple(puts)
         copy = self.copies.get(wanted[0].source, ())[-len(wanted) :] if wanted else ()
-        same = len(copy) == len(wanted) and all(item.content == put.content for item, put in zip(copy, wanted, strict=True))
-        return copy if same else ()
+        is_current = len(copy) == len(wanted) and all(item.content == put.content for item, put in zip(copy, wanted, strict=True))
+        return copy if is_current else ()
 
-    def outdated(self, puts: Iterable[Put]) -> tuple[str, ...]:
-        """The items of a source that other pieces take the place of, or that stand there once more."""
+    def outdated_ids(self, puts: Iterable[Put]) -> tuple[str, ...]:
+        """Return the ids of restored items of that source which differ from the given pieces or repeat them."""
         wanted = tuple(puts)
-        stays = {item.id for item in self.newest(wanted)}
-        return tuple(item.id for item in self.copies.get(wanted[0].source, ()) if item.id not in stays) if wanted else ()
+        current = {item.id for item in self.current_copy(wanted)}
+        return tuple(item.id for item in self.copies.get(wanted[0].source, ()) if item.id not in current) if wanted else ()
 
 
-def restored_in(view: View) -> Restored:
-    """What the items of a view show."""
+def visible_texts(view: View) -> VisibleTexts:
+    """Return the visible texts of a view."""
     texts: list[str] = []
     copies: dict[str, list[Item]] = {}
     for item in view.items:
@@ -186,20 +191,20 @@ def restored_in(view: View) -> Restored:
             texts += [value for value in args_of(content).values() if isinstance(value, str)]
         elif content is not None:
             texts.append(text_of(content))
-        if item.kind == "reminder" and item.source.startswith(RESTORED) and item.mask is None:
+        if item.kind == "reminder" and item.source.startswith(SOURCE_PREFIX) and item.mask is None:
             copies.setdefault(item.source, []).append(item)
-    return Restored(tuple(texts), {source: tuple(items) for source, items in copies.items()})
+    return VisibleTexts(tuple(texts), {source: tuple(items) for source, items in copies.items()})
 
 
 def reminder(text: str, name: str) -> Put:
-    """A text that comes back, in its frame and under its name."""
-    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"), f"{RESTORED}{name}")
+    """Return a text as a system reminder whose source is the prefix and the name."""
+    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"), f"{SOURCE_PREFIX}{name}")
 
 
-def without(ids: Iterable[str]) -> tuple[Mask, ...]:
-    """Hides copies that are out of date."""
-    gone = tuple(ids)
-    return (Mask(gone),) if gone else ()
+def hide(ids: Iterable[str]) -> tuple[Mask, ...]:
+    """Return the mask that hides the given items; empty if there are none."""
+    hidden = tuple(ids)
+    return (Mask(hidden),) if hidden else ()
 
 
 FACTS = (
@@ -209,79 +214,87 @@ FACTS = (
     ("deferred_tools", "Tools that were found before and are at hand again:"),
 )
 START = "session_start"
-WHY = "state that the fold took away"
+WHY = "state that the fold removed"
 _skills = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The newest `files` within `total` tokens, and every fact that the world outside knows by its name; a skill has at most `skill`.
+    """Shows files and facts again after a fold.
 
-    A file of more than `each` is cut, or with `big="note"` only mentioned. `place` is the end of the view, or before what the user
-    just said; then the context of the session's start comes first of all.
+    files, total_tokens: the newest files, at most this many and within this many tokens.
+    file_tokens: tokens above which a file is cut, or with `large_files="note"` only mentioned.
+    skill_tokens: tokens above which the text of a skill is cut.
+    numbering: separator between line number and text.
+    place: the end of the view, or before the newest user message; the context of the session start then comes first in the view.
     """
 
     files: int = 5
-    total: int = 50_000
-    each: int = 5_000
-    skill: int = 5_000
-    big: Literal["cut", "note"] = "cut"
-    lines: Literal["arrow", "tab"] = "arrow"
+    total_tokens: int = 50_000
+    file_tokens: int = 5_000
+    skill_tokens: int = 5_000
+    large_files: Literal["cut", "note"] = "cut"
+    numbering: Literal["arrow", "tab"] = "arrow"
     place: Literal["end", "prompt"] = "end"
     name: str = "restore"
     moments: frozenset[Moment] = field(default=frozenset({"folded"}))
     shrinks: bool = False
 
     def plan(self, situation: Situation) -> Plan:
-        """Looks at the files and facts as they are now."""
+        """Plan to read files and facts as they are now and insert them."""
         return self._steps(situation)
 
     def _steps(self, situation: Situation) -> Steps:
-        past = yield from look_back(situation.view.seq)
-        there = restored_in(situation.view)
-        room = _room(situation, past)
-        found = yield from self._files(situation, past, there, min(room, self.total))
-        room -= sum(_tokens(put, situation) for puts in found for put in puts if not there.newest(puts))
+        recent = yield from recent_work(situation.view.seq)
+        visible_now = visible_texts(situation.view)
+        room = _room(situation, recent)
+        restored = yield from self._files(situation, recent, visible_now, min(room, self.total_tokens))
+        room -= sum(_tokens(put, situation) for puts in restored for put in puts if not visible_now.current_copy(puts))
         for name, title in FACTS:
-            told = yield from _look(Look(name, "fact"))
-            for key, text in self._texts(name, told or _of_log(name, past), situation):
+            current = yield from _look_or_none(Look(name, "fact"))
+            for key, text in self._texts(name, current or _from_log(name, recent), situation):
                 put = reminder(f"{title}\n{key}\n{text}" if key else f"{title}\n{text}", f"{name} {key}".rstrip())
                 size = _tokens(put, situation)
-                if there.newest((put,)) or (not there.shows(text) and size <= room):
-                    found.append([put])
-                    room -= 0 if there.newest((put,)) else size
-        start = yield from _look(Look(START, "fact"))
-        return Proposal(self._edits(situation.view, there, found, reminder(start, START) if start else None), WHY)
+                if visible_now.current_copy((put,)) or (not visible_now.shows(text) and size <= room):
+                    restored.append([put])
+                    room -= 0 if visible_now.current_copy((put,)) else size
+        start = yield from _look_or_none(Look(START, "fact"))
+        return Proposal(self._edits(situation.view, visible_now, restored, reminder(start, START) if start else None), WHY)
 
-    def _edits(self, view: View, there: Restored, found: Sequence[Sequence[Put]], start: Put | None) -> tuple[Edit, ...]:
-        """Each thing once: what shows as it is now stays where it is, what shows otherwise goes."""
-        everything = [*found, [start]] if start is not None else found
-        new = [put for puts in found if not there.newest(puts) for put in puts]
-        stated = [start] if start is not None and not there.newest((start,)) else []
+    def _edits(self, view: View, visible_now: VisibleTexts, restored: Sequence[Sequence[Put]], start: Put | None) -> tuple[Edit, ...]:
+        """Return the edits that show each piece once: current copies stay, outdated ones are hidden, and the others are inserted."""
+        everything = [*restored, [start]] if start is not None else restored
+        new = [put for puts in restored if not visible_now.current_copy(puts) for put in puts]
+        new_start = [start] if start is not None and not visible_now.current_copy((start,)) else []
         first = view.items[0].id if self.place == "prompt" and view.items else ""
-        edits: list[Edit] = [*without(name for puts in everything for name in there.outdated(puts))]
-        edits += [Insert(tuple(stated), first)] if stated and first else []
-        new += stated if not first else []
-        return (*edits, *((Insert(tuple(new), _prompt_of(view) if self.place == "prompt" else ""),) if new else ()))
+        edits: list[Edit] = [*hide(item_id for puts in everything for item_id in visible_now.outdated_ids(puts))]
+        edits += [Insert(tuple(new_start), first)] if new_start and first else []
+        new += new_start if not first else []
+        return (*edits, *((Insert(tuple(new), _newest_user_message(view) if self.place == "prompt" else ""),) if new else ()))
 
-    def _files(self, situation: Situation, past: Past, there: Restored, room: int) -> Generator[Want, Answer, list[list[Put]]]:
+    def _files(
+        self, situation: Situation, recent: RecentWork, visible_now: VisibleTexts, room: int
+    ) -> Generator[Want, Answer, list[list[Put]]]:
         found: list[list[Put]] = []
         visible = read_paths(situation.view)
-        for path in past.paths[: self.files]:
-            if any(same_path(path, each) for each in visible):
+        for path in recent.paths[: self.files]:
+            if any(same_path(path, shown_path) for shown_path in visible):
                 continue
-            text = yield from _look(Look(path))
+            text = yield from _look_or_none(Look(path))
             if text is None:
                 continue
             name = f"file {path}"
-            if self.big == "note" and _size(text, situation) > self.each:
+            if self.large_files == "note" and _size(text, situation) > self.file_tokens:
                 note = f"{path} was read before this point. It is too large to be shown again here; read it if you need it."
                 found.append([reminder(note, name)])
                 continue
-            shown = self._numbered(_head(text, self.each, situation))
-            asked = msgspec.json.encode({"file_path": path}).decode()
-            puts = [reminder(f"The tool Read was called with this input: {asked}", name), reminder(f"It gave this result:\n{shown}", name)]
-            if not there.newest(puts):
+            shown = self._numbered(_head(text, self.file_tokens, situation))
+            arguments = msgspec.json.encode({"file_path": path}).decode()
+            puts = [
+                reminder(f"The tool Read was called with this input: {arguments}", name),
+                reminder(f"It gave this result:\n{shown}", name),
+            ]
+            if not visible_now.current_copy(puts):
                 size = _size(shown, situation)
                 if size > room:
                     break
@@ -290,48 +303,51 @@ class Restore:
         return found
 
     def _texts(self, name: str, text: str, situation: Situation) -> list[tuple[str, str]]:
-        """What a fact tells, skill by skill with their names."""
+        """Return the texts of a fact with a name for each: one without a name, or one for each skill."""
         if name != "skills" or not text:
             return [("", text)] if text else []
         try:
             skills = _skills.decode(text)
         except msgspec.DecodeError:
-            return [("", _head(text, self.skill, situation))]
-        return [(skill, _head(body, self.skill, situation)) for skill, body in skills.items()]
+            return [("", _head(text, self.skill_tokens, situation))]
+        return [(skill, _head(body, self.skill_tokens, situation)) for skill, body in skills.items()]
 
     def _numbered(self, text: str) -> str:
         rows = text.split("\n")
-        if self.lines == "tab":
+        if self.numbering == "tab":
             return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
         return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
 
 
-def _look(want: Look) -> Generator[Want, Answer, str | None]:
-    """What is there; what cannot be looked at is taken for not being there."""
+def _look_or_none(want: Look) -> Generator[Want, Answer, str | None]:
+    """Return a file or fact; `None` if it does not exist or cannot be read."""
     try:
         return (yield from look(want))
     except PalimpsestError:
         return None
 
 
-def _of_log(name: str, past: Past) -> str:
-    """What the log says where the world outside says nothing."""
+def _from_log(name: str, recent: RecentWork) -> str:
+    """Return a fact from the log, for when the environment does not know it."""
     match name:
         case "plan":
-            return past.plan
+            return recent.plan
         case "skills":
-            return msgspec.json.encode(dict(past.skills)).decode() if past.skills else ""
+            return msgspec.json.encode(dict(recent.skills)).decode() if recent.skills else ""
         case "agents":
-            return "\n".join(past.agents)
+            return "\n".join(recent.agents)
         case _:
-            return past.tools
+            return recent.tools
 
 
-def _room(situation: Situation, past: Past) -> int:
-    """Half of what is left until the next compaction, which matters only in a small window; a fold of ours is not grown over again."""
+def _room(situation: Situation, recent: RecentWork) -> int:
+    """Return the tokens that may be restored: half of the room until the next compaction.
+
+    After a fold without a model it is at most what that fold freed, because else the view would grow again.
+    """
     level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
     room = max(0, level - situation.used) // 2
-    return room if past.freed is None else min(room, past.freed)
+    return room if recent.freed is None else min(room, recent.freed)
 
 
 def _tokens(put: Put, situation: Situation) -> int:
@@ -343,7 +359,7 @@ def _size(text: str, situation: Situation) -> int:
 
 
 def _head(text: str, tokens: int, situation: Situation) -> str:
-    """A text, or as much of its beginning as that many tokens hold, in whole lines where there are any."""
+    """Return the start of a text within that many tokens, cut at a line end if one is in its second half."""
     size = _size(text, situation)
     if size <= tokens:
         return text
@@ -354,8 +370,8 @@ def _head(text: str, tokens: int, situation: Situation) -> str:
     return cut[:line] if line > len(cut) // 2 else cut
 
 
-def _prompt_of(view: View) -> str:
-    """The first item of what the user said last, if nothing came after it."""
+def _newest_user_message(view: View) -> str:
+    """Return the id of the first item of the newest user message; empty if other items follow it."""
     found = ""
     for item in reversed(view.items):
         if item.kind not in ("user", "steering"):

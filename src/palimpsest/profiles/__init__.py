@@ -1,1 +1,1 @@
-"""Named ways of working: policies with their numbers."""
+"""Profiles: named bundles of policies with their numbers."""

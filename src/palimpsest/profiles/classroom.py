@@ -1,4 +1,4 @@
-"""The profile `classroom`: the smallest design that works, for reading and teaching."""
+"""The profile `classroom`: the smallest design that works, meant for reading and teaching."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,26 +6,33 @@ from typing import Literal
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
+from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.clear.mask_old import MaskOld
-from palimpsest.policies.fold.fold import rung
-from palimpsest.policies.prove import Prove
+from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.summarize.compress import Compress
-from palimpsest.profiles.numbers import is_on
 from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.settings import is_on
 from palimpsest.wire.models.cards import ModelCard
 
 _ABOVE = 50_000
 
 
 def classroom(environment: Mapping[str, str]) -> Profile:
-    """Masks old results before every call, and compresses everything above 50,000 tokens; `told_from` may be `end`."""
-    told_from: Literal["start", "end"] = "end" if environment.get("told_from") == "end" else "start"
+    """Mask old results before every call, and compress the whole conversation above 50,000 tokens.
+
+    The setting `told_from` says from which end of the transcript the summarizing model is shown a part: `start`, the default, or `end`.
+    """
+    shown_end: Literal["start", "end"] = "end" if environment.get("told_from") == "end" else "start"
     return Profile(
         name="classroom",
-        policies=(MaskOld(), Compress(above=_ABOVE, told_from=told_from), *((Prove(),) if is_on(environment, "PAL_EVIDENCE") else ())),
-        rung=rung(),
+        policies=(
+            MaskOld(),
+            Compress(above=_ABOVE, shown_end=shown_end),
+            *((AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()),
+        ),
+        fallback=model_free_fallback(),
         budget=_budget,
-        size="classroom",
+        size_rule="classroom",
         count=_count,
     )
 
@@ -35,5 +42,5 @@ def _budget(card: ModelCard) -> Budget:
 
 
 def _count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
-    """The estimate of all messages, whatever a provider reported; the head is none, and stays however long it is."""
+    """Estimate the tokens of all messages; the head and the usage that the provider reported are not counted."""
     return counter.total(view) - sum(counter.item(item) for item in view.head)

@@ -1,4 +1,4 @@
-"""The profiles `claude-code`, as documented, and `claude-code-2.1.325`, as measured, with the settings that the original knows."""
+"""The profiles `claude-code` (as documented) and `claude-code-2.1.325` (as measured), with the settings of Claude Code."""
 
 import re
 from collections.abc import Mapping
@@ -9,74 +9,73 @@ from palimpsest.audit.pricing.size_rules import claude_list_size
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
+from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
-from palimpsest.policies.clear.cached import ClearCached
-from palimpsest.policies.clear.results import ClearIdle, ClearResults
-from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.clear.results import ClearCached, ClearIdle, ClearResults
+from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.notices import Warn, WatchCache
-from palimpsest.policies.offload import OffloadClaude
-from palimpsest.policies.prove import Prove
 from palimpsest.policies.restore import Restore
-from palimpsest.policies.summarize.summarize import Continued, Summarize
+from palimpsest.policies.result_limiters import ClaudeLimiter
+from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
 from palimpsest.policies.summarize.swap_notes import SwapNotes
-from palimpsest.profiles.numbers import is_on, sensible
-from palimpsest.profiles.profile import Profile, for_all
+from palimpsest.profiles.profile import Profile, for_any_model
+from palimpsest.profiles.settings import is_on, lenient_number
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params
 
-# The models for which 2.1.325 was seen to compact by itself.
-_PROACTIVE = re.compile(r"-4-6\b")
+# The models for which 2.1.325 was observed to compact automatically.
+_AUTO_COMPACTED = re.compile(r"-4-6\b")
 
 
 def claude_code(environment: Mapping[str, str]) -> Profile:
-    """Masks three ways, swaps in running notes where there are any, and else folds the whole conversation into a summary."""
+    """Mask old results in three ways; compact by swapping in running notes if there are any, else by summarizing the whole conversation."""
     asked = not is_on(environment, "DISABLE_COMPACT")
     auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
-    percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
-    block_at = sensible(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
+    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
+    block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
         return claude_budget(card.window, limit or min(CLAUDE_REPLY, card.reply), auto=auto, percent=percent, block_at=block_at)
 
-    proof = (Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()
+    evidence = (AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()
     masks = (ClearIdle(), ClearCached(), *(() if is_on(environment, "DISABLE_MICROCOMPACT") else (ClearResults(),)))
     return Profile(
         name="claude-code",
-        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), *proof, Restore(), Warn(), WatchCache()),
+        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), *evidence, Restore(), Warn(), WatchCache()),
         budget=budget,
-        rung=rung(),
-        size="claude-code",
+        fallback=model_free_fallback(),
+        size_rule="claude-code",
         count=count,
         overflow="stop",
         circuit=3,
-        folds=0,
-        arrival=for_all(OffloadClaude()),
+        folds_per_turn=0,
+        limiter=for_any_model(ClaudeLimiter()),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
     )
 
 
 def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
-    """Masks nothing, keeps the last round through every compaction, never gives up, and compacts when a turn was refused as too long.
+    """Mask nothing, keep the last round in every compaction, retry without a limit, and compact when a request was too long.
 
-    The original compacts by itself only for some models, which `proactive=measured` imitates; as a rule it does here for all of them,
-    for a session that is never compacted is of no use to anybody.
+    The original compacts automatically for some models only. The setting `proactive=measured` imitates that; by default this profile
+    compacts for all models, because a session that is never compacted ends at the window.
     """
-    every = environment.get("proactive", "").strip().lower() != "measured"
+    all_models = environment.get("proactive", "").strip().lower() != "measured"
     asked = not is_on(environment, "DISABLE_COMPACT")
     auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = sensible(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
-    percent = sensible(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
-    window = sensible(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-    block_at = sensible(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
+    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
+    window = lenient_number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
     def budget(card: ModelCard) -> Budget:
-        comes = auto and (every or window is not None or _PROACTIVE.search(card.name) is not None)
+        compacts = auto and (all_models or window is not None or _AUTO_COMPACTED.search(card.name) is not None)
         reply = limit or min(CLAUDE_REPLY, card.reply)
-        found = claude_measured_budget(card.window, reply, auto=comes, percent=percent, auto_window=window)
-        return found if block_at is None else replace(found, block_at=block_at)
+        measured = claude_measured_budget(card.window, reply, auto=compacts, percent=percent, auto_window=window)
+        return measured if block_at is None else replace(measured, block_at=block_at)
 
-    form = Continued(measured=True)
+    form = ContinuationMessage(measured=True)
     return Profile(
         name="claude-code-2.1.325",
         policies=(
@@ -90,27 +89,27 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
                 report="Compacted",
                 breakpoint_rule="claude-code-2.1.325-fold",
             ),
-            *((Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()),
-            Restore(big="note", lines="tab", place="prompt"),
+            *((AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()),
+            Restore(large_files="note", numbering="tab", place="prompt"),
             Warn(),
         ),
         budget=budget,
-        rung=rung(),
-        size="claude-code",
+        fallback=model_free_fallback(),
+        size_rule="claude-code",
         count=count,
         overflow="fold" if auto else "stop",
         circuit=0,
-        folds=0,
-        arrival=for_all(OffloadClaude(short_names=True)),
+        folds_per_turn=0,
+        limiter=for_any_model(ClaudeLimiter(short_names=True)),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
     )
 
 
 def clear_now(target: int) -> ClearResults:
-    """The token kind of mask for a user who asks for it, down to as many tokens of results as they say."""
+    """Return the policy that masks tool results on request, down to `target` tokens of results."""
     return ClearResults(target=target, manual=True)
 
 
 def count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
-    """The last total that the provider reported and an estimate of what came since; a third more where nothing was reported."""
+    """Return the last usage that the provider reported plus an estimate of later items; without a report, the estimate plus a third."""
     return used(view, counter, tools_tokens, unreported=lambda total: claude_list_size((total,)))

@@ -1,4 +1,4 @@
-"""All profiles by name, made from the environment they are used in."""
+"""All profiles by name."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -12,10 +12,10 @@ from palimpsest.profiles.opencode import opencode, opencode_1_18
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 
-Maker: TypeAlias = Callable[[Mapping[str, str]], Profile]
+ProfileFactory: TypeAlias = Callable[[Mapping[str, str]], Profile]
 
 DEFAULT = "palimpsest"
-PROFILES: Mapping[str, Maker] = {
+PROFILES: Mapping[str, ProfileFactory] = {
     "palimpsest": palimpsest,
     "claude-code": claude_code,
     "claude-code-2.1.325": claude_code_2_1_325,
@@ -29,8 +29,8 @@ PROFILES: Mapping[str, Maker] = {
 
 
 def profile(name: str = DEFAULT, environment: Mapping[str, str] | None = None) -> Profile:
-    """A profile by its name; `environment` holds the settings that the profile honours."""
-    maker = PROFILES.get(name)
-    if maker is None:
+    """Return the profile of that name with the settings in `environment`; raise `BadInput` for an unknown name."""
+    factory = PROFILES.get(name)
+    if factory is None:
         raise BadInput(f"there is no profile {name!r}; known are {', '.join(PROFILES)}", where="profile")
-    return maker(environment or {})
+    return factory(environment or {})

@@ -1,18 +1,18 @@
-"""The profile without policies: nothing is edited, for comparing and for looking."""
+"""The profile `none`: no policies and so no edits, for comparisons and for reading sessions."""
 
 from collections.abc import Mapping
 
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.policies.fold.fold import rung
+from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.profiles.profile import Profile
 
 
 def none(environment: Mapping[str, str]) -> Profile:
-    """No policies; the numbers are ours, so that sizes can be compared."""
+    """Return a profile without policies, with the budget of `palimpsest` so that sizes can be compared."""
     return Profile(
         "none",
         (),
         lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit),
-        rung=rung(),
+        fallback=model_free_fallback(),
         overflow="stop",
     )

@@ -1,73 +1,73 @@
-"""The profiles `opencode`, as documented, and `opencode-1.18`, as measured, with the settings of the original under their own names."""
+"""The profiles `opencode` (as documented) and `opencode-1.18` (as measured), with the settings of OpenCode under their own names."""
 
 from collections.abc import Mapping
 
 from palimpsest.core.tokens.truncate import OPENCODE_BYTES, OPENCODE_LINES
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
+from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
 from palimpsest.policies.clear.prune import PruneResults
-from palimpsest.policies.fold.fold import rung
-from palimpsest.policies.offload import Spill
-from palimpsest.policies.prove import Prove
+from palimpsest.policies.fold.fold import model_free_fallback
+from palimpsest.policies.result_limiters import OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor
-from palimpsest.profiles.numbers import is_on, number
-from palimpsest.profiles.profile import Profile, for_all
+from palimpsest.profiles.profile import Profile, for_any_model
+from palimpsest.profiles.settings import is_on, strict_number
 from palimpsest.wire.request import Params
 
 _FALSE = frozenset({"", "false", "0", "no", "off"})
 
 
 def opencode(environment: Mapping[str, str]) -> Profile:
-    """Prunes at the end of a turn and sums up everything that shows."""
+    """Prune old results at the end of a turn, and compact by summarizing the whole view."""
     auto = _auto(environment) and not _on(environment, "OPENCODE_DISABLE_AUTOCOMPACT")
     prune = _on(environment, "compaction.prune", "true") and not _on(environment, "OPENCODE_DISABLE_PRUNE")
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
-        policies=(*((PruneResults(),) if prune else ()), anchor, *_proof(environment)),
-        rung=rung(),
+        policies=(*((PruneResults(),) if prune else ()), anchor, *_evidence(environment)),
+        fallback=model_free_fallback(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
-        size="opencode",
+        size_rule="opencode",
         count=_count_without_writes,
         overflow="stop",
-        insists=True,
-        folds=0,
-        arrival=for_all(Spill()),
+        stops_when_fold_fails=True,
+        folds_per_turn=0,
+        limiter=for_any_model(OpencodeLimiter()),
         params=Params(breakpoint_rule="opencode"),
     )
 
 
 def opencode_1_18(environment: Mapping[str, str]) -> Profile:
-    """Keeps a verbatim tail, sums up what lies before it as one text, and folds when a request was too long."""
+    """Compact by summarizing everything before a verbatim tail, also when a request was too long."""
     auto = _auto(environment)
-    reserved = number(environment, "compaction.reserved", least=0)
+    reserved = strict_number(environment, "compaction.reserved", least=0)
     anchor = Anchor(
-        told="text",
+        transcript="text",
         auto=auto,
         model=environment.get("agent.compaction.model", ""),
-        preserve=number(environment, "compaction.preserve_recent_tokens", least=0),
-        tail_turns=number(environment, "compaction.tail_turns", least=0),
+        preserve=strict_number(environment, "compaction.preserve_recent_tokens", least=0),
+        tail_turns=strict_number(environment, "compaction.tail_turns", least=0),
         moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
     )
-    lines, size = number(environment, "tool_output.max_lines"), number(environment, "tool_output.max_bytes")
+    lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *_proof(environment)),
-        rung=rung(),
+        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *_evidence(environment)),
+        fallback=model_free_fallback(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
-        size="opencode-1.18",
+        size_rule="opencode-1.18",
         count=_count_reported,
         overflow="fold",
-        insists=True,
-        folds=0,
-        arrival=for_all(Spill(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
+        stops_when_fold_fails=True,
+        folds_per_turn=0,
+        limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(breakpoint_rule="opencode"),
     )
 
 
-def _proof(environment: Mapping[str, str]) -> tuple[Prove, ...]:
-    return (Prove(),) if is_on(environment, "PAL_EVIDENCE") else ()
+def _evidence(environment: Mapping[str, str]) -> tuple[AddEvidence, ...]:
+    return (AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()
 
 
 def _auto(environment: Mapping[str, str]) -> bool:
@@ -75,15 +75,15 @@ def _auto(environment: Mapping[str, str]) -> bool:
 
 
 def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bool:
-    """Whether a switch is on; a value that says no is no."""
+    """Return whether a switch is on: any value but an empty one, `false`, `0`, `no` and `off`."""
     return environment.get(name, default).strip().lower() not in _FALSE
 
 
 def _count_without_writes(view: View, counter: CountsTokens, tools_tokens: int) -> int:
-    """What the provider reported last, without what it wrote into its cache; an estimate where it reported nothing."""
+    """Return the tokens that the provider reported last, without those written to its cache; without a report, an estimate."""
     return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens - view.reported.written
 
 
 def _count_reported(view: View, counter: CountsTokens, tools_tokens: int) -> int:
-    """What the provider reported last; an estimate where it reported nothing."""
+    """Return the tokens that the provider reported last; without a report, an estimate."""
     return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens

@@ -1,7 +1,7 @@
-"""Our own profile, the default: clear what is dead, fold from the log, check everything."""
+"""The profile `palimpsest`, the default: clear dead results, fold from the log, and check every edit."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import structs
@@ -11,34 +11,60 @@ from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.clear.dead import ClearDead
-from palimpsest.policies.fold.fold import FoldFromLog, Narrative, rung
+from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.policies.fold.fold import FoldFromLog, Narrative, model_free_fallback
 from palimpsest.policies.fold.narrate import Narrate
 from palimpsest.policies.notices import Warn, WatchCache
-from palimpsest.policies.offload import OffloadPreview
-from palimpsest.profiles.numbers import number, said, whole
-from palimpsest.profiles.profile import Profile, for_all
-from palimpsest.profiles.thrift import NUMBERS, Numbers
+from palimpsest.policies.result_limiters import PreviewLimiter
+from palimpsest.profiles.profile import Profile, for_any_model
+from palimpsest.profiles.settings import parse_number, quoted, strict_number
 from palimpsest.wire.models.cards import ModelCard
 
-# Providers refuse requests of more than 32 MB; pictures and documents reach that long before the tokens do.
+# Providers reject requests of more than 32 MB; images and documents reach that long before the window is full.
 BYTES_AT: Final = 24_000_000
 _SWITCH: Final = {"on": True, "1": True, "true": True, "yes": True, "off": False, "0": False, "false": False, "no": False}
 _NARRATIVES: Final[dict[str, Narrative]] = {"off": "off", "auto": "auto", "asked": "asked"}
 
 
-def palimpsest(environment: Mapping[str, str]) -> Profile:
-    """Ours, with its settings from the environment.
+@dataclass(frozen=True, slots=True)
+class ThriftNumbers:
+    """The numbers that trade money for results that have to be read again.
 
-    `PAL_COMPACT_AT` is where a fold is due at the latest, in tokens or in percent of the window (`120000`, `60%`); `PAL_AUTO_COMPACT=off`
-    folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty; `PAL_NARRATIVE` is off, asked or
-    auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are how many tokens a fold keeps of the newest items, of the user's messages and of
-    results in use. `PAL_PREVIEW_ABOVE` is the largest result that is shown whole.
+    cover: how many times the rent must cover the price of an edit.
+    gain: least tokens that a clear frees.
+    patience: factor on the age at which a result counts as dead.
+    shrink: how many times smaller a fold must make the view.
+    bounds: what a fold keeps.
     """
-    return with_numbers(NUMBERS[_one_of(environment, "PAL_THRIFT", "balanced", NUMBERS)], environment)
+
+    cover: float = 2.0
+    gain: int = 2_000
+    patience: float = 1.0
+    shrink: float = 2.0
+    bounds: Bounds = field(default_factory=Bounds)
 
 
-def with_numbers(numbers: Numbers, environment: Mapping[str, str]) -> Profile:
-    """Ours with any numbers, where the environment says nothing else."""
+# The ages of `balanced` are those of the specification; its bounds were chosen by `pal bench --choose` on one half of public sessions.
+THRIFT: Final[dict[str, ThriftNumbers]] = {
+    "careful": ThriftNumbers(patience=2.0, bounds=Bounds(seen=10_000)),
+    "balanced": ThriftNumbers(bounds=Bounds(results=4_000, tail=5_000, seen=10_000)),
+    "thrifty": ThriftNumbers(gain=1_000, patience=0.25, shrink=1.7, bounds=Bounds(results=4_000, tail=5_000, recent=20)),
+}
+
+
+def palimpsest(environment: Mapping[str, str]) -> Profile:
+    """Return the profile with its settings from the environment; raise `BadInput` for a setting that cannot be read.
+
+    `PAL_COMPACT_AT` is the level at which a fold is due at the latest, in tokens or in percent of the window (`120000`, `60%`).
+    `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
+    `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
+    items, of the user's messages and of results in use. `PAL_PREVIEW_ABOVE` is the size in tokens above which a result is cut.
+    """
+    return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
+
+
+def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Profile:
+    """Return the profile with the given numbers; settings in the environment override them."""
     auto = _SWITCH[_one_of(environment, "PAL_AUTO_COMPACT", "on", _SWITCH)]
     bounds = replace(
         numbers.bounds,
@@ -48,25 +74,25 @@ def with_numbers(numbers: Numbers, environment: Mapping[str, str]) -> Profile:
     )
     narrative = _NARRATIVES[_one_of(environment, "PAL_NARRATIVE", "off", _NARRATIVES)]
     fold = FoldFromLog(bounds=bounds, cover=numbers.cover, shrink=numbers.shrink, auto=auto, narrative=narrative)
-    compact_at = _level(environment)
+    compact_at = _compact_at(environment)
 
     def budget(card: ModelCard) -> Budget:
-        made = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit)
-        return _moved(made, compact_at) if auto else structs.replace(made, compact_at=None, buffer=0)
+        default = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit)
+        return _with_compact_at(default, compact_at) if auto else structs.replace(default, compact_at=None, buffer=0)
 
     return Profile(
         "palimpsest",
         (ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience), Narrate(fold), fold, Warn(), WatchCache()),
         budget,
-        rung=rung(),
+        fallback=model_free_fallback(),
         strictness="full",
         parts=bounds.usual,
-        arrival=for_all(OffloadPreview(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
+        limiter=for_any_model(PreviewLimiter(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
     )
 
 
-def _moved(budget: Budget, level: str) -> Budget:
-    """The budget with another place to fold at, never behind the one that can no more be sent."""
+def _with_compact_at(budget: Budget, level: str) -> Budget:
+    """Return the budget with another fold level, at most the level at which requests are blocked."""
     if not level:
         return budget
     tokens = budget.window * int(level[:-1]) // 100 if level.endswith("%") else int(level)
@@ -75,22 +101,22 @@ def _moved(budget: Budget, level: str) -> Budget:
     return structs.replace(budget, compact_at=tokens, warn_at=warn_at, buffer=budget.window - tokens)
 
 
-def _level(environment: Mapping[str, str]) -> str:
+def _compact_at(environment: Mapping[str, str]) -> str:
     text = environment.get("PAL_COMPACT_AT", "").strip()
     digits = text.removesuffix("%")
-    found = whole(digits)
+    found = parse_number(digits)
     if text and (found is None or (digits != text and found > 100)):
-        raise BadInput(f"PAL_COMPACT_AT is {said(text)}; give a number of tokens, or a share of the window such as 60%", where="profile")
+        raise BadInput(f"PAL_COMPACT_AT is {quoted(text)}; give a number of tokens, or a share of the window such as 60%", where="profile")
     return text
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    found = number(environment, name, least=0, wanted="a number of tokens")
+    found = strict_number(environment, name, least=0, wanted="a number of tokens")
     return default if found is None else found
 
 
 def _one_of(environment: Mapping[str, str], name: str, default: str, known: Mapping[str, object]) -> str:
     text = environment.get(name, "").strip().lower() or default
     if text not in known:
-        raise BadInput(f"{name} is {said(text)}; it can be {', '.join(known)}", where="profile")
+        raise BadInput(f"{name} is {quoted(text)}; it can be {', '.join(known)}", where="profile")
     return text

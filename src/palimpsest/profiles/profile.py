@@ -1,4 +1,4 @@
-"""What makes a profile: its policies in order, and the numbers that the engine needs beside them."""
+"""The type of a profile: its policies in order, its budget, and the numbers that the engine needs."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
-Arrival: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]
+ResultLimiter: TypeAlias = Callable[[ToolReturned], Generator[Want, Answer, ToolReturned]]
 Count: TypeAlias = Callable[[View, CountsTokens, int], int]
 
 
@@ -24,36 +24,42 @@ def _unchanged(returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
     return returned
 
 
-def for_all(arrival: Arrival) -> Callable[[ModelCard], Arrival]:
-    """What bounds the results of tools in the same way, whichever model reads them."""
-    return lambda _: arrival
+def for_any_model(limiter: ResultLimiter) -> Callable[[ModelCard], ResultLimiter]:
+    """Return a limiter by model that is the same for all models."""
+    return lambda _: limiter
 
 
-_UNCHANGED: Final = for_all(_unchanged)
+_UNCHANGED: Final = for_any_model(_unchanged)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A way of working. Policies are asked in this order; `rung` folds without a model when one was asked for and there is none.
+    """A named bundle of policies and numbers. Policies run in the given order.
 
-    `circuit` failures in a row stop a policy from being tried by itself (0: never), `folds` is how many a turn may have (0: any number).
-    `overflow` says what happens when the provider finds a request too long, `insists` that no call is made after a fold that failed.
-    A profile that `recounts` forgets after a fold what was reported before it, as its original does. `arrival` bounds a tool's result
-    before it is recorded, `parts` is what a fold leaves beside head and messages.
+    fallback: folds without a model, when a policy asked for a model and none is available.
+    size_rule: name of the rule that estimates the tokens of an item.
+    count: computes the used tokens of a view.
+    overflow: whether the engine stops or folds when the provider rejects a request as too long.
+    stops_when_fold_fails: make no call after a fold that failed.
+    recounts: ignore usage that was reported before a fold, as the original program does.
+    circuit: number of failures in a row after which a policy no longer runs automatically; 0 is no limit.
+    folds_per_turn: largest number of folds in a turn; 0 is no limit.
+    parts: tokens that a fold usually leaves beside head and user messages.
+    limiter: returns, by model, what bounds a tool result before it is recorded.
     """
 
     name: str
     policies: tuple[Policy, ...]
     budget: Callable[[ModelCard], Budget]
-    rung: Policy | None = None
-    size: str = "palimpsest"
+    fallback: Policy | None = None
+    size_rule: str = "palimpsest"
     count: Count = used
     strictness: Strictness = "alive"
     overflow: Literal["stop", "fold"] = "fold"
-    insists: bool = False
+    stops_when_fold_fails: bool = False
     recounts: bool = False
     circuit: int = CIRCUIT
-    folds: int = 2
+    folds_per_turn: int = 2
     parts: int = PARTS
-    arrival: Callable[[ModelCard], Arrival] = _UNCHANGED
+    limiter: Callable[[ModelCard], ResultLimiter] = _UNCHANGED
     params: Params = DEFAULTS

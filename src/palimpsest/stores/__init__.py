@@ -1,1 +1,1 @@
-"""Where logs, blobs and the search index are kept."""
+"""Stores of sessions, blobs and the search index, on disk and in memory."""

@@ -1,4 +1,4 @@
-"""Contents by their SHA-256, one file each, written whole or not at all; and the keys of all stores."""
+"""A folder of blobs, addressed by their SHA-256, and the format of session ids and blob addresses."""
 
 import os
 import re
@@ -8,33 +8,33 @@ from hashlib import sha256
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.stores.files import refusal, sync_folder, write_private
+from palimpsest.stores.files import store_error, sync_folder, write_private
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_LONGEST = 128
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_LONGEST_ID = 128
 _ADDRESS = re.compile(r"[0-9a-f]{64}")
 
 
 def new_session_id(now: int) -> str:
-    """An id that sorts by time: date, time and four random letters; `now` is milliseconds since 1970."""
+    """Return a session id that sorts by time: local date and time and four random letters; `now` is in milliseconds since 1970."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now / 1000))
-    return f"{stamp}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(4))}"
+    return f"{stamp}-{''.join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in os.urandom(4))}"
 
 
-def demand_id(session: str) -> None:
-    """Refuse with `BadInput` what cannot be the id of a session: it is a plain name, so that it never leaves its folder or table."""
-    if not session or session.startswith(".") or not _PLAIN.issuperset(session) or len(session) > _LONGEST:
+def check_session_id(session: str) -> None:
+    """Raise `BadInput` for an invalid session id; a valid one is a plain file name, so that it cannot leave its folder."""
+    if not session or session.startswith(".") or not _ID_CHARS.issuperset(session) or len(session) > _LONGEST_ID:
         raise BadInput(f"{session!r} cannot be the id of a session: letters, digits, dots, dashes and underscores only")
 
 
 def is_address(word: str) -> bool:
-    """Whether a word has the form of a blob's address: 64 lower-case hex digits."""
+    """Return whether a word has the format of a blob address: 64 lower-case hex digits."""
     return _ADDRESS.fullmatch(word) is not None
 
 
-def demand_address(address: str) -> None:
-    """Refuse with `BadInput` what cannot be the address of a blob."""
+def check_address(address: str) -> None:
+    """Raise `BadInput` for an invalid blob address."""
     if not is_address(address):
         raise BadInput(f"{address[:80]!r} is no blob address: it has to be 64 lower-case hex digits")
 
@@ -46,48 +46,48 @@ class BlobFolder:
         self.folder = Path(folder)
 
     def path(self, address: str) -> Path:
-        """Where a blob lies, or would lie."""
-        demand_address(address)
+        """Return the path of a blob, whether it exists or not."""
+        check_address(address)
         return self.folder / address[:2] / address[2:]
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes, durably, and return their address."""
+        """Store bytes durably and return their address; raise `StoreError` if that fails."""
         address = sha256(data).hexdigest()
         path = self.path(address)
         try:
             if not _has_size(path, len(data)):
-                self._make_room(path.parent)
+                self._make_folder(path.parent)
                 write_private(path, data)
         except OSError as error:
-            raise refusal(error, path, "write") from error
+            raise store_error(error, path, "write") from error
         return address
 
     def get(self, address: str) -> bytes:
-        """The bytes at an address, unchecked; `MissingBlob` if they are not here."""
+        """Return the bytes at an address without checking their digest; raise `MissingBlob` if there are none."""
         path = self.path(address)
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise self._missing(address) from None
         except OSError as error:
-            raise refusal(error, path, "read") from error
+            raise store_error(error, path, "read") from error
 
     def check(self, address: str) -> bool:
-        """Whether the bytes at an address still are what it says."""
+        """Return whether the digest of the bytes at an address is that address."""
         return sha256(self.get(address)).hexdigest() == address
 
     def size(self, address: str) -> int:
-        """How many bytes lie at an address."""
+        """Return the size in bytes of the blob at an address; raise `MissingBlob` if there is none."""
         path = self.path(address)
         try:
             return path.stat().st_size
         except (FileNotFoundError, NotADirectoryError):
             raise self._missing(address) from None
         except OSError as error:
-            raise refusal(error, path, "read") from error
+            raise store_error(error, path, "read") from error
 
     def addresses(self) -> Iterator[str]:
-        """The addresses of all blobs, in order; what a crash left half written is not among them."""
+        """Yield the addresses of all blobs, sorted; temporary files that a crash left are skipped."""
         for first in _names(self.folder):
             for rest in _names(self.folder / first):
                 if is_address(first + rest):
@@ -99,7 +99,7 @@ class BlobFolder:
     def _missing(self, address: str) -> MissingBlob:
         return MissingBlob(f"no blob {address}; the session that names it was copied without it", where=str(self.folder))
 
-    def _make_room(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,4 +119,4 @@ def _names(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise refusal(error, folder, "list") from error
+        raise store_error(error, folder, "list") from error

@@ -1,4 +1,4 @@
-"""Every store in memory, with the power cuts and failing disks that a test needs."""
+"""All stores in memory, with simulated crashes and disk failures for tests, and a clock that a test controls."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,30 +6,30 @@ from hashlib import sha256
 
 from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
 from palimpsest.core.ports import LogStat
-from palimpsest.stores.blobs import demand_address, demand_id
+from palimpsest.stores.blobs import check_address, check_session_id
 from palimpsest.stores.result_files import MemoryResultFiles
 
-RUN = 1024 * 1024
-_COMPARED = 64
+CHUNK_BYTES = 1024 * 1024
+_COMPARED_BYTES = 64
 
 
 class FixedClock:
-    """A clock that starts where it is told and goes on by `step` milliseconds each time somebody looks."""
+    """A clock that starts at `start` and advances by `step` milliseconds with each reading."""
 
     def __init__(self, start: int = 0, step: int = 0) -> None:
         self.time = start
         self.step = step
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         time = self.time
         self.time += self.step
         return time
 
 
 @dataclass(slots=True)
-class _File:
-    """What a disk holds of one session; bytes after `synced` are only in the machine's cache."""
+class _StoredLog:
+    """The content of one session on a simulated disk; bytes after `synced` are lost in a crash."""
 
     session: str
     data: bytearray
@@ -37,163 +37,165 @@ class _File:
     synced: int = 0
     checkpoint: bytes | None = None
     cut: bytes = b""
-    kept: list[bytes] = field(default_factory=list)
+    earlier: list[bytes] = field(default_factory=list)
     writer: "MemoryFile | None" = None
 
     @property
     def name(self) -> str:
-        """What errors call the log."""
+        """The name of the log in error messages."""
         return f"memory:{self.session}"
 
     @property
-    def whole(self) -> int:
-        """Bytes of whole lines: up to a line without its newline, and up to what a crash left as zeros."""
-        whole = self.data.rfind(b"\n") + 1
-        while whole:
-            start = self.data.rfind(b"\n", 0, whole - 1) + 1
-            if self.data.find(b"\0", start, whole) < 0:
+    def lines_end(self) -> int:
+        """The offset after the last whole line; a line without a newline or with zeros is torn."""
+        end = self.data.rfind(b"\n") + 1
+        while end:
+            start = self.data.rfind(b"\n", 0, end - 1) + 1
+            if self.data.find(b"\0", start, end) < 0:
                 break
-            whole = start
-        return whole
+            end = start
+        return end
 
 
 class MemoryFile:
-    """The lines of one log in memory. `crash` loses what was not synced; `fail` is a disk that refuses from now on."""
+    """The lines of one log in memory; `crash` simulates a power cut, `fail` a disk failure."""
 
-    def __init__(self, store: "MemorySessions", file: _File, *, write: bool) -> None:
+    def __init__(self, store: "MemorySessions", file: _StoredLog, *, write: bool) -> None:
         self._store = store
         self._file = file
         self._writes = write
         self._closed = False
-        self._broken = ""
+        self._sync_failure = ""
         self._disk_error = ""
-        self._measure(file.whole)
+        self._measure(file.lines_end)
 
     def _measure(self, size: int) -> None:
         self._size = size
-        self._end = self._bytes_before(size)
+        self._known_end = self._bytes_before(size)
         self._torn = 0 if self._writes else len(self._file.data) - size
 
     @property
     def name(self) -> str:
-        """What an error calls this log."""
+        """The name of the log in error messages."""
         return self._file.name
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines; a reader sees what was there when it was opened or last refreshed."""
+        """Bytes of whole lines; for a reader, as of opening or the last refresh."""
         return self._size
 
     @property
     def torn(self) -> int:
-        """Bytes after the last whole line, which a crash left."""
+        """Bytes of a torn last line, which a crash left."""
         return self._torn
 
     @property
     def cut(self) -> bytes:
-        """What was cut off when the log was opened for writing after a crash."""
+        """The torn line that was cut off when the log was opened for writing."""
         return self._file.cut
 
     def append(self, line: bytes) -> int:
-        """Write one or more lines, and return the byte where they begin."""
-        self._demand_writer()
+        """Append one or more lines and return the offset where they begin; raise `ReadOnly` or `StoreError` if that is not possible."""
+        self._require_writer()
         start = len(self._file.data)
         self._file.data += line
         self._file.changed = self._store.tick()
         self._size = len(self._file.data)
         return start
 
-    def _demand_writer(self) -> None:
+    def _require_writer(self) -> None:
         if not self._writes:
             raise ReadOnly("the session was opened for reading", where=self.name)
         if self._closed:
             raise ReadOnly("the session was closed", where=self.name)
-        if self._broken:
-            raise ReadOnly(f"an earlier sync failed ({self._broken})", where=self.name)
+        if self._sync_failure:
+            raise ReadOnly(f"an earlier sync failed ({self._sync_failure})", where=self.name)
         if self._disk_error:
             raise StoreError(self._disk_error, where=self.name)
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise StoreError("the session was closed", where=self.name)
 
     def sync(self) -> None:
-        """Make everything appended survive a crash; after a failure nothing more is taken."""
+        """Make all lines survive a crash; after a failure the log is read-only."""
         if self._file.writer is not self:
             return
         if self._disk_error:
-            self._broken = self._disk_error
+            self._sync_failure = self._disk_error
             raise StoreError(self._disk_error, where=self.name)
         self._file.synced = len(self._file.data)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Runs of whole lines with the byte where each run begins."""
+        """Yield pieces of whole lines with their offsets."""
         end = self.size if stop is None else min(stop, self.size)
         while start < end:
-            run = self._file.data.find(b"\n", min(start + self._store.run, end) - 1, end) + 1
-            data = self.read(start, (run or end) - start)
+            stop_at = self._file.data.find(b"\n", min(start + self._store.chunk_bytes, end) - 1, end) + 1
+            data = self.read(start, (stop_at or end) - start)
             yield start, data
             start += len(data)
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end, but never fewer than were there when the log was opened."""
-        self._demand_open()
+        """Read bytes; fewer at the end of the log. Raises `BadLog` if the log became shorter."""
+        self._require_open()
         stop = min(start + length, self._size)
         if len(self._file.data) < stop:
-            raise self._shorter()
+            raise self._shortened()
         return bytes(self._file.data[start:stop])
 
     def refresh(self) -> None:
-        """Take notice of the lines that a writer has appended since; `BadLog` if the log was replaced or became shorter."""
-        self._demand_open()
+        """Make lines visible that a writer appended since; raise `BadLog` if the log was replaced, overwritten or became shorter."""
+        self._require_open()
         if self._writes:
             return
-        present = self._store.file_of(self._file.session)
-        if present is None:
+        current = self._store.file_of(self._file.session)
+        if current is None:
             raise StoreError("the session was deleted while it was read", where=self.name)
-        if present is not self._file:
+        if current is not self._file:
             raise BadLog("the log was replaced while it was read; open the session again", where=self.name)
         if len(self._file.data) < self._size:
-            raise self._shorter()
-        if self._bytes_before(self._size) != self._end:
-            raise BadLog("the log was written over while it was read; open the session again", where=self.name)
-        self._measure(max(self._size, self._file.whole))
+            raise self._shortened()
+        if self._bytes_before(self._size) != self._known_end:
+            raise BadLog("the log was overwritten while it was read; open the session again", where=self.name)
+        self._measure(max(self._size, self._file.lines_end))
 
     def rewrite(self, data: bytes) -> str:
-        """Put other lines in the place of all of them; the earlier ones are kept."""
-        self._demand_writer()
+        """Replace all lines and return the name of the earlier ones, which are kept."""
+        self._require_writer()
         old = self._file
-        kept = [*old.kept, bytes(old.data)]
-        self._file = self._store.put_file(_File(old.session, bytearray(data), self._store.tick(), synced=len(data), kept=kept, writer=self))
+        earlier = [*old.earlier, bytes(old.data)]
+        self._file = self._store.put_file(
+            _StoredLog(old.session, bytearray(data), self._store.tick(), synced=len(data), earlier=earlier, writer=self)
+        )
         old.writer = None
         self._measure(len(data))
-        return f"{self.name}.damaged-{len(kept)}"
+        return f"{self.name}.damaged-{len(earlier)}"
 
     def _bytes_before(self, end: int) -> bytes:
-        return bytes(self._file.data[max(0, end - _COMPARED) : end])
+        return bytes(self._file.data[max(0, end - _COMPARED_BYTES) : end])
 
-    def _shorter(self) -> BadLog:
+    def _shortened(self) -> BadLog:
         place = f"{self.name}, byte {len(self._file.data)}"
         return BadLog("the log became shorter while it was read; open the session again", where=place)
 
     def load_checkpoint(self) -> bytes | None:
-        """The newest checkpoint of the session, if there is one; also for a reader of lines that were replaced meanwhile."""
-        present = self._store.file_of(self._file.session)
-        return None if present is None else present.checkpoint
+        """Return the newest checkpoint of the session, if there is one; also when the log was replaced since it was opened."""
+        current = self._store.file_of(self._file.session)
+        return None if current is None else current.checkpoint
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Replace the checkpoint; a reader and a failing disk just do not."""
+        """Replace the checkpoint; does nothing for a reader or a failing disk."""
         if self._file.writer is self and not self._disk_error:
             self._file.checkpoint = data
 
     def close(self) -> None:
-        """Let go of the right to write."""
+        """Close the log and release the lock."""
         self._closed = True
         if self._file.writer is self:
             self._file.writer = None
 
     def crash(self, keep: int = 0, *, checkpoint: bool = True) -> None:
-        """Cut the power: of what was not synced only the first `keep` bytes stay, and the checkpoint only if told."""
+        """Simulate a power cut: of unsynced bytes only the first `keep` stay, and the checkpoint only if `checkpoint` is true."""
         file = self._file
         del file.data[file.synced + keep :]
         file.synced = len(file.data)
@@ -203,40 +205,40 @@ class MemoryFile:
         self.close()
 
     def fail(self, reason: str = "No space left on device") -> None:
-        """The disk refuses from now on, until the reason is empty."""
+        """Simulate a disk failure with that reason; an empty reason ends it."""
         self._disk_error = reason
 
 
 class MemorySessions:
-    """All the sessions of one home in memory; `run` is how many bytes a chunk has, about."""
+    """A session store in memory; `chunk_bytes` is the approximate size of a chunk."""
 
     name = "memory"
 
-    def __init__(self, *, run: int = RUN) -> None:
-        self.run = run
-        self._files: dict[str, _File] = {}
+    def __init__(self, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.chunk_bytes = chunk_bytes
+        self._files: dict[str, _StoredLog] = {}
         self._results: dict[str, MemoryResultFiles] = {}
-        self._time = 0
+        self._change_time = 0
 
     def create(self, session: str, first: bytes = b"") -> MemoryFile:
-        """A log under a new id with its first line, held for writing."""
-        demand_id(session)
+        """Create a log with its first line and open it for writing; raise `BadInput` if the session exists."""
+        check_session_id(session)
         if session in self._files:
             raise BadInput(f"session {session} exists already", where=f"memory:{session}")
-        self.put_file(_File(session, bytearray(), self.tick()))
+        self.put_file(_StoredLog(session, bytearray(), self.tick()))
         lines = self.open(session, write=True)
         if first:
             lines.append(first)
         return lines
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
-        """The log of a session; at most one writer holds it at a time."""
-        file = self._known(session)
+        """Open the log of a session; raise `BadInput` if there is none, `Locked` if another writer holds it."""
+        file = self._existing(session)
         if write and file.writer is not None:
             raise Locked("another writer holds this session", where=file.name)
-        if write and file.whole < len(file.data):
-            file.cut = bytes(file.data[file.whole :])
-            del file.data[file.whole :]
+        if write and file.lines_end < len(file.data):
+            file.cut = bytes(file.data[file.lines_end :])
+            del file.data[file.lines_end :]
             file.synced = min(file.synced, len(file.data))
             file.changed = self.tick()
         lines = MemoryFile(self, file, write=write)
@@ -244,86 +246,86 @@ class MemorySessions:
             file.writer = lines
         return lines
 
-    def _known(self, session: str) -> _File:
-        demand_id(session)
+    def _existing(self, session: str) -> _StoredLog:
+        check_session_id(session)
         file = self._files.get(session)
         if file is None:
             raise BadInput(f"there is no session {session}; `pal sessions` lists them", where=f"memory:{session}")
         return file
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions, sorted."""
+        """Return the ids of all sessions, sorted."""
         return sorted(self._files)
 
     def stat(self, session: str) -> LogStat:
-        """Size and last change of one log."""
-        file = self._known(session)
+        """Return size and time of the last change of one log."""
+        file = self._existing(session)
         return LogStat(session, file.name, len(file.data), file.changed)
 
     def stats(self) -> Iterator[LogStat]:
-        """Size and last change of every log."""
+        """Return size and time of the last change of every log."""
         return map(self.stat, tuple(self._files))
 
     def remove(self, session: str) -> None:
-        """Delete a session with all that is kept beside it."""
-        file = self._known(session)
+        """Delete a session with its results; raise `Locked` while a writer holds it."""
+        file = self._existing(session)
         if file.writer is not None:
             raise Locked("another writer holds this session", where=file.name)
         del self._files[session]
         self._results.pop(session, None)
 
     def result_files(self, session: str) -> MemoryResultFiles:
-        """Where the tool results of a session are kept."""
+        """Return the store of the tool results of a session."""
         return self._results.setdefault(session, MemoryResultFiles(f"memory:{session}.results"))
 
     def replace(self, session: str, data: bytes) -> None:
-        """Put other bytes in the place of a session, as a person with an editor would."""
-        self.put_file(_File(session, bytearray(data), self.tick(), synced=len(data)))
+        """Replace the bytes of a session, as a user with an editor would."""
+        self.put_file(_StoredLog(session, bytearray(data), self.tick(), synced=len(data)))
 
-    def file_of(self, session: str) -> _File | None:
-        """What the disk holds under an id now; a log that is open may be of a file that was replaced or deleted."""
+    def file_of(self, session: str) -> _StoredLog | None:
+        """Return the stored log of a session now; an open log may belong to one that was replaced or deleted since."""
         return self._files.get(session)
 
-    def put_file(self, file: _File) -> _File:
-        """Give a file the place of its session."""
+    def put_file(self, file: _StoredLog) -> _StoredLog:
+        """Store a log under its session and return it."""
         self._files[file.session] = file
         return file
 
     def tick(self) -> int:
-        """The next moment: time goes on with each change."""
-        self._time += 1
-        return self._time
+        """Advance the time of changes by one and return it."""
+        self._change_time += 1
+        return self._change_time
 
 
 class MemoryBlobs:
-    """Contents by their SHA-256, in memory."""
+    """A blob store in memory."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes and return their address."""
+        """Store bytes and return their address."""
         address = sha256(data).hexdigest()
         self._contents[address] = data
         return address
 
     def get(self, address: str) -> bytes:
-        """The bytes at an address; `MissingBlob` if they are not here."""
-        demand_address(address)
+        """Return the bytes at an address; raise `MissingBlob` if there are none."""
+        check_address(address)
         if address not in self._contents:
             raise MissingBlob(f"no blob {address}; the session that names it was copied without it", where="memory")
         return self._contents[address]
 
     def check(self, address: str) -> bool:
-        """Whether the bytes at an address still are what it says."""
+        """Return whether the digest of the bytes at an address is that address."""
         return sha256(self.get(address)).hexdigest() == address
 
     def size(self, address: str) -> int:
-        """How many bytes lie at an address."""
+        """Return the size in bytes of the blob at an address."""
         return len(self.get(address))
 
     def addresses(self) -> Iterator[str]:
-        """The addresses of all blobs, in order."""
+        """Yield the addresses of all blobs, sorted."""
         yield from sorted(self._contents)
 
     def __contains__(self, address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Files of the stores: opening, syncing, locking, and writing one atomically."""
+"""File operations of the stores: open, sync, lock and write atomically."""
 
 import errno
 import fcntl
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadInput, Locked, StoreError
 
-# Linux has fdatasync and macOS does not; the size of a file changes with its data, so both keep what matters.
+# macOS has no fdatasync. Both functions also write the size of a file, which changes with every append.
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 _ADVICE = {
@@ -21,28 +21,29 @@ _ADVICE = {
     errno.EPERM: "permission denied",
     errno.EROFS: "the file system is read-only",
     errno.ENOENT: "it does not exist",
-    errno.ENOTDIR: "a file stands where a folder should be",
-    errno.EEXIST: "a file stands where a folder should be",
+    errno.ENOTDIR: "there is a file where a folder should be",
+    errno.EEXIST: "there is a file where a folder should be",
 }
 
 
-def refusal(error: OSError, path: Path, verb: str) -> StoreError:
-    """What the system refused, as one line that names the path."""
+def store_error(error: OSError, path: Path, verb: str) -> StoreError:
+    """Return the error for a failed system call, with the path and the reason in one line."""
     reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
     return StoreError(f"cannot {verb} it: {reason}", where=str(path))
 
 
 def open_in_folder(path: Path, flags: int) -> int:
-    """A file of the owner's alone, in a folder that is made if it is not there; most of the time it is."""
+    """Open a file that only its owner can read, and return its descriptor; a missing folder is made."""
     try:
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
+        # Making the folder only after a failure saves a system call in the usual case.
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a power cut."""
+    """Sync a folder, so that a new name in it survives a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -51,27 +52,27 @@ def sync_folder(folder: Path) -> None:
 
 
 class Lock:
-    """An exclusive lock on a file that says who holds it."""
+    """An exclusive lock of a session, on a file that names its holder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
 
-    def take(self) -> None:
-        """Hold the lock, or say who does."""
+    def acquire(self) -> None:
+        """Acquire the lock; raise `Locked` with the name of the holder if it is taken, `StoreError` if the file cannot be opened."""
         try:
             handle = open_in_folder(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise refusal(error, self._path, "lock the session with") from error
+            raise store_error(error, self._path, "lock the session with") from error
         try:
-            self._hold(handle)
+            self._lock_and_sign(handle)
         except BaseException:
             os.close(handle)
             raise
         self._file = handle
 
-    def guard(self, file: int) -> None:
-        """Lock the log itself too: somebody may have removed the file that says who holds it."""
+    def lock_log(self, file: int) -> None:
+        """Lock the log file too, because the lock file may have been deleted; on failure close it and raise `Locked`."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -79,22 +80,22 @@ class Lock:
             raise self._locked("another process") from error
 
     def release(self) -> None:
-        """Let it go; the file stays, for removing it would race with the next holder."""
+        """Release the lock; the lock file stays, because deleting it would race with the next holder."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def _hold(self, handle: int) -> None:
+    def _lock_and_sign(self, handle: int) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise self._locked(os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process") from error
-        name = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
+        holder = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
         try:
             os.ftruncate(handle, 0)
-            os.pwrite(handle, name.encode(), 0)
+            os.pwrite(handle, holder.encode(), 0)
         except OSError as error:
-            raise refusal(error, self._path, "lock the session with") from error
+            raise store_error(error, self._path, "lock the session with") from error
 
     def _locked(self, holder: str) -> Locked:
         message = f"the session is being written by {holder}; close it there, or read it without writing"
@@ -106,41 +107,41 @@ _PIECE_BYTES = 256 * 1024
 _NAME_BYTES = 200
 
 
-def gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer and larger pieces."""
-    waiting: list[bytes] = []
+def coalesced(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Join chunks into pieces of at least 256 KiB; the last may be smaller."""
+    pending: list[bytes] = []
     size = 0
     for chunk in chunks:
-        waiting.append(chunk)
+        pending.append(chunk)
         size += len(chunk)
         if size >= _PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+            yield b"".join(pending)
+            pending, size = [], 0
+    if pending:
+        yield b"".join(pending)
 
 
-def write_whole(path: Path, chunks: Iterable[bytes], *, replace: bool = False, mode: int | None = None, sync: bool = True) -> int:
-    """Write a file that a person named, whole or not at all, and return its size in bytes.
+def write_atomically(path: Path, chunks: Iterable[bytes], *, replace: bool = False, mode: int | None = None, sync: bool = True) -> int:
+    """Write a file that the user named, completely or not at all, and return its size in bytes.
 
-    A file that stands there is refused with `BadInput` unless `replace`; one that is replaced keeps its permissions, and a link to it
-    stays a link. Without `mode` a new file has the permissions that the user's other files get. A pipe or a device is written to.
+    Raises `BadInput` if the file exists and `replace` is false, `StoreError` if it cannot be written. A replaced file keeps its
+    permissions, and a symbolic link stays one. Without `mode` a new file gets the default permissions. A pipe or device is written to.
     """
-    if os.path.exists(path) and not (path.is_file() or path.is_dir()):  # noqa: PTH110 - false also for a name that is too long
+    if _is_pipe_or_device(path):
         return _write_through(path, chunks)
     if os.path.lexists(path) and not replace:
-        raise _standing(path)
+        raise _already_exists(path)
     target = Path(os.path.realpath(path))
     try:
         return _write(target, path, chunks, replace=replace, mode=mode, sync=sync)
     except FileExistsError:
-        raise _standing(path) from None
+        raise _already_exists(path) from None
 
 
 def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool = True) -> bool:
-    """Write a file of ours, whole or not at all, readable by its owner alone; false if one stands there that may not be replaced.
+    """Write a file of the stores, completely or not at all, readable by its owner only.
 
-    A link is never followed: it is replaced by the file, or counts as the one that stands there.
+    Returns false if the file exists and `replace` is false. A symbolic link is not followed: it is replaced, or counts as existing.
     """
     try:
         _write(path, path, (data,), replace=replace, mode=0o600, sync=sync)
@@ -149,43 +150,43 @@ def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool =
     return True
 
 
-def demand_room(path: Path) -> None:
-    """Raise `StoreError` if no file can be made where one is to be written later: permissions alone do not tell."""
+def ensure_writable(path: Path) -> None:
+    """Raise `StoreError` if no file can be written at a path; it writes a temporary one, because permissions alone do not show it."""
     new = _temporary(Path(os.path.realpath(path)))
     try:
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         new.unlink()
-        # The temporary name was cut to what a file system takes; the name itself is tried here.
+        # The temporary name was shortened; this checks that the file system accepts the name itself.
         with suppress(FileNotFoundError):
             path.lstat()
     except OSError as error:
-        raise refusal(error, path, "write") from error
+        raise store_error(error, path, "write") from error
 
 
 def is_temporary(name: str, of: str) -> bool:
-    """Whether a file is what a crash left of writing the file `of`."""
+    """Return whether a name is that of a temporary file for the file `of`, which a crash may leave."""
     head, mark, tail = name.rpartition(".new-")
     return bool(mark) and head == f".{of}" and len(tail) == 12 and set(tail) <= set("0123456789abcdef")
 
 
 def _temporary(target: Path) -> Path:
-    """A name of its own in the same folder, so that the rename cannot cross a file system; it says whose place it will take."""
+    """Return a unique name with the name of the target in it; in the same folder, so that the rename stays within a file system."""
     name = target.name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore")
     return target.parent / f".{name}.new-{os.urandom(6).hex()}"
 
 
 def _write(target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool) -> int:
-    """Write the target; errors name `path`, and `FileExistsError` says that something stands there."""
+    """Write the target; error messages name `path`. Raises `FileExistsError` if the target exists and `replace` is false."""
     new = _temporary(target)
     try:
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
     except OSError as error:
-        raise refusal(error, path, "write") from error
+        raise store_error(error, path, "write") from error
     try:
         if mode is None and replace:
             _keep_mode(handle, target)
         size = _fill(handle, chunks, path, sync=sync)
-        _put_in_place(new, target, path, replace=replace, sync=sync)
+        _move_into_place(new, target, path, replace=replace, sync=sync)
     except BaseException:
         with suppress(OSError):
             new.unlink()
@@ -194,20 +195,20 @@ def _write(target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, 
 
 
 def _fill(handle: int, chunks: Iterable[bytes], path: Path, *, sync: bool) -> int:
-    """Write all chunks; an error of what makes the chunks stays as it is."""
+    """Write all chunks and return their bytes; errors raised by the iterator of the chunks pass through."""
     size = 0
     try:
-        for chunk in gathered(chunks):
+        for chunk in coalesced(chunks):
             try:
                 _write_all(handle, chunk)
             except OSError as error:
-                raise refusal(error, path, "write") from error
+                raise store_error(error, path, "write") from error
             size += len(chunk)
         try:
             if sync:
                 sync_file(handle)
         except OSError as error:
-            raise refusal(error, path, "write") from error
+            raise store_error(error, path, "write") from error
     finally:
         os.close(handle)
     return size
@@ -219,12 +220,12 @@ def _write_all(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def _put_in_place(new: Path, target: Path, path: Path, *, replace: bool, sync: bool) -> None:
+def _move_into_place(new: Path, target: Path, path: Path, *, replace: bool, sync: bool) -> None:
     try:
         if replace:
             new.replace(target)
         else:
-            # A link is refused where a name stands already, also one that came while we wrote.
+            # Making a hard link fails if the name exists, even if it was created meanwhile.
             target.hardlink_to(new)
             new.unlink()
         if sync:
@@ -232,24 +233,33 @@ def _put_in_place(new: Path, target: Path, path: Path, *, replace: bool, sync: b
     except FileExistsError:
         raise
     except OSError as error:
-        raise refusal(error, path, "write") from error
+        raise store_error(error, path, "write") from error
+
+
+def _is_pipe_or_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        # It does not exist, or its name is too long.
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _write_through(path: Path, chunks: Iterable[bytes]) -> int:
-    """Write into a pipe or a device, which cannot be replaced."""
+    """Write to a pipe or a device, which cannot be replaced."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise refusal(error, path, "write") from error
+        raise store_error(error, path, "write") from error
     return _fill(handle, chunks, path, sync=False)
 
 
 def _keep_mode(handle: int, target: Path) -> None:
-    """Give the new file the permissions of the one that it replaces, as far as the system lets us."""
+    """Copy the permissions of the replaced file to the new one, if the system allows it."""
     with suppress(OSError):
         os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
 
 
-def _standing(path: Path) -> BadInput:
-    what = "this is a folder; name a file" if path.is_dir() else "this file is there already, and stays as it is; --force replaces it"
-    return BadInput(what, where=str(path))
+def _already_exists(path: Path) -> BadInput:
+    message = "this is a folder; name a file" if path.is_dir() else "this file exists and was not changed; --force replaces it"
+    return BadInput(message, where=str(path))

@@ -1,4 +1,4 @@
-"""A home: the one place that holds sessions, blobs, the index and the cards of the user, on disk or in memory."""
+"""A home: the place of sessions, blobs, the index and the user's cards, on disk or in memory."""
 
 import os
 import time
@@ -14,16 +14,16 @@ from palimpsest.core.ports import BlobStore, Clock, Index, SessionArchive, Sessi
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.slots import FileSlot, MemorySlot
+from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 _OPENING_BYTES = 64 * 1024
 
 
 def forks_of(store: SessionStore, session: str) -> tuple[str, ...]:
-    """The sessions that were forked from this one and read through it, also those whose first line is damaged."""
-    named = b'"base":{"session":"%s"' % session.encode()
-    return tuple(other for other in store.sessions() if other != session and named in _opening(store, other))
+    """Return the forks of a session, which need its log; it finds forks with a damaged first line too."""
+    reference = b'"base":{"session":"%s"' % session.encode()
+    return tuple(other for other in store.sessions() if other != session and reference in _opening(store, other))
 
 
 def _opening(store: SessionStore, session: str) -> bytes:
@@ -35,7 +35,7 @@ def _opening(store: SessionStore, session: str) -> bytes:
 
 
 def remove(store: SessionArchive, session: str) -> None:
-    """Delete a session and what is kept beside it; refused while a writer holds it or a fork needs it."""
+    """Delete a session with its side files; raise `BadInput` if it has forks, `Locked` while a writer holds it."""
     forks = forks_of(store, session)
     if forks:
         raise BadInput(f"session {session} is read by its forks {', '.join(forks)}; delete those first")
@@ -51,21 +51,21 @@ class SystemClock:
 
 
 class AnyHome(Protocol):
-    """What every home offers, wherever it keeps things."""
+    """The interface of every home."""
 
     @property
     def name(self) -> str:
-        """What an error calls this home: a path, as a rule."""
+        """The name of the home in error messages: its path, or `memory`."""
         ...
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a home on disk, by which another process finds it; none for a home that has no folder."""
+        """The folder of a home on disk; `None` for a home in memory."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The time, as its sessions take it."""
+        """The clock of its sessions."""
         ...
 
     @property
@@ -80,54 +80,54 @@ class AnyHome(Protocol):
 
     @property
     def imports(self) -> StateSlot:
-        """How far imports have read the sessions of other programs."""
+        """The cursors of imports: how far the sessions of other programs were read."""
         ...
 
     @property
     def has_index(self) -> bool:
-        """Whether an index is kept already."""
+        """Whether an index exists."""
         ...
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
-        """A new session, held for writing."""
+        """Create a session and open it for writing."""
         ...
 
     def open(self, session: str, *, write: bool = True) -> Log:
-        """A session as it was left, held for writing unless told not to."""
+        """Open a session, for writing unless `write` is false."""
         ...
 
     def fork(self, log: Log, seq: int | None = None) -> Log:
-        """A new session that goes on from an event of another, or from its tip."""
+        """Create a session that continues another one from an event, or from its tip."""
         ...
 
     def index(self) -> Index:
-        """The search over all sessions; close it after use."""
+        """Open the search index over all sessions; the caller closes it."""
         ...
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """All known model cards; the user's own win over the built-in ones of the same name."""
+        """Return all model cards; the user's cards replace built-in ones of the same name."""
         ...
 
     def own_cards(self) -> tuple[ModelCard, ...]:
-        """The cards that the user wrote; `BadInput` or `StoreError` if they cannot be read."""
+        """Return the user's cards; raise `BadInput` or `StoreError` if they cannot be read."""
         ...
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder that holds everything: `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`, `imports.json`."""
+    """A home in a folder with `sessions/`, `blobs/`, `index.sqlite`, `cards.toml` and `imports.json`."""
 
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str]) -> Self:
-        """The home in a folder, which is made when the first session is."""
+        """Return the home in a folder, which is made with the first session."""
         return cls(Path(folder).expanduser())
 
     @staticmethod
     def in_memory(clock: Clock | None = None) -> "MemoryHome":
-        """A home that is gone with the process."""
+        """Return a home in memory, which ends with the process."""
         return MemoryHome() if clock is None else MemoryHome(clock)
 
     @property
@@ -146,49 +146,49 @@ class Home:
         return BlobFolder(self.folder / "blobs")
 
     @property
-    def imports(self) -> FileSlot:
-        """How far imports have read the sessions of other programs; it can be deleted without loss."""
-        return FileSlot(self.folder / "imports.json")
+    def imports(self) -> FileStateSlot:
+        """The cursors of imports: how far the sessions of other programs were read; the file can be deleted without loss."""
+        return FileStateSlot(self.folder / "imports.json")
 
     @property
     def index_path(self) -> Path:
-        """The search index; it can be deleted without loss."""
+        """The path of the search index; it can be deleted without loss."""
         return self.folder / "index.sqlite"
 
     @property
     def has_index(self) -> bool:
-        """Whether the file of the index is there."""
+        """Whether the file of the index exists."""
         return self.index_path.exists()
 
     @property
     def cards_path(self) -> Path:
-        """Model cards that the user wrote."""
+        """The path of the user's model cards."""
         return self.folder / "cards.toml"
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
-        """A new session, held for writing."""
+        """Create a session and open it for writing."""
         return _new(self.store, self.clock, cwd, model, title)
 
     def open(self, session: str, *, write: bool = True) -> Log:
-        """A session as it was left, held for writing unless told not to."""
+        """Open a session, for writing unless `write` is false."""
         return Log.open(self.store, session, self.clock, write=write)
 
     def fork(self, log: Log, seq: int | None = None) -> Log:
-        """A new session that goes on from an event of another, or from its tip."""
+        """Create a session that continues another one from an event, or from its tip."""
         return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
     def index(self) -> Index:
-        """The search over all sessions; close it after use."""
+        """Open the search index over all sessions; the caller closes it."""
         from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
 
         return SqliteIndex(self.index_path, self.store)
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """All known model cards; the user's own win over the built-in ones of the same name."""
+        """Return all model cards; the user's cards replace built-in ones of the same name."""
         return _with_built_in(self.own_cards())
 
     def own_cards(self) -> tuple[ModelCard, ...]:
-        """The cards of the user's file, if there is one."""
+        """Return the cards in the user's file, if there is one; raise `BadInput` or `StoreError` if it cannot be read."""
         try:
             text = self.cards_path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -204,43 +204,43 @@ class Home:
 
 @dataclass(frozen=True)
 class MemoryHome:
-    """A home without a folder, for tests, examples and work that need not be kept."""
+    """A home without a folder, for tests, examples and sessions that need not be kept."""
 
     clock: Clock = field(default_factory=SystemClock)
     store: MemorySessions = field(default_factory=MemorySessions)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
-    imports: MemorySlot = field(default_factory=MemorySlot)
+    imports: MemoryStateSlot = field(default_factory=MemoryStateSlot)
     own: tuple[ModelCard, ...] = ()
     name: str = "memory"
     folder: None = None
-    # The index is made again each time, so that nothing of a deleted session can stay in one.
+    # The index is built each time, so that it never has words of a deleted session.
     has_index: bool = False
 
     def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
-        """A new session, held for writing."""
+        """Create a session and open it for writing."""
         return _new(self.store, self.clock, cwd, model, title)
 
     def open(self, session: str, *, write: bool = True) -> Log:
-        """A session as it was left, held for writing unless told not to."""
+        """Open a session, for writing unless `write` is false."""
         return Log.open(self.store, session, self.clock, write=write)
 
     def fork(self, log: Log, seq: int | None = None) -> Log:
-        """A new session that goes on from an event of another, or from its tip."""
+        """Create a session that continues another one from an event, or from its tip."""
         return log.fork(self.store, new_session_id(self.clock.now()), seq)
 
     def index(self) -> Index:
-        """The search over all sessions, made again each time."""
+        """Build a search index over all sessions in memory; the caller closes it."""
         from palimpsest.stores.index.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
         from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - the same
 
         return SqliteIndex(MEMORY, self.store)
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """All known model cards; the user's own win over the built-in ones of the same name."""
+        """Return all model cards; the user's cards replace built-in ones of the same name."""
         return _with_built_in(self.own)
 
     def own_cards(self) -> tuple[ModelCard, ...]:
-        """The cards that it was given."""
+        """Return the cards that the home was created with."""
         return self.own
 
 
@@ -252,5 +252,5 @@ def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) ->
 
 
 def _with_built_in(own: tuple[ModelCard, ...]) -> tuple[ModelCard, ...]:
-    names = {each.name for each in own}
-    return (*own, *(each for each in CARDS if each.name not in names))
+    names = {card.name for card in own}
+    return (*own, *(card for card in CARDS if card.name not in names))

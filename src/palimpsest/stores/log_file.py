@@ -1,4 +1,4 @@
-"""One log as a JSONL file: one write per append, one writer, and readers that see whole lines."""
+"""A log as a JSONL file, with one writer and any number of readers."""
 
 import os
 from collections.abc import Iterator
@@ -6,96 +6,105 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.format.codec import MAX_LINE
-from palimpsest.stores.files import Lock, refusal, sync_file, sync_folder, write_private
-from palimpsest.stores.slots import FileSlot
+from palimpsest.stores.files import Lock, store_error, sync_file, sync_folder, write_private
+from palimpsest.stores.state_slots import FileStateSlot
 
-CHUNK = 1024 * 1024
-TAIL = 16 * 1024
-# Bytes before the known end that a refresh compares: a file that was written over in place rarely keeps them.
-_COMPARED = 64
+CHUNK_BYTES = 1024 * 1024
+TAIL_BYTES = 16 * 1024
+# Bytes before the known end that a refresh compares; a file that was overwritten in place rarely has the same ones.
+_COMPARED_BYTES = 64
 WRITING = os.O_RDWR | os.O_APPEND
 CHECKPOINT = ".checkpoint"
 
 
 class JsonlFile:
-    """The lines of one file. Opened for writing, a torn last line is copied aside and cut; readers just do not see it."""
+    """The lines of one log file.
+
+    A torn last line is copied to another file and cut off when the log is opened for writing; readers ignore it.
+    """
 
     def __init__(self, path: Path, *, lock: Lock | None = None, new: int | None = None) -> None:
         self._path = path
         self._lock = lock
         self._new = new is not None
-        self._broken = ""
+        self._disk_failure = ""
         self._file = self._open() if new is None else new
         if lock is not None:
-            lock.guard(self._file)
+            lock.lock_log(self._file)
         try:
             self._measure()
         except BaseException:
-            # The descriptor holds a lock of its own, which nobody could release later.
+            # The descriptor holds a lock that could not be released later.
             os.close(self._file)
             raise
 
     def _measure(self) -> None:
-        """Find the last whole line; the writer cuts off what stands behind it."""
+        """Find the end of the last whole line; a writer cuts off the bytes after it."""
         size = 0 if self._new else os.fstat(self._file).st_size
-        self._size = self._whole(size)
+        self._size = self._lines_end(size)
         self.torn = size - self._size
         if self.torn and self._lock is not None:
             self._set_aside(size)
             self.torn = 0
-        self._end = b"" if self._lock is not None else self._bytes_before(self._size)
+        self._known_end = b"" if self._lock is not None else self._bytes_before(self._size)
 
     def _open(self) -> int:
         flags = os.O_RDONLY if self._lock is None else WRITING
         try:
             return os.open(self._path, flags | os.O_CLOEXEC)
         except OSError as error:
-            raise refusal(error, self._path, "open") from error
+            raise store_error(error, self._path, "open") from error
 
     @property
     def name(self) -> str:
-        """The path, as errors give it."""
+        """The path, for error messages."""
         return str(self._path)
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines."""
+        """Bytes of all whole lines."""
         return self._size
 
     def append(self, line: bytes) -> int:
-        """Write one or more lines in one call; on a full disk the file is as it was before."""
-        self._demand_writer()
+        """Append one or more lines and return the offset where they begin.
+
+        Raises `ReadOnly` for a reader, after closing and after a disk failure. Raises `StoreError` if writing fails; the lines are then
+        removed again.
+        """
+        self._require_writer()
         start = self._size
         try:
             written = os.write(self._file, line)
             while written < len(line):
                 written += os.write(self._file, line[written:])
         except OSError as error:
-            self._take_back(start)
-            raise refusal(error, self._path, "write to") from error
+            self._truncate(start)
+            raise store_error(error, self._path, "write to") from error
         except BaseException:
-            self._take_back(start)
+            self._truncate(start)
             raise
         self._size = start + len(line)
         return start
 
-    def _demand_writer(self) -> Lock:
+    def _require_writer(self) -> Lock:
         if self._lock is None:
             raise ReadOnly("this session was opened for reading", where=self.name)
         if self._file < 0:
             raise ReadOnly("this session was closed", where=self.name)
-        if self._broken:
-            raise ReadOnly(f"this session takes no more events since the disk failed ({self._broken}); reopen it", where=self.name)
+        if self._disk_failure:
+            raise ReadOnly(
+                f"this session takes no more events since the disk failed ({self._disk_failure}); open it again", where=self.name
+            )
         return self._lock
 
-    def _take_back(self, size: int) -> None:
+    def _truncate(self, size: int) -> None:
         try:
             os.ftruncate(self._file, size)
         except OSError as error:
-            self._broken = error.strerror or str(error)
+            self._disk_failure = error.strerror or str(error)
 
     def sync(self) -> None:
-        """Return when all lines are on the disk; after a failure nothing more is taken, for nobody knows what arrived."""
+        """Sync all lines to the disk; after a failure the log is read-only, because it is unknown which lines were written."""
         if self._lock is None or self._file < 0:
             return
         try:
@@ -104,12 +113,12 @@ class JsonlFile:
                 sync_folder(self._path.parent)
                 self._new = False
         except OSError as error:
-            self._broken = error.strerror or str(error)
-            message = f"the disk did not confirm the last events ({self._broken}); the session is read-only now"
+            self._disk_failure = error.strerror or str(error)
+            message = f"the disk did not confirm the last events ({self._disk_failure}); the session is read-only now"
             raise StoreError(message, where=self.name) from error
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Runs of whole lines, about a megabyte each."""
+        """Yield pieces of whole lines, about 1 MiB each, with their offsets."""
         end = self._size if stop is None else min(stop, self._size)
         while start < end:
             data = self._whole_lines(start, end)
@@ -117,7 +126,7 @@ class JsonlFile:
             start += len(data)
 
     def _whole_lines(self, start: int, end: int) -> bytes:
-        length = min(CHUNK, end - start)
+        length = min(CHUNK_BYTES, end - start)
         while True:
             data = self.read(start, length)
             if start + len(data) >= end:
@@ -130,23 +139,26 @@ class JsonlFile:
             length = min(length * 4, MAX_LINE + 1, end - start)
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end, but never fewer than were there when the file was opened."""
+        """Read bytes; fewer at the end of the log. Raises `BadLog` if the file became shorter, `StoreError` if it cannot be read."""
         if self._file < 0:
             raise StoreError("this session was closed", where=self.name)
         length = max(0, min(length, self._size - start))
         try:
             data = os.pread(self._file, length, start)
-            # The system gives out at most two gigabytes at once.
+            # One system call reads at most 2 GB.
             while len(data) < length and (more := os.pread(self._file, length - len(data), start + len(data))):
                 data += more
         except OSError as error:
-            raise refusal(error, self._path, "read") from error
+            raise store_error(error, self._path, "read") from error
         if len(data) < length:
-            raise self._shorter(start + len(data))
+            raise self._shortened(start + len(data))
         return data
 
     def refresh(self) -> None:
-        """Take notice of the lines that a writer has appended since; `BadLog` if the file was replaced or became shorter."""
+        """Make lines visible that a writer appended since.
+
+        Raises `BadLog` if the file was replaced, overwritten or became shorter, `StoreError` if it was deleted or closed.
+        """
         if self._file < 0:
             raise StoreError("this session was closed", where=self.name)
         if self._lock is not None:
@@ -156,28 +168,28 @@ class JsonlFile:
         except FileNotFoundError as error:
             raise StoreError("the session was deleted while it was read", where=self.name) from error
         except OSError as error:
-            raise refusal(error, self._path, "read") from error
+            raise store_error(error, self._path, "read") from error
         if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
             raise BadLog("the file was replaced while it was read; open the session again", where=self.name)
         if held.st_size < self._size:
-            raise self._shorter(held.st_size)
-        if self._bytes_before(self._size) != self._end:
-            raise BadLog("the file was written over while it was read; open the session again", where=self.name)
-        # A line that was whole stays whole: only the bytes after it are searched.
-        self._size = self._whole(held.st_size, self._size)
-        self._end = self._bytes_before(self._size)
+            raise self._shortened(held.st_size)
+        if self._bytes_before(self._size) != self._known_end:
+            raise BadLog("the file was overwritten while it was read; open the session again", where=self.name)
+        # Whole lines stay whole, so that only the bytes after them are searched.
+        self._size = self._lines_end(held.st_size, self._size)
+        self._known_end = self._bytes_before(self._size)
         self.torn = held.st_size - self._size
 
     def _bytes_before(self, end: int) -> bytes:
-        start = max(0, end - _COMPARED)
+        start = max(0, end - _COMPARED_BYTES)
         return os.pread(self._file, end - start, start)
 
-    def _shorter(self, size: int) -> BadLog:
+    def _shortened(self, size: int) -> BadLog:
         return BadLog("the file became shorter while it was read; open the session again", where=f"{self.name}, byte {size}")
 
     def rewrite(self, data: bytes) -> str:
-        """Put other lines in the place of all of them; the earlier file is kept beside it, and its path is returned."""
-        lock = self._demand_writer()
+        """Replace all lines; the earlier file stays under another name, and its path is returned."""
+        lock = self._require_writer()
         try:
             copy = self._link_copy()
             try:
@@ -188,14 +200,14 @@ class JsonlFile:
             self._path.with_suffix(CHECKPOINT).unlink(missing_ok=True)
             file = os.open(self._path, WRITING | os.O_CLOEXEC)
         except OSError as error:
-            raise refusal(error, self._path, "rewrite") from error
-        lock.guard(file)
+            raise store_error(error, self._path, "rewrite") from error
+        lock.lock_log(file)
         os.close(self._file)
         self._file, self._size = file, len(data)
         return str(copy)
 
     def _link_copy(self) -> Path:
-        """A second name for the file as it is now."""
+        """Return the path of a new hard link to the current file."""
         number = 1
         while True:
             copy = self._path.with_suffix(f".damaged-{number}")
@@ -207,16 +219,16 @@ class JsonlFile:
                 return copy
 
     def load_checkpoint(self) -> bytes | None:
-        """The sidecar, if there is one."""
+        """Return the checkpoint, if there is one."""
         return self._checkpoint.load()
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Replace the sidecar; a disk that refuses is no reason to stop, for the log is enough."""
+        """Replace the checkpoint; a failure is ignored, because the log is enough to open the session."""
         if self._lock is not None and self._file >= 0:
             self._checkpoint.save(data)
 
     def close(self) -> None:
-        """Let go of the file and of the lock."""
+        """Close the file and release the lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -224,30 +236,30 @@ class JsonlFile:
             self._lock.release()
 
     @property
-    def _checkpoint(self) -> FileSlot:
-        return FileSlot(self._path.with_suffix(CHECKPOINT))
+    def _checkpoint(self) -> FileStateSlot:
+        return FileStateSlot(self._path.with_suffix(CHECKPOINT))
 
-    def _whole(self, size: int, known: int = 0) -> int:
-        """Where the last whole line ends, `known` or later: before a line without its newline, and before what a crash left as zeros."""
-        whole = self._newline_before(size, known)
-        while whole > known:
-            start = self._newline_before(whole - 1, known)
-            if b"\0" not in os.pread(self._file, whole - start, start):
+    def _lines_end(self, size: int, least: int = 0) -> int:
+        """Return the offset after the last whole line, at least `least`; a line without a newline or with zeros is torn."""
+        end = self._newline_before(size, least)
+        while end > least:
+            start = self._newline_before(end - 1, least)
+            if b"\0" not in os.pread(self._file, end - start, start):
                 break
-            whole = start
-        return whole
+            end = start
+        return end
 
-    def _newline_before(self, end: int, known: int) -> int:
-        while end > known:
-            start = max(known, end - TAIL)
+    def _newline_before(self, end: int, least: int) -> int:
+        while end > least:
+            start = max(least, end - TAIL_BYTES)
             newline = os.pread(self._file, end - start, start).rfind(b"\n")
             if newline >= 0:
                 return start + newline + 1
             end = start
-        return known
+        return least
 
     def _set_aside(self, size: int) -> None:
-        """Keep what a crash left of the last line in a file of its own, then cut it off."""
+        """Copy a torn last line to a file of its own, then cut it off."""
         torn = os.pread(self._file, size - self._size, self._size)
         number = 1
         while not write_private(self._path.with_suffix(f".torn-{number}"), torn, replace=False):
@@ -256,4 +268,4 @@ class JsonlFile:
             os.ftruncate(self._file, self._size)
             sync_file(self._file)
         except OSError as error:
-            raise refusal(error, self._path, "repair the last line of") from error
+            raise store_error(error, self._path, "repair the last line of") from error

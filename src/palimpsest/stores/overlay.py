@@ -1,4 +1,4 @@
-"""Stores that can be tried out: everything of another store can be read, and what is written stays in memory."""
+"""Overlay stores: they read from another store and keep all writes in memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from palimpsest.stores.result_files import MemoryResultFiles
 
 
 @dataclass(slots=True)
-class _Trial:
-    """What was tried with a log: `data` follows the first `start` bytes of the log below; without a start nothing was tried yet."""
+class _UpperLog:
+    """The upper layer of a log: `data` follows the first `start` bytes of the lower log; `start` is `None` before the first writer."""
 
     session: str
     start: int | None = None
@@ -22,31 +22,31 @@ class _Trial:
 
 
 class OverlayFile:
-    """A log that goes on in memory from where the one below was when its first writer came; that one stays as it is."""
+    """A log whose new lines are in memory, after the lines that the lower log had when the first writer opened it."""
 
-    def __init__(self, store: "OverlaySessions", trial: _Trial, under: LogFile, *, write: bool) -> None:
+    def __init__(self, store: "OverlaySessions", upper_log: _UpperLog, lower: LogFile, *, write: bool) -> None:
         self._store = store
-        self._trial = trial
-        self._under = under
+        self._upper_log = upper_log
+        self._lower = lower
         self._writes = write
         self._closed = False
-        if trial.start is not None and under.size < trial.start:
-            raise BadLog("the log became shorter since it was tried to go on with it", where=f"{under.name}, byte {under.size}")
+        if upper_log.start is not None and lower.size < upper_log.start:
+            raise BadLog("the log became shorter since it was opened for writing", where=f"{lower.name}, byte {lower.size}")
         if write:
-            if trial.writer is not None:
-                raise Locked("another writer holds this session", where=under.name)
-            trial.writer = self
-            trial.start = under.size if trial.start is None else trial.start
-        self._size = self._whole()
+            if upper_log.writer is not None:
+                raise Locked("another writer holds this session", where=lower.name)
+            upper_log.writer = self
+            upper_log.start = lower.size if upper_log.start is None else upper_log.start
+        self._size = self._lines_end()
 
-    def _whole(self) -> int:
+    def _lines_end(self) -> int:
         """Bytes of whole lines, those in memory included."""
-        return self._under.size if self._trial.start is None else self._trial.start + len(self._trial.data)
+        return self._lower.size if self._upper_log.start is None else self._upper_log.start + len(self._upper_log.data)
 
     @property
     def name(self) -> str:
-        """What errors call the log below."""
-        return self._under.name
+        """The name of the lower log in error messages."""
+        return self._lower.name
 
     @property
     def size(self) -> int:
@@ -55,216 +55,216 @@ class OverlayFile:
 
     @property
     def torn(self) -> int:
-        """What a crash left below; it is not seen once something was tried."""
-        return self._under.torn if self._trial.start is None else 0
+        """Bytes of a torn last line of the lower log; 0 once it was opened for writing here."""
+        return self._lower.torn if self._upper_log.start is None else 0
 
     def append(self, line: bytes) -> int:
-        """Keep lines in memory, and return the byte where they begin."""
-        self._demand_writer()
+        """Append lines in memory and return the offset where they begin."""
+        self._require_writer()
         start = self._size
-        self._trial.data += line
-        self._trial.changes += 1
+        self._upper_log.data += line
+        self._upper_log.changes += 1
         self._size = start + len(line)
         return start
 
     def sync(self) -> None:
-        """Nothing here is to survive anything."""
+        """Do nothing: the upper layer is not durable."""
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Runs of whole lines, first those below."""
+        """Yield pieces of whole lines with their offsets, first those of the lower log."""
         end = self._size if stop is None else min(stop, self._size)
-        below = min(end, self._split())
-        if start < below:
-            yield from self._under.chunks(start, below)
-        begin = max(start, below)
+        lower_end = min(end, self._split())
+        if start < lower_end:
+            yield from self._lower.chunks(start, lower_end)
+        begin = max(start, lower_end)
         if begin < end:
             yield begin, self.read(begin, end - begin)
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; fewer at the end."""
+        """Read bytes; fewer at the end of the log."""
         if self._closed:
             raise StoreError("the session was closed", where=self.name)
         stop, split = min(start + length, self._size), self._split()
-        below = self._under.read(start, min(stop, split) - start) if start < split else b""
-        return below + bytes(self._trial.data[max(0, start - split) : max(0, stop - split)])
+        lower_bytes = self._lower.read(start, min(stop, split) - start) if start < split else b""
+        return lower_bytes + bytes(self._upper_log.data[max(0, start - split) : max(0, stop - split)])
 
     def _split(self) -> int:
-        """The byte where the lines in memory begin."""
-        return self._size if self._trial.start is None else self._trial.start
+        """Return the offset where the lines in memory begin."""
+        return self._size if self._upper_log.start is None else self._upper_log.start
 
     def refresh(self) -> None:
-        """Take notice of what the trial's writer has appended, or without one the writer of the log below."""
+        """Make lines visible that were appended since: in memory, or in the lower log if it was never opened for writing here."""
         if self._closed:
             raise StoreError("the session was closed", where=self.name)
         if self._writes:
             return
-        if self._store.trial_of(self._trial.session) is not self._trial:
-            if self._trial.session not in self._store.sessions():
+        if self._store.upper_log_of(self._upper_log.session) is not self._upper_log:
+            if self._upper_log.session not in self._store.sessions():
                 raise StoreError("the session was deleted while it was read", where=self.name)
             raise BadLog("the log was replaced while it was read; open the session again", where=self.name)
-        if self._trial.start is None or self._under.size < self._trial.start:
-            self._under.refresh()
-        self._size = self._whole()
+        if self._upper_log.start is None or self._lower.size < self._upper_log.start:
+            self._lower.refresh()
+        self._size = self._lines_end()
 
     def rewrite(self, data: bytes) -> str:
-        """Put other lines in the place of all of them, in memory; the log below stays as it is."""
-        self._demand_writer()
-        old = self._trial
-        fresh = _Trial(old.session, 0, bytearray(data), changes=old.changes + 1, writer=self)
-        self._trial = self._store.put_trial(fresh)
+        """Replace all lines in memory; the lower log stays unchanged."""
+        self._require_writer()
+        old = self._upper_log
+        fresh = _UpperLog(old.session, 0, bytearray(data), changes=old.changes + 1, writer=self)
+        self._upper_log = self._store.put_upper_log(fresh)
         old.writer = None
         self._size = len(data)
         return self.name
 
-    def _demand_writer(self) -> None:
+    def _require_writer(self) -> None:
         if not self._writes:
             raise ReadOnly("the session was opened for reading", where=self.name)
         if self._closed:
             raise ReadOnly("the session was closed", where=self.name)
 
     def load_checkpoint(self) -> bytes | None:
-        """The newest checkpoint of the session, ours or that below."""
-        return self._store.checkpoint_of(self._trial.session, self._under)
+        """Return the newest checkpoint of the session, from the upper or the lower layer."""
+        return self._store.checkpoint_of(self._upper_log.session, self._lower)
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Keep it in memory; a reader does not."""
-        if self._trial.writer is self:
-            self._trial.checkpoint = data
+        """Keep the checkpoint in memory; does nothing for a reader."""
+        if self._upper_log.writer is self:
+            self._upper_log.checkpoint = data
 
     def close(self) -> None:
-        """Let go of the log below and of the right to write."""
+        """Close the lower log and release the lock of the upper layer."""
         self._closed = True
-        if self._trial.writer is self:
-            self._trial.writer = None
-        self._under.close()
+        if self._upper_log.writer is self:
+            self._upper_log.writer = None
+        self._lower.close()
 
 
 class OverlaySessions:
-    """The sessions of another store, which can be read, tried to go on with and deleted, and new ones.
+    """The sessions of a lower store, and new ones in memory; sessions can be continued and deleted without changing the lower store.
 
-    What is written is gone with this object, and the store below stays as it is; whoever writes there is not in the way.
+    Changes end with this object. Writers of the lower store and of this one do not lock each other out.
     """
 
-    def __init__(self, under: SessionArchive) -> None:
-        self._under = under
-        self._over = MemorySessions()
-        self._trials: dict[str, _Trial] = {}
-        self._gone: set[str] = set()
+    def __init__(self, lower: SessionArchive) -> None:
+        self._lower = lower
+        self._upper = MemorySessions()
+        self._upper_logs: dict[str, _UpperLog] = {}
+        self._deleted: set[str] = set()
         self._results: dict[str, MemoryResultFiles] = {}
 
     @property
     def name(self) -> str:
-        """What errors call the store below."""
-        return self._under.name
+        """The name of the lower store in error messages."""
+        return self._lower.name
 
     def create(self, session: str, first: bytes = b"") -> LogFile:
-        """A log in memory."""
-        if session in self._shown():
-            raise BadInput(f"session {session} exists already", where=self._under.stat(session).name)
-        return self._over.create(session, first)
+        """Create a log in memory."""
+        if session in self._lower_sessions():
+            raise BadInput(f"session {session} exists already", where=self._lower.stat(session).name)
+        return self._upper.create(session, first)
 
     def open(self, session: str, *, write: bool = False) -> LogFile:
-        """A log in memory, or one of the other store, which for writing goes on in memory."""
+        """Open a log in memory, or one of the lower store, whose new lines are kept in memory."""
         if self._is_new(session):
-            return self._over.open(session, write=write)
-        under = self._under.open(session)
-        trial = self._trials.setdefault(session, _Trial(session))
+            return self._upper.open(session, write=write)
+        lower = self._lower.open(session)
+        upper_log = self._upper_logs.setdefault(session, _UpperLog(session))
         try:
-            return OverlayFile(self, trial, under, write=write)
+            return OverlayFile(self, upper_log, lower, write=write)
         except BaseException:
-            under.close()
+            lower.close()
             raise
 
-    def _shown(self) -> frozenset[str]:
-        """The sessions of the other store that were not deleted here."""
-        return frozenset(self._under.sessions()) - self._gone
+    def _lower_sessions(self) -> frozenset[str]:
+        """Return the sessions of the lower store that were not deleted here."""
+        return frozenset(self._lower.sessions()) - self._deleted
 
     def _is_new(self, session: str) -> bool:
-        return session in self._gone or self._over.file_of(session) is not None
+        return session in self._deleted or self._upper.file_of(session) is not None
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions, sorted."""
-        return sorted({*self._shown(), *self._over.sessions()})
+        """Return the ids of all sessions, sorted."""
+        return sorted({*self._lower_sessions(), *self._upper.sessions()})
 
     def stat(self, session: str) -> LogStat:
-        """Size and last change of one log."""
-        return self._over.stat(session) if self._is_new(session) else self._tried(self._under.stat(session))
+        """Return size and time of the last change of one log."""
+        return self._upper.stat(session) if self._is_new(session) else self._with_upper(self._lower.stat(session))
 
     def stats(self) -> Iterator[LogStat]:
-        """Size and last change of every log."""
-        yield from (self._tried(stat) for stat in self._under.stats() if stat.session not in self._gone)
-        yield from self._over.stats()
+        """Yield size and time of the last change of every log."""
+        yield from (self._with_upper(stat) for stat in self._lower.stats() if stat.session not in self._deleted)
+        yield from self._upper.stats()
 
-    def _tried(self, below: LogStat) -> LogStat:
-        trial = self._trials.get(below.session)
-        if trial is None or trial.start is None:
-            return below
-        return below._replace(size=trial.start + len(trial.data), changed=below.changed + trial.changes)
+    def _with_upper(self, stat: LogStat) -> LogStat:
+        upper_log = self._upper_logs.get(stat.session)
+        if upper_log is None or upper_log.start is None:
+            return stat
+        return stat._replace(size=upper_log.start + len(upper_log.data), changed=stat.changed + upper_log.changes)
 
     def remove(self, session: str) -> None:
-        """Show a session no more; the store below keeps it."""
+        """Delete a session here; the lower store keeps it. Raises `Locked` while a writer holds it here."""
         if self._is_new(session):
-            self._over.remove(session)
+            self._upper.remove(session)
         else:
-            stat = self._under.stat(session)
-            trial = self._trials.get(session)
-            if trial is not None and trial.writer is not None:
+            stat = self._lower.stat(session)
+            upper_log = self._upper_logs.get(session)
+            if upper_log is not None and upper_log.writer is not None:
                 raise Locked("another writer holds this session", where=stat.name)
-            self._trials.pop(session, None)
-            self._gone.add(session)
+            self._upper_logs.pop(session, None)
+            self._deleted.add(session)
         self._results.pop(session, None)
 
     def result_files(self, session: str) -> MemoryResultFiles:
-        """Where the tool results of a session are kept: in memory."""
+        """Return the store of the tool results of a session, in memory."""
         return self._results.setdefault(session, MemoryResultFiles(f"memory:{session}.results"))
 
-    def checkpoint_of(self, session: str, under: LogFile) -> bytes | None:
-        """The newest checkpoint of a session; a log below of which nothing shows any more has none."""
+    def checkpoint_of(self, session: str, lower: LogFile) -> bytes | None:
+        """Return the newest checkpoint of a session; that of the lower log does not count once all its lines were replaced."""
         if self._is_new(session):
-            file = self._over.file_of(session)
+            file = self._upper.file_of(session)
             return None if file is None else file.checkpoint
-        trial = self._trials.get(session, _Trial(session))
-        return under.load_checkpoint() if trial.checkpoint is None and trial.start != 0 else trial.checkpoint
+        upper_log = self._upper_logs.get(session, _UpperLog(session))
+        return lower.load_checkpoint() if upper_log.checkpoint is None and upper_log.start != 0 else upper_log.checkpoint
 
-    def trial_of(self, session: str) -> _Trial | None:
-        """What is tried with a session of the other store now."""
-        return self._trials.get(session)
+    def upper_log_of(self, session: str) -> _UpperLog | None:
+        """Return the upper layer of a session of the lower store."""
+        return self._upper_logs.get(session)
 
-    def put_trial(self, trial: _Trial) -> _Trial:
-        """Give a trial the place of another one of its session."""
-        self._trials[trial.session] = trial
-        return trial
+    def put_upper_log(self, upper_log: _UpperLog) -> _UpperLog:
+        """Replace the upper layer of a session and return the new one."""
+        self._upper_logs[upper_log.session] = upper_log
+        return upper_log
 
 
 class OverlayBlobs:
-    """The blobs of another store, and new ones that are gone with the process."""
+    """The blobs of a lower store, and new ones in memory."""
 
-    def __init__(self, under: BlobStore) -> None:
-        self._under = under
-        self._over = MemoryBlobs()
+    def __init__(self, lower: BlobStore) -> None:
+        self._lower = lower
+        self._upper = MemoryBlobs()
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes in memory and return their address."""
-        return self._over.put(data)
+        """Store bytes in memory and return their address."""
+        return self._upper.put(data)
 
     def get(self, address: str) -> bytes:
-        """The bytes at an address."""
+        """Return the bytes at an address; raise `MissingBlob` if there are none."""
         return self._holder(address).get(address)
 
     def check(self, address: str) -> bool:
-        """Whether the bytes at an address still are what it says."""
+        """Return whether the digest of the bytes at an address is that address."""
         return self._holder(address).check(address)
 
     def size(self, address: str) -> int:
-        """How many bytes lie at an address."""
+        """Return the size in bytes of the blob at an address."""
         return self._holder(address).size(address)
 
     def addresses(self) -> Iterator[str]:
-        """The addresses of all blobs, in order."""
-        yield from sorted({*self._under.addresses(), *self._over.addresses()})
+        """Yield the addresses of all blobs, sorted."""
+        yield from sorted({*self._lower.addresses(), *self._upper.addresses()})
 
     def _holder(self, address: str) -> BlobStore:
-        return self._over if address in self._over else self._under
+        return self._upper if address in self._upper else self._lower
 
     def __contains__(self, address: str) -> bool:
-        return address in self._over or address in self._under
+        return address in self._upper or address in self._lower

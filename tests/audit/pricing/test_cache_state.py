@@ -18,7 +18,7 @@ from palimpsest.stores.ephemeral import FixedClock
 FIVE, HOUR = 300_000, 3_600_000
 MINUTE = 60_000
 # Four characters a token, so that sizes can be read off; the clock stands unless it is moved.
-PROFILE = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply), size="claude-code")
+PROFILE = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply), size_rule="claude-code")
 
 
 def begin(model: str = "claude-sonnet-4-5", *, tick: int = 0) -> Session:

@@ -6,19 +6,19 @@ from msgspec import Raw
 
 from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
 from palimpsest.foreign.reading.transcript import ReadPosition, TranscriptSource
-from palimpsest.stores.slots import FileSlot, MemorySlot
+from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
 
 SOURCE = TranscriptSource("tiny", "/somewhere/a.tiny", "a", "10-20")
 SEEN = SourceCursor("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, ReadPosition(10, Raw(b'{"line":3}')), {"github": 2})
 
 
 def test_what_was_seen_is_there_again(tmp_path: Path) -> None:
-    cursors = Cursors.load(FileSlot(tmp_path / "home" / "imports.json"))
+    cursors = Cursors.load(FileStateSlot(tmp_path / "home" / "imports.json"))
     assert cursors.of(SOURCE) is None
     cursors.put(SEEN)
     cursors.save()
 
-    again = Cursors.load(FileSlot(tmp_path / "home" / "imports.json"))
+    again = Cursors.load(FileStateSlot(tmp_path / "home" / "imports.json"))
 
     assert again.of(SOURCE) == SEEN
     assert again.all() == (SEEN,)
@@ -30,19 +30,19 @@ def test_what_was_seen_is_there_again(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_says_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "imports.json").write_bytes(content)
 
-    assert Cursors.load(FileSlot(tmp_path / "imports.json")).all() == ()
+    assert Cursors.load(FileStateSlot(tmp_path / "imports.json")).all() == ()
 
 
 def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "imports.json"
-    cursors = Cursors.load(FileSlot(path))
+    cursors = Cursors.load(FileStateSlot(path))
     cursors.save()
     assert not path.exists()
     cursors.put(SEEN)
     cursors.save()
     os.utime(path, (1, 1))
 
-    again = Cursors.load(FileSlot(path))
+    again = Cursors.load(FileStateSlot(path))
     again.put(SEEN)
     again.save()
 
@@ -51,7 +51,7 @@ def test_nothing_new_is_not_written(tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path: Path) -> None:
     (tmp_path / "home").write_bytes(b"a file stands where the folder should be")
-    cursors = Cursors.load(FileSlot(tmp_path / "home" / "imports.json"))
+    cursors = Cursors.load(FileStateSlot(tmp_path / "home" / "imports.json"))
     cursors.put(SEEN)
     cursors.save()
 
@@ -59,7 +59,7 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_home_in_memory_keeps_them_too() -> None:
-    slot = MemorySlot()
+    slot = MemoryStateSlot()
     cursors = Cursors.load(slot)
     cursors.put(SEEN)
     cursors.save()

@@ -106,7 +106,7 @@ def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=40_000).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=6), st.integers(0, 6))
 def test_lines_of_a_log_come_whole_and_none_is_missing(lines: list[bytes], first: int) -> None:
-    log = MemorySessions(run=100_000).create("a", b"".join(lines) + b"later\n")
+    log = MemorySessions(chunk_bytes=100_000).create("a", b"".join(lines) + b"later\n")
     start, stop = len(b"".join(lines[:first])), len(b"".join(lines))
 
     found = list(line_batches(log, start, stop))

@@ -7,7 +7,7 @@ import pytest
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.choosing import Choice, Choosing, Measured, choose_numbers, choosing_markdown, chosen_of
 from palimpsest.policies.fold.bounds import Bounds
-from palimpsest.profiles.thrift import Numbers
+from palimpsest.profiles.palimpsest import ThriftNumbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
 
@@ -44,7 +44,7 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
 
 def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
     told: list[str] = []
-    settings = (Numbers(), Numbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
+    settings = (ThriftNumbers(), ThriftNumbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
     found = choose_numbers(GOLDEN / "claude", settings=settings, tell=told.append)
     assert sum(found.sessions.values()) == len(told)
     assert {(each.half, each.setting) for each in found.measured} == {

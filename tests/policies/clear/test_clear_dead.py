@@ -1,4 +1,4 @@
-"""Rent or buy: when dead results are cleared, which of them, and what stands in their place."""
+"""When dead results are cleared, which of them, and what replaces them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -258,7 +258,7 @@ def test_pa_06_nothing_is_cleared_when_an_edit_was_made_and_no_call_since() -> N
     assert ClearDead().plan(situation(ITEMS, uses=uses, calls=9, cache=Cache(edited=True))) == ()
 
 
-PROSE = "words that nobody names\n" * 200
+PROSE = "words that are never named\n" * 200
 
 
 def at_work(tick: int) -> Session:

@@ -32,7 +32,7 @@ def away(
     model: ModelCard = SONNET,
     child: bool = False,
 ) -> Session:
-    """Some results, a last reply, and then nobody for a while."""
+    """Some results, a last reply, and then idle time."""
     clock = FixedClock(START)
     opened = SessionOpened("s", opener=EventRef("parent", 3) if child else None)
     session = claude(name, model=model, clock=clock, opened=opened)

@@ -1,4 +1,4 @@
-"""The token kind of mask: which results, when, and what stands in their place."""
+"""Masking by tokens: which results, when, and what replaces them."""
 
 import json
 from dataclasses import replace as with_
@@ -161,9 +161,9 @@ def test_cc_22_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the
     assert before_call(session)[-1] == Mask((note,))
     assert session.log.view[note].hidden
     (boundary,) = [each for each in lines_of(session.log, MemoryBlobs()) if each.get("subtype") == "microcompact_boundary"]
-    told = boundary["microcompactMetadata"]
-    assert (told["trigger"], told["compactedToolIds"]) == ("auto", [f"toolu_{number}" for number in range(6)])
-    assert len(told["clearedAttachmentUUIDs"]) == 1
+    metadata = boundary["microcompactMetadata"]
+    assert (metadata["trigger"], metadata["compactedToolIds"]) == ("auto", [f"toolu_{number}" for number in range(6)])
+    assert len(metadata["clearedAttachmentUUIDs"]) == 1
     use(session, "toolu_new", "Bash", "{}", output(99, 30_000))
     reply(session, Text("More.", "assistant"), usage=Usage(input=150_000))
     assert all(mask.text for mask in before_call(session))
@@ -217,14 +217,14 @@ def transcript(folder: Path, *, boundary: bool) -> Path:
 def test_cc_24_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
     home = Home()
     (imported,) = home.take(ClaudeFormat(), transcript(tmp_path, boundary=boundary))
-    around = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline, retries=NO_RETRIES)
-    session = Session.resume(imported.session, profile("claude-code", {}), SONNET, around)
+    environment = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline, retries=NO_RETRIES)
+    session = Session.resume(imported.session, profile("claude-code", {}), SONNET, environment)
     assert masked(session) == ([0, 1, 2, 3, 4, 5] if boundary else [])
     session.profile = with_(session.profile, policies=(ClearResults(),))
     before_call(session)
     assert masked(session) == [0, 1, 2, 3, 4, 5]
     session.close()
-    again = Session.resume(imported.session, profile("claude-code", {}), SONNET, around)
+    again = Session.resume(imported.session, profile("claude-code", {}), SONNET, environment)
     assert masked(again) == [0, 1, 2, 3, 4, 5]
 
 

@@ -1,4 +1,4 @@
-"""What holds for every clearing, whatever a session did before."""
+"""Laws of every clearing policy, for any session."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_a_clearing_shrinks_keeps_pairs_is_the_same_again_and_rests(policy: Poli
     if proposal_of(first).edits:
         assert [type(event.body) for event in events] == [ViewEdited]
         assert session.counter.total(session.log.view) < before
-        # Without an edit the second look may find that the cache has grown cold meanwhile, for the clock goes on.
+        # Without an edit the second run may find that the cache has grown cold meanwhile, for the clock goes on.
         assert offline(session, run_policies(session, "before_call")).events == ()
 
 

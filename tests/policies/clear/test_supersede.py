@@ -1,4 +1,4 @@
-"""Superseded reads and acknowledgements go by themselves, when it is worth it or nothing is cached."""
+"""Superseded reads and acknowledgements are masked when it frees enough tokens or nothing is cached."""
 
 import pytest
 from situations import prefix, situation, used, words

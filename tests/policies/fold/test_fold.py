@@ -23,8 +23,8 @@ from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.fold.bounds import Bounds, ladder
-from palimpsest.policies.fold.fold import FoldFromLog, rung
+from palimpsest.policies.fold.bounds import Bounds, fallback_levels
+from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
@@ -211,12 +211,12 @@ def test_pa_15_a_fold_makes_no_request() -> None:
     assert {event.body.purpose for event in session.log.events() if isinstance(event.body, CallStarted)} == {"turn"}
 
 
-def test_pa_18_the_rungs_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
-    numbers = [number for number, _ in ladder(Bounds(), 200_000)]
+def test_pa_18_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
+    numbers = [number for number, _ in fallback_levels(Bounds(), 200_000)]
     assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
-    tails = [bounds.tail for _, bounds in ladder(Bounds(), 200_000)]
+    tails = [bounds.tail for _, bounds in fallback_levels(Bounds(), 200_000)]
     assert tails[:7] == [15_000, 7_500, 3_750, 1_875, 937, 468, 234]
-    assert [(bounds.messages, bounds.evidence) for number, bounds in ladder(Bounds(), 200_000) if number > 3] == [
+    assert [(bounds.messages, bounds.evidence) for number, bounds in fallback_levels(Bounds(), 200_000) if number > 3] == [
         (5_000, 1_000),
         (5_000, 1_000),
         (0, 200),
@@ -232,7 +232,7 @@ def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_th
         reply(session, Text("Done.", "assistant"))
     body = folded(session)
     texts = [text_of(item.content) for item in session.log.view.items]
-    assert body.why.endswith("rung 4 of the ladder")
+    assert body.why.endswith("fallback level 4")
     assert not any("word word" in text for text in texts)
     assert any("mode: build" in text for text in texts)
     assert any("before them" in text for text in texts)
@@ -242,7 +242,7 @@ def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_th
 @pytest.mark.parametrize(
     ("head", "request_words", "taken"), [(10, 60_000, 2), (10, 117_000, 3), (112_000, 500, 4), (10, 122_500, 5), (118_500, 500, 5)]
 )
-def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: int, request_words: int, taken: int) -> None:
+def test_pa_18_less_room_means_a_later_fallback_level(head: int, request_words: int, taken: int) -> None:
     session = work(profile("palimpsest"))
     session.log.append(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
     for number in range(30):
@@ -251,7 +251,7 @@ def test_pa_18_the_less_room_there_is_the_further_down_the_ladder_it_goes(head: 
     for number in range(40):
         use(session, f"c{number}", "Bash", f'{{"command":"make part_{number}"}}', f"value_{number} = 1\n" * 100)
     body = folded(session)
-    assert body.why == f"the user asked for it; rung {taken} of the ladder"
+    assert body.why == f"the user asked for it; fallback level {taken}"
     assert body.tokens_after <= 136_000
 
 
@@ -318,7 +318,7 @@ def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed
     assert offline(session, run_policies(session, "before_call")).folded
 
 
-def test_a_pinned_file_stays_through_every_rung() -> None:
+def test_a_pinned_file_stays_at_every_fallback_level() -> None:
     session = busy(rounds=70)
     session.pin(paths=("f3.py",))
     folded(session, "before_call")
@@ -327,8 +327,8 @@ def test_a_pinned_file_stays_through_every_rung() -> None:
     assert all(item.mask is None for item in shown)
 
 
-def test_the_rung_for_other_profiles_folds_whenever_it_is_asked_and_there_is_something_to_fold() -> None:
-    session = busy(rung())
+def test_the_model_free_fallback_folds_whenever_it_is_planned_and_there_is_something_to_fold() -> None:
+    session = busy(model_free_fallback())
     assert offline(session, run_policies(session, "asked")).folded
     assert offline(session, run_policies(session, "asked")).events == ()
 

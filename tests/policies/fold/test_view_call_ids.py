@@ -1,4 +1,4 @@
-"""What is found out about a view of 0.1.0 with repeated ids is what is found out about it with unique ids."""
+"""A view of 0.1.0 with repeated call ids is analysed like one with unique ids."""
 
 from collections.abc import Callable
 from typing import Any

@@ -195,7 +195,7 @@ def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_a
     outputs = [item["call_id"] for item in after if item["type"] == "function_call_output"]
     assert calls == outputs == ["c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"]
     assert shows(session) == [*(f"ask {number}" for number in range(10)), "the summary"]
-    assert "the 12 oldest items did not fit the request for the summary, which knows nothing of them" in ran.notices
+    assert "the 12 oldest items did not fit the request for the summary, which does not cover them" in ran.notices
 
 
 def test_cx_39_at_most_five_requests_are_made_with_ever_less() -> None:
@@ -217,7 +217,7 @@ def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_
         assert shows(session).count("<model_switch>new</model_switch>") == 1
 
 
-def test_cx_41_a_switch_before_the_newest_message_is_told_to_the_summariser_and_goes_with_the_rest() -> None:
+def test_cx_41_a_switch_before_the_newest_message_is_shown_to_the_summariser_and_folded() -> None:
     session = worked("codex-0.166")
     session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
     turn(session, "ask 3", 3)
@@ -275,7 +275,7 @@ def test_a_second_look_rests_and_so_does_one_at_an_empty_session() -> None:
         assert online(codex_session(name), run_policies(codex_session(name), "asked"), Scripted()).events == ()
 
 
-def test_the_user_is_told_what_is_left_and_once_that_long_sessions_lose_accuracy() -> None:
+def test_notices_give_the_free_share_and_once_warn_that_long_sessions_lose_accuracy() -> None:
     session = worked()
     ran = online(session, run_policies(session, "turn_starts"), Scripted("the summary"))
     assert ran.notices == ("compacted: about 100% of the context is free now", WARNING)

@@ -1,4 +1,4 @@
-"""Laws of the hand-over over made-up histories: whatever was said, called, stated, pinned and masked."""
+"""Laws of the hand-over over synthetic histories with messages, calls, stated context, pins and masks."""
 
 import pytest
 from codex_work import BOTH, GPT, OTHER, codex_session

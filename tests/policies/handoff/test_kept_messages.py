@@ -1,4 +1,4 @@
-"""The user's messages that a fold carries on."""
+"""The user messages that a hand-over keeps."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,16 +78,16 @@ def test_a_message_without_words_costs_one_token() -> None:
 
 
 def put_tokens(kept: tuple[Into, ...], items: tuple[Item, ...]) -> int:
-    texts = {item.id: item.content.text for item in items if isinstance(item.content, Text)}
-    whole = sum(tokens_of(texts[piece.id]) for message in kept for piece in message if isinstance(piece, Keep))
+    text_parts = {item.id: item.content.text for item in items if isinstance(item.content, Text)}
+    whole = sum(tokens_of(text_parts[piece.id]) for message in kept for piece in message if isinstance(piece, Keep))
     puts = [piece.content for message in kept for piece in message if isinstance(piece, Put) and isinstance(piece.content, Text)]
     # The marker is not charged.
     return whole + sum(tokens_of(put.text) - 10 for put in puts)
 
 
 @given(st.lists(st.text(min_size=1, max_size=200), max_size=8), st.integers(0, 120), st.booleans())
-def test_what_is_kept_is_a_suffix_within_the_bound_whatever_the_texts_are(texts: list[str], bound: int, in_parts: bool) -> None:
-    items = tuple(said(number, text) for number, text in enumerate(texts))
+def test_what_is_kept_is_a_suffix_within_the_bound_whatever_the_texts_are(text_parts: list[str], bound: int, in_parts: bool) -> None:
+    items = tuple(said(number, text) for number, text in enumerate(text_parts))
     kept = keep_texts(messages_of(items), bound, in_parts=in_parts)
     whole = [message for message in kept if isinstance(message[0], Keep)]
     assert whole == [(Keep(item.id),) for item in items[len(items) - len(whole) :]]

@@ -1,4 +1,4 @@
-"""What keeps a session alive when no hand-over comes about."""
+"""What keeps a session alive when every hand-over failed."""
 
 import pytest
 from codex_work import BOTH, FULL, codex_session, shows, state, turn

@@ -1,4 +1,4 @@
-"""Asking again with less."""
+"""Summary requests that were too long are sent again with fewer rounds."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.policies.summarize.shorten import Answered, ask_with_less, next_start
+from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items, start_after_drop
 
 DONE = ModelReplied((Text("done", "assistant"),))
 
@@ -29,8 +29,8 @@ def fits(most: int, seen: list[int]) -> Sequence[int]:
             raise PromptTooLong("too long")
         return DONE
 
-    answered = run_steps(ask_with_less(Ask(rounds_of(20), "sum up", "compact")), answer)
-    assert answered == Answered(DONE, 41 - seen[-1])
+    answered = run_steps(ask_dropping_items(Ask(rounds_of(20), "sum up", "compact")), answer)
+    assert answered == TrimmedReply(DONE, 41 - seen[-1])
     return seen
 
 
@@ -50,13 +50,13 @@ def test_another_failure_is_not_tried_again() -> None:
         raise ProviderError("down")
 
     with pytest.raises(ProviderError, match="down"):
-        run_steps(ask_with_less(Ask(rounds_of(20), "sum up", "compact")), answer)
+        run_steps(ask_dropping_items(Ask(rounds_of(20), "sum up", "compact")), answer)
 
 
 def test_a_single_round_cannot_be_made_smaller_and_a_late_result_keeps_its_call() -> None:
-    assert next_start(rounds_of(1), 2) is None
+    assert start_after_drop(rounds_of(1), 2) is None
     call, late = Item("1.0", "call", ToolCall("a", "shell", "{}")), Item("3.0", "result", ToolResult("a"))
     others = (Item("2.0", "assistant", Text("meanwhile", "assistant")), Item("2.1", "user", Text("well?")))
-    assert next_start((call, *others, late), 2) is None
+    assert start_after_drop((call, *others, late), 2) is None
     last = Item("4.0", "assistant", Text("done", "assistant"))
-    assert next_start((call, *others, late, last), 2) == 4
+    assert start_after_drop((call, *others, late, last), 2) == 4

@@ -1,4 +1,4 @@
-"""Full compaction: what is asked, what comes of the reply, and what the view is afterwards."""
+"""Full compaction: the request, the use of its reply, and the view afterwards."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from palimpsest.core.projections.view import project
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
-from palimpsest.policies.summarize.summarize import Continued, Summarize
+from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -209,11 +209,11 @@ def test_cc_33_the_scratchpad_never_reaches_the_view_and_the_summary_text_follow
     ],
 )
 def test_cc_33_missing_tags_make_the_whole_reply_the_summary(said: str, summary: str) -> None:
-    assert Continued().summary_of(ModelReplied((Text(said, "assistant"),))) == summary
+    assert ContinuationMessage().summary_of(ModelReplied((Text(said, "assistant"),))) == summary
 
 
 def test_the_older_form_keeps_the_analysis_under_its_own_label() -> None:
-    form = Continued(keep_analysis=True)
+    form = ContinuationMessage(keep_analysis=True)
     reply = ModelReplied((Text(SUMMARY, "assistant"),))
     assert form.summary_of(reply) == ("Analysis:\nfirst this, then that\n\nSummary:\n1. Primary Request and Intent: a parser")
 
@@ -235,7 +235,7 @@ def test_cc_34_parts_of_the_result_message_come_in_order_the_continue_paragraph_
     (shown,) = texts(session)
     assert order(shown, OPENING, "Summary:\n1. Primary", POINTER)
     assert GO_ON not in shown
-    kept = Continued().message("Summary:\nx", "s", automatic=True, kept=True)
+    kept = ContinuationMessage().message("Summary:\nx", "s", automatic=True, kept=True)
     assert order(kept, "Summary:", POINTER, "they follow word for word", GO_ON)
 
 

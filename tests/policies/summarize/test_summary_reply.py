@@ -1,11 +1,11 @@
-"""A refusal in plain words is no summary, whoever asked for one."""
+"""A refusal in plain words is not taken for a summary."""
 
 import pytest
 from workplace import online, say, use, work
 
 from palimpsest.core.events import Failed
 from palimpsest.engine.policies import run_policies
-from palimpsest.policies.summarize.summarize import refuses
+from palimpsest.policies.summarize.summarize import is_refusal
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 
@@ -35,13 +35,13 @@ SUMMARIES = (
 
 
 @pytest.mark.parametrize("text", REFUSALS)
-def test_a_refusal_is_told_from_a_summary(text: str) -> None:
-    assert refuses(text)
+def test_a_refusal_is_recognised(text: str) -> None:
+    assert is_refusal(text)
 
 
 @pytest.mark.parametrize("text", SUMMARIES)
 def test_a_summary_that_tells_of_what_cannot_be_done_is_no_refusal(text: str) -> None:
-    assert not refuses(text)
+    assert not is_refusal(text)
 
 
 @pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "opencode", "opencode-1.18", "classroom"])

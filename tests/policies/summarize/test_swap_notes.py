@@ -1,4 +1,4 @@
-"""Compaction by running notes: no model, a window of the newest messages, and the four reasons to give up."""
+"""Compaction by running notes: no model, the newest messages stay, and the four reasons to do nothing."""
 
 import json
 from dataclasses import replace as with_
@@ -14,7 +14,7 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import unpaired
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.swap_notes import SwapNotes, is_empty
+from palimpsest.policies.summarize.swap_notes import SwapNotes, is_empty_notes
 from palimpsest.providers.scripted import Scripted
 
 NOTES = "# Session Title\n_five to ten words_\nParser work\n\n# Current State\n_what is being done_\nThe lexer is next.\n"
@@ -151,8 +151,8 @@ def test_cc_50_b_with_notes_that_equal_the_empty_template_full_compaction_runs()
     noted(session, EMPTY)
     full(session)
     give_up(session)
-    assert is_empty("own template\n", "own template")
-    assert not is_empty(NOTES)
+    assert is_empty_notes("own template\n", "own template")
+    assert not is_empty_notes(NOTES)
 
 
 @pytest.mark.parametrize("covers", [-1, 9_999, 0])

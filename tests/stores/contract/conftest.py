@@ -1,4 +1,4 @@
-"""Every store, one after the other, for the tests of their contract."""
+"""Fixtures with every kind of store, for the contract tests."""
 
 from pathlib import Path
 
@@ -28,5 +28,5 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
 
 @pytest.fixture(params=SLOTS)
 def slot(request: pytest.FixtureRequest, tmp_path: Path) -> StateSlot:
-    """A slot for state that can be made again."""
+    """A state slot of each kind."""
     return SLOTS[request.param](tmp_path)

@@ -107,9 +107,9 @@ def test_an_index_that_was_made_again_is_the_same(index: Index, store: SessionAr
     write(store, "one", *said("red", "blue"))
     index.refresh()
     before = answers(index)
-    told: list[tuple[int, int]] = []
-    assert index.rebuild(lambda done, total: told.append((done, total))).read == 1
-    assert (answers(index), all(done <= total for done, total in told)) == (before, True)
+    progress: list[tuple[int, int]] = []
+    assert index.rebuild(lambda done, total: progress.append((done, total))).read == 1
+    assert (answers(index), all(done <= total for done, total in progress)) == (before, True)
 
 
 def test_an_index_that_was_closed_is_refused(index: Index) -> None:

@@ -1,4 +1,4 @@
-"""The contract of a log file: what is appended is read back, by whom, and until when."""
+"""The contract of a log file: appending, reading, locking and closing."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

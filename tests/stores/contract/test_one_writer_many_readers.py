@@ -14,7 +14,7 @@ ENDS = {sum(map(len, LINES[:count])) for count in range(len(LINES) + 1)}
 
 
 def follow(reader: LogFile, found: list[str]) -> None:
-    """Read until the last line is there; what is wrong on the way is told."""
+    """Read until the last line has arrived; return what was wrong meanwhile."""
     known = 0
     while known < len(WHOLE):
         reader.refresh()

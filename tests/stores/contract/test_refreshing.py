@@ -1,4 +1,4 @@
-"""A reader that takes notice of what a writer appended since it was opened."""
+"""A reader sees lines that were appended since it was opened, after a refresh."""
 
 import subprocess
 import sys
@@ -82,7 +82,7 @@ def test_a_log_that_was_written_over_is_refused(kind: StoreKind) -> None:
     kind.store.create("one", b"first\nsecond\n").close()
     reader = kind.store.open("one")
     kind.write_over("one", b"other\nlines of another log\n")
-    with pytest.raises(BadLog, match="was written over while it was read; open the session again"):
+    with pytest.raises(BadLog, match="was overwritten while it was read; open the session again"):
         reader.refresh()
     assert reader.size == 13
 

@@ -11,7 +11,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import SessionArchive, SessionStore
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.home import forks_of, remove
-from palimpsest.stores.salvage import repair
+from palimpsest.stores.repair import repair
 
 
 def test_a_log_is_created_with_its_first_line(store: SessionStore) -> None:
@@ -20,7 +20,7 @@ def test_a_log_is_created_with_its_first_line(store: SessionStore) -> None:
     lines.close()
 
 
-def test_a_second_writer_is_told_that_somebody_writes(store: SessionStore) -> None:
+def test_a_second_writer_is_refused(store: SessionStore) -> None:
     lines = store.create("one")
     with pytest.raises(Locked):
         store.open("one", write=True)
@@ -38,7 +38,7 @@ def test_a_writer_that_was_refused_leaves_the_holder_its_right(store: SessionSto
     assert store.open("one").read(0, 10) == b"x\nx\n"
 
 
-def test_readers_are_free_while_somebody_writes(store: SessionStore) -> None:
+def test_readers_are_free_while_a_writer_holds_the_session(store: SessionStore) -> None:
     lines = store.create("one")
     lines.append(b"first\n")
     lines.sync()
@@ -111,8 +111,8 @@ def test_a_deleted_session_is_gone_and_its_id_is_free(store: SessionArchive) -> 
     assert ([stat.session for stat in store.stats()], list(store.sessions())) == (["one.1"], ["one.1"])
     with pytest.raises(BadInput, match="there is no session one"):
         store.open("one")
-    again = store.create("one", b"anew\n")
-    assert (again.read(0, 10), again.load_checkpoint()) == (b"anew\n", None)
+    again = store.create("one", b"again\n")
+    assert (again.read(0, 10), again.load_checkpoint()) == (b"again\n", None)
     again.close()
 
 

@@ -1,9 +1,9 @@
-"""The contract of a slot: a small value that is loaded and replaced as a whole."""
+"""The contract of a state slot: a small value that is loaded and replaced as a whole."""
 
 from pathlib import Path
 
 from palimpsest.core.ports import StateSlot
-from palimpsest.stores.slots import FileSlot
+from palimpsest.stores.state_slots import FileStateSlot
 
 
 def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot: StateSlot) -> None:
@@ -12,8 +12,8 @@ def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot
     assert (empty, saved) == (None, [True, True, b"\0\xff\n", True, b""])
 
 
-def test_a_disk_that_refuses_is_told_by_false_and_keeps_the_old_value(tmp_path: Path) -> None:
+def test_saving_on_a_failing_disk_returns_false_and_keeps_the_old_value(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
-    slot = FileSlot(tmp_path / "file" / "state")
+    slot = FileStateSlot(tmp_path / "file" / "state")
     assert (slot.save(b"x"), slot.load()) == (False, None)
     assert (tmp_path / "file").read_bytes() == b"in the way"

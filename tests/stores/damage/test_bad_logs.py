@@ -13,7 +13,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.salvage import Repair, repair
+from palimpsest.stores.repair import RepairReport, repair
 
 LogFile = list[bytes]
 
@@ -112,7 +112,7 @@ def test_a_changed_last_line_is_refused_and_found_by_the_checkpoint_after_it_unt
         with pytest.raises(PalimpsestError, match=f"byte 86: {changed}; see `pal verify`"):
             Log.open(store, "s", FixedClock(1, 1), write=write)
     assert [(finding.kind, finding.message) for finding in verify(store, "s", MemoryBlobs()).findings] == [("hash", changed)]
-    assert repair(store, "s") == Repair("", ("the checkpoint, which was made after another last line, was dropped",))
+    assert repair(store, "s") == RepairReport("", ("the checkpoint did not match the log and was dropped",))
     assert verify(store, "s", MemoryBlobs()).ok
     assert Log.open(store, "s", FixedClock(1, 1)).tip == 1
 
@@ -176,7 +176,7 @@ def test_a_missing_blob_is_a_finding_that_names_event_and_address(tmp_path: Path
     assert verify(JsonlSessions(tmp_path), "s", blobs).ok
 
 
-def test_a_result_that_nobody_asked_for_is_a_finding(tmp_path: Path) -> None:
+def test_a_result_without_a_call_is_a_finding(tmp_path: Path) -> None:
     session(tmp_path, ToolReturned(ToolResult("c9", (Text("hello"),))))
     messages = [finding.message for finding in verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings]
     assert messages == ["event 4 answers call c9, which was never made"]

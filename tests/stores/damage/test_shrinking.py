@@ -1,4 +1,4 @@
-"""Files that change under those who hold them: a log that becomes shorter, a lock that somebody removes."""
+"""Files that change while they are open: a log that becomes shorter, a lock file that is deleted."""
 
 import os
 import re

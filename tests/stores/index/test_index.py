@@ -102,7 +102,7 @@ def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: Sqlit
 
 
 @pytest.mark.parametrize("other", [("short",), ("fresh", "words"), ("x" * 50, "longer than before", "and more")])
-def test_a_replaced_log_is_read_anew(store: MemorySessions, index: SqliteIndex, other: tuple[str, ...]) -> None:
+def test_a_replaced_log_is_read_again(store: MemorySessions, index: SqliteIndex, other: tuple[str, ...]) -> None:
     write(store, "one", "stale", "words")
     write(store, "two", "stale")
     index.refresh()
@@ -114,7 +114,7 @@ def test_a_replaced_log_is_read_anew(store: MemorySessions, index: SqliteIndex, 
     assert [(row.id, row.events) for row in index.list()] == [("one", 1 + len(other)), ("two", 2)]
 
 
-def test_a_log_redacted_in_its_middle_is_read_anew(store: MemorySessions, index: SqliteIndex) -> None:
+def test_a_log_redacted_in_its_middle_is_read_again(store: MemorySessions, index: SqliteIndex) -> None:
     log = log_of((SessionOpened("one"), *said("x" * 600, "secret", "y" * 600)))
     store.replace("one", log)
     index.refresh()

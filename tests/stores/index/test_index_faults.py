@@ -11,7 +11,7 @@ from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 from palimpsest.stores.index.sqlite import SqliteIndex
 
 
-class DoorShelf(MemorySessions):
+class LockableSessions(MemorySessions):
     """A store whose logs cannot be opened while they are shut."""
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class DoorShelf(MemorySessions):
 
 
 @pytest.fixture
-def store() -> DoorShelf:
-    return DoorShelf()
+def store() -> LockableSessions:
+    return LockableSessions()
 
 
 @pytest.fixture
-def index(store: DoorShelf, tmp_path: Path) -> Iterator[SqliteIndex]:
+def index(store: LockableSessions, tmp_path: Path) -> Iterator[SqliteIndex]:
     with SqliteIndex(tmp_path / "index.sqlite", store) as index:
         yield index
 
 
-def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index: SqliteIndex, tmp_path: Path) -> None:
+def test_what_was_unreadable_is_known_until_it_is_mended(store: LockableSessions, index: SqliteIndex, tmp_path: Path) -> None:
     whole = log_of((SessionOpened("one"), *said("first")))
     store.replace("one", whole + b"garbage\n")
     index.refresh()
@@ -50,7 +50,7 @@ def test_what_was_unreadable_is_known_until_it_is_mended(store: DoorShelf, index
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_log_that_cannot_be_opened_is_remembered_and_taken_when_it_can(store: DoorShelf, index: SqliteIndex, *, known: bool) -> None:
+def test_a_log_that_cannot_be_opened_is_read_once_it_can_be(store: LockableSessions, index: SqliteIndex, *, known: bool) -> None:
     write(store, "one", "word")
     if known:
         index.refresh()

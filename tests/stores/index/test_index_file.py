@@ -29,7 +29,7 @@ def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions,
 
 
 @pytest.mark.parametrize("spoil", ["text", "empty", "old", "new", "torn"])
-def test_a_damaged_or_other_version_of_the_file_is_made_anew(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
+def test_a_damaged_file_or_one_of_another_version_is_rebuilt(store: MemorySessions, tmp_path: Path, spoil: str) -> None:
     write(store, "one", "word " * 5_000)
     path = tmp_path / "index.sqlite"
     with SqliteIndex(path, store) as index:
@@ -67,7 +67,7 @@ def test_a_rebuild_forgets_the_words_of_a_redacted_log(store: MemorySessions, tm
     assert all(total == size for _, total in steps)
 
 
-def test_an_index_full_of_dead_units_is_made_anew_by_itself(store: MemorySessions, tmp_path: Path) -> None:
+def test_an_index_full_of_dead_units_is_rebuilt_automatically(store: MemorySessions, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     store.replace("big", log_of(UserSaid((Text("a"),) * 1000) for _ in range(11)))
     write(store, "one", "word")
@@ -94,17 +94,17 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySess
 def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
-    index._database.connection.execute("PRAGMA query_only = 1")  # as root, file modes stop nobody
+    index._database.connection.execute("PRAGMA query_only = 1")  # root can write files of any mode
     write(store, "two", "word")
     index.refresh()
     assert found(index, "word") == [("two", 1), ("one", 1)]
     assert index.note == (
         f"{tmp_path / 'index.sqlite'} cannot be written (attempt to write a readonly database): "
-        "the index is kept in memory and made anew each time"
+        "the index is kept in memory and built again each time"
     )
 
 
-def test_an_index_that_somebody_else_writes_is_one_clear_line(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
+def test_an_index_that_another_process_writes_is_one_clear_error(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()
     other = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)
@@ -185,7 +185,7 @@ class ScratchedLines(MemoryFile):
         raise OSError(errno.EIO, "Input/output error")
 
 
-class ScratchedShelf(MemorySessions):
+class DamagedSessions(MemorySessions):
     """A store with one scratched log and one that cannot be opened."""
 
     def open(self, session: str, *, write: bool = False) -> MemoryFile:
@@ -196,7 +196,7 @@ class ScratchedShelf(MemorySessions):
 
 
 def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) -> None:
-    store = ScratchedShelf(run=100)
+    store = DamagedSessions(chunk_bytes=100)
     write(store, "locked-away", "word")
     write(store, "scratched", "word", "x" * 100, "word")
     write(store, "well", "word")
@@ -211,7 +211,7 @@ def test_logs_that_cannot_be_read_are_reported_and_stop_nothing(tmp_path: Path) 
         assert [row.id for row in index.list()] == ["scratched", "well"]
 
 
-def test_the_jsonl_shelf_is_indexed_the_same_way(tmp_path: Path) -> None:
+def test_a_jsonl_store_is_indexed_the_same_way(tmp_path: Path) -> None:
     store = JsonlSessions(tmp_path / "sessions")
     lines = store.create("one")
     lines.append(log_of((SessionOpened("one"), *said("a needle"))))

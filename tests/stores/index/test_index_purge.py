@@ -86,7 +86,7 @@ def test_a_file_of_another_version_is_emptied_to_the_last_byte(store: MemorySess
         assert (b"wombat" in bytes_of(path), index.list()) == (False, [])
 
 
-def test_words_that_a_reader_still_holds_are_told(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
+def test_a_purge_reports_a_reader_that_holds_old_words(store: MemorySessions, index: SqliteIndex, path: Path) -> None:
     write(store, "one", SECRETS)
     index.refresh()
     reader = sqlite3.connect(path, isolation_level=None)

@@ -9,7 +9,7 @@ from palimpsest.core.events import ContextStated, Event, SessionOpened, Statemen
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import TITLE
+from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
@@ -54,4 +54,4 @@ def turn(session: Session, text: str, number: int, *, usage: Usage = NOTHING, si
 
 def shows(session: Session) -> list[str]:
     """The items in view, in a word each; a summary without the words that introduce it and what the log proves beside it."""
-    return [text_of(item.content).removeprefix(f"{PREFIX}\n").partition(f"\n\n{TITLE}\n")[0] for item in session.log.view.items]
+    return [text_of(item.content).removeprefix(f"{PREFIX}\n").partition(f"\n\n{EVIDENCE_TITLE}\n")[0] for item in session.log.view.items]

@@ -10,7 +10,7 @@ from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.slots import FileSlot, MemorySlot
+from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
 
 
 class StoreKind(Protocol):
@@ -40,7 +40,7 @@ class InMemory:
     """`MemorySessions`."""
 
     def __init__(self, run: int = 1024 * 1024) -> None:
-        self.store = MemorySessions(run=run)
+        self.store = MemorySessions(chunk_bytes=run)
 
     def tear(self, session: str, data: bytes) -> None:
         self._data(session).extend(data)
@@ -109,11 +109,11 @@ class BegunSessions(OverlaySessions):
 
 STORES: dict[str, Callable[[Path], SessionArchive]] = {
     "memory": lambda _: MemorySessions(),
-    "memory in small runs": lambda _: MemorySessions(run=8),
+    "memory in small runs": lambda _: MemorySessions(chunk_bytes=8),
     "files": lambda folder: JsonlSessions(folder / "sessions"),
     "overlay": lambda folder: OverlaySessions(JsonlSessions(folder / "sessions")),
     "overlay of logs begun in files": lambda folder: BegunSessions(JsonlSessions(folder / "sessions")),
-    "overlay of logs begun in memory": lambda _: BegunSessions(MemorySessions(run=8)),
+    "overlay of logs begun in memory": lambda _: BegunSessions(MemorySessions(chunk_bytes=8)),
 }
 BLOBS: dict[str, Callable[[Path], BlobStore]] = {
     "memory": lambda _: MemoryBlobs(),
@@ -121,6 +121,6 @@ BLOBS: dict[str, Callable[[Path], BlobStore]] = {
     "overlay": lambda folder: OverlayBlobs(BlobFolder(folder / "blobs")),
 }
 SLOTS: dict[str, Callable[[Path], StateSlot]] = {
-    "memory": lambda _: MemorySlot(),
-    "file": lambda folder: FileSlot(folder / "home" / "state"),
+    "memory": lambda _: MemoryStateSlot(),
+    "file": lambda folder: FileStateSlot(folder / "home" / "state"),
 }

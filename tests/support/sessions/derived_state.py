@@ -19,7 +19,7 @@ def derived_state(log: Log) -> tuple[View, dict[str, object]]:
 
 def projections_of(session: Session) -> AuditProjections:
     """New projections of audit with the settings of a session, to be registered with another log."""
-    return AuditProjections(session.card, recorded_card, session.profile.size, session.profile.parts)
+    return AuditProjections(session.card, recorded_card, session.profile.size_rule, session.profile.parts)
 
 
 def reopened(session: Session, *, rebuilt: bool = False) -> Log:

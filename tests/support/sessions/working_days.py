@@ -21,7 +21,7 @@ PROSE = "words that say nothing much about anything in particular\n" * 10
 TOOLS = ("Read", "Edit", "Bash", "Grep", "Task", "recall")
 MODEL = "claude-sonnet-4-5"
 # Sizes that no reported usage changes, so that whoever looks later sees the same.
-PROFILE = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply), size="claude-code")
+PROFILE = Profile("test", (), lambda each: palimpsest_budget(each.window, each.reply), size_rule="claude-code")
 
 
 def _use(session: Session, a: int, b: int) -> None:

@@ -19,9 +19,8 @@ from palimpsest.lab.synthetic.sessions import made_up
 from palimpsest.lab.synthetic.shape import Shape, Tally
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.named import profile
-from palimpsest.profiles.palimpsest import with_numbers
+from palimpsest.profiles.palimpsest import ThriftNumbers, with_numbers
 from palimpsest.profiles.profile import Profile
-from palimpsest.profiles.thrift import Numbers
 from palimpsest.stores.ephemeral import MemorySessions
 
 # As many sessions, and about as long, as those that the numbers were fitted to.
@@ -85,7 +84,7 @@ WORST: Final = 1.1
 # Ages are given by the table of what is dead; what a fold keeps is ours to choose within its bounds.
 _KEPT: Final = ((15_000, 15_000), (12_000, 9_000), (8_000, 8_000), (5_000, 4_000))
 _SEEN: Final = (5_000, 10_000)
-SETTINGS: Final = tuple(Numbers(bounds=Bounds(tail=tail, results=results, seen=seen)) for tail, results in _KEPT for seen in _SEEN)
+SETTINGS: Final = tuple(ThriftNumbers(bounds=Bounds(tail=tail, results=results, seen=seen)) for tail, results in _KEPT for seen in _SEEN)
 _PRICED: Final = tuple(run for run in RUNS if run.ttl == "5m")
 
 
@@ -119,7 +118,7 @@ class Choosing(Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
-def choose_numbers(folder: Path, *, settings: Sequence[Numbers] = SETTINGS, tell: Callable[[str], None] = print) -> Choosing:
+def choose_numbers(folder: Path, *, settings: Sequence[ThriftNumbers] = SETTINGS, tell: Callable[[str], None] = print) -> Choosing:
     """Replay all sessions below a folder under every setting; on each half the cheapest with few enough re-reads is chosen."""
     table = _Table(settings)
     for taken in take_all([folder]):
@@ -161,7 +160,7 @@ def choosing_markdown(found: Choosing) -> str:
     return "\n".join([*lines, "", f"{len(found.measured) // 2} settings; {count} sessions."])
 
 
-def name_of(numbers: Numbers) -> str:
+def name_of(numbers: ThriftNumbers) -> str:
     """A setting in words."""
     bounds = numbers.bounds
     return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
@@ -170,7 +169,7 @@ def name_of(numbers: Numbers) -> str:
 class _Table:
     """Dollars and re-reads of every session under the baseline and each setting."""
 
-    def __init__(self, settings: Sequence[Numbers]) -> None:
+    def __init__(self, settings: Sequence[ThriftNumbers]) -> None:
         self.tokens: dict[str, int] = {}
         self._profiles: dict[str, Profile] = {BASELINE: profile(BASELINE)}
         self._profiles |= {name_of(numbers): with_numbers(numbers, {}) for numbers in settings}

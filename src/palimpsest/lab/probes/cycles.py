@@ -139,7 +139,7 @@ def _arriving(session: Session, body: Body) -> Body:
         case ModelReplied():
             return structs.replace(body, call=None, usage=Usage())
         case ToolReturned():
-            return carry_out_now(session.profile.arrival(session.card)(body), session)
+            return carry_out_now(session.profile.limiter(session.card)(body), session)
         case _:
             return body
 

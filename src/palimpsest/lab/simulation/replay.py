@@ -177,7 +177,7 @@ class _Run:
 
     def _return(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
-        bounded = carry_out_now(session.profile.arrival(session.card)(returned), session)
+        bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
         simulation.outside.returned(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:

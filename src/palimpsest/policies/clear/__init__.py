@@ -1,1 +1,1 @@
-"""Policies that clear tool results."""
+"""Policies that mask tool results."""

@@ -1,4 +1,4 @@
-"""Before every call all tool results but the newest few are replaced by the name of their tool."""
+"""Masks all tool results but the newest few with the name of their tool, before every call."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from palimpsest.core.items import ToolResult, text_of
 from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.clear.results import spared
+from palimpsest.policies.clear.results import protected_ids
 
 
 @dataclass(frozen=True, slots=True)
 class MaskOld:
-    """Keeps the newest `keep` results, and all of at most `shortest` characters."""
+    """Keeps the newest `keep` results, and all results of at most `shortest` characters."""
 
     keep: int = 3
     shortest: int = 100
@@ -21,14 +21,14 @@ class MaskOld:
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """One mask for each tool whose results are old."""
+        """Propose one mask for each tool with old results."""
         view = situation.view
         calls = answered_calls(view.items)
         results = [item for item in view.items if isinstance(item.content, ToolResult)]
-        stay = spared(view)
+        protected = protected_ids(view)
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if item.mask is None and item.id not in stay and len(text_of(item.content)) > self.shortest:
+            if item.mask is None and item.id not in protected and len(text_of(item.content)) > self.shortest:
                 old.setdefault(calls[item.id].tool if item.id in calls else "unknown", []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()

@@ -1,4 +1,4 @@
-"""Clears old tool results at the end of a turn, as OpenCode does: the last two turns and the newest tokens are safe."""
+"""OpenCode's pruning: masks old tool results at the end of a turn, but not those of the last two turns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,33 +8,36 @@ from palimpsest.core.items import Item, Text, ToolResult, seq_of
 from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.clear.results import CLEARED, spared
+from palimpsest.policies.clear.results import CLEARED, protected_ids
 
 
 @dataclass(frozen=True, slots=True)
 class PruneResults:
-    """Masks the results before the newest `protect` tokens, once they have more than `least` together."""
+    """Masks the results before the newest `protect` tokens of results, once they have more than `least` tokens together.
+
+    The last `turns` turns do not count at all; results of `kept_tools` are never masked.
+    """
 
     protect: int = 40_000
     least: int = 20_000
     turns: int = 2
-    spared: frozenset[str] = frozenset({"skill"})
+    kept_tools: frozenset[str] = frozenset({"skill"})
     name: str = "prune_results"
     moments: frozenset[Moment] = frozenset({"turn_ends"})
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """One mask over all candidates, or nothing."""
+        """Propose one mask over all candidates."""
         counter, view = situation.tokens, situation.view
-        passed = saved = 0
+        walked_tokens = saved = 0
         ids: list[str] = []
-        safe = spared(view)
-        for item in self._walk(view.items):
-            if item.id in safe:
+        protected = protected_ids(view)
+        for item in self._prunable(view.items):
+            if item.id in protected:
                 continue
             size = counter.item(item)
-            passed += size
-            if passed > self.protect:
+            walked_tokens += size
+            if walked_tokens > self.protect:
                 ids.append(item.id)
                 saved += size
         if saved <= self.least:
@@ -42,8 +45,8 @@ class PruneResults:
         why = f"{len(ids)} old results with {saved:,} tokens lie before the newest {self.protect:,}"
         return Proposal((Mask(tuple(reversed(ids)), CLEARED),), why)
 
-    def _walk(self, items: tuple[Item, ...]) -> Iterator[Item]:
-        """The results that count, newest first, up to a summary or the first that is masked already."""
+    def _prunable(self, items: tuple[Item, ...]) -> Iterator[Item]:
+        """Yield the results that may be masked, newest first, back to a summary or to the first masked result."""
         calls = answered_calls(items)
         turns, message = 0, ""
         for item in reversed(items):
@@ -51,14 +54,14 @@ class PruneResults:
             if item.kind == "summary":
                 return
             if item.kind == "user" or (isinstance(content, Text) and content.role == "user" and item.kind != "context"):
-                turns, message = turns + (_message(item) != message), _message(item)
+                turns, message = turns + (_message_id(item) != message), _message_id(item)
             elif isinstance(content, ToolResult) and turns >= self.turns:
                 if item.mask is not None:
                     return
-                if not content.error and (item.id not in calls or calls[item.id].tool not in self.spared):
+                if not content.error and (item.id not in calls or calls[item.id].tool not in self.kept_tools):
                     yield item
 
 
-def _message(item: Item) -> str:
-    """What makes several parts one message: the event that brought them; what an edit put there stands alone."""
+def _message_id(item: Item) -> str:
+    """Return a key that the parts of one message share: the number of their event; an item of an edit is a message by itself."""
     return item.id if item.id.count(".") > 1 else str(seq_of(item.id))

@@ -1,4 +1,4 @@
-"""Claude Code's microcompaction: masks the oldest tool results when the window fills or the user was away, with a file for each."""
+"""Claude Code's microcompaction: policies that mask the oldest tool results by tokens, after idle time, or in the provider's cache."""
 
 from collections.abc import Generator
 from collections.abc import Set as AbstractSet
@@ -22,32 +22,32 @@ PERSISTED = "<persisted-output>"
 
 
 def maskable(view: View, tools: AbstractSet[str] = TOOLS) -> tuple[Item, ...]:
-    """The results of these tools, masked or not, in the order they came."""
+    """Return the results of the given tools, masked or not, oldest first."""
     return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and call.content.tool in tools])
 
 
-def spared(view: View) -> frozenset[str]:
-    """The items that a mask leaves alone: those that the user pinned, or brought back by an undo."""
+def protected_ids(view: View) -> frozenset[str]:
+    """Return the ids of items that no mask may cover: pinned ones, and ones that an undo brought back."""
     return pinned(view) | view.held
 
 
 def is_placeholder(item: Item) -> bool:
-    """Whether a result is empty, or says already that its content lies elsewhere."""
+    """Return whether a result is empty, or already a placeholder for content that was cleared or saved."""
     text = text_of(item.content)
     return not text or text.isspace() or text == CLEARED or PERSISTED in text
 
 
-def whole(result: ToolResult) -> tuple[str, str]:
-    """A result as the text of a file, and the file's suffix: plain text, or a list as indented JSON."""
+def as_file(result: ToolResult) -> tuple[str, str]:
+    """Return the text and the suffix of the file for a result: `.txt` for one text, `.json` with indented JSON for a list of parts."""
     match result.parts:
         case (Text(text=text),):
             return text, ".txt"
         case parts:
-            return msgspec.json.format(listed(parts), indent=2).decode(), ".json"
+            return msgspec.json.format(parts_json(parts), indent=2).decode(), ".json"
 
 
-def listed(parts: tuple[Part, ...]) -> bytes:
-    """The parts of a result as compact JSON."""
+def parts_json(parts: tuple[Part, ...]) -> bytes:
+    """Encode the parts of a result as compact JSON."""
     return msgspec.json.encode([_block(part) for part in parts])
 
 
@@ -63,25 +63,25 @@ def _block(part: Part) -> object:
             return {"type": "text", "text": twin}
 
 
-MINUTE = 60_000
+_MINUTE_MS = 60_000
 IDLE_MINUTES = 60
 KEEP_WHEN_IDLE = 5
 
 
 def is_cold(situation: Situation, minutes: int = IDLE_MINUTES) -> bool:
-    """Whether the model last replied so long ago; not if it never did."""
+    """Return whether the last reply of the model is at least that many minutes old; false if there is none."""
     replied_at = situation.health.replied_at
-    return replied_at is not None and situation.now - replied_at >= minutes * MINUTE
+    return replied_at is not None and situation.now - replied_at >= minutes * _MINUTE_MS
 
 
-def idle_acted(situation: Situation, minutes: int = IDLE_MINUTES) -> bool:
-    """Whether the view was edited since the last call because the cache is cold: then the other kinds of mask have to wait."""
+def edited_for_idle(situation: Situation, minutes: int = IDLE_MINUTES) -> bool:
+    """Return whether the view was edited after idle time and before the next call; the other masking policies then wait for that call."""
     return situation.cache.edited and is_cold(situation, minutes)
 
 
 @dataclass(frozen=True, slots=True)
 class ClearIdle:
-    """After `minutes` without a reply: everything but the newest `keep` maskable results; only in the main conversation."""
+    """After `minutes` without a reply, masks all maskable results but the newest `keep`; does nothing in a sub-agent."""
 
     minutes: int = IDLE_MINUTES
     keep: int = KEEP_WHEN_IDLE
@@ -90,19 +90,19 @@ class ClearIdle:
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """One mask; nothing is saved to a file, for the log has it."""
+        """Propose one mask; results are not saved to files, because the log has them."""
         if situation.child or not is_cold(situation, self.minutes):
             return ()
         results = maskable(situation.view)
         old = results[: max(0, len(results) - self.keep)]
-        safe = spared(situation.view)
-        marked = [item for item in old if item.mask is None and item.id not in safe and not is_placeholder(item)]
+        protected = protected_ids(situation.view)
+        chosen = [item for item in old if item.mask is None and item.id not in protected and not is_placeholder(item)]
         counter = situation.tokens
-        saved = sum(counter.item(item) for item in marked) - len(marked) * counter.content(ToolResult("", (Text(CLEARED),)))
+        saved = sum(counter.item(item) for item in chosen) - len(chosen) * counter.content(ToolResult("", (Text(CLEARED),)))
         if saved <= 0:
             return ()
-        why = f"auto: no reply for {self.minutes} minutes, so the cache is cold and {len(marked)} old results go for free"
-        return Proposal((Mask(tuple(item.id for item in marked), CLEARED),), why)
+        why = f"auto: no reply for {self.minutes} minutes, so the cache is cold and masking {len(chosen)} old results costs nothing"
+        return Proposal((Mask(tuple(item.id for item in chosen), CLEARED),), why)
 
 
 TARGET = 40_000
@@ -110,46 +110,46 @@ KEEP = 3
 LEAST = 20_000
 
 
-class Chosen(NamedTuple):
-    """The results to mask, what that saves, and what all unmasked results weigh now."""
+class ClearChoice(NamedTuple):
+    """The results to mask, the tokens that masking saves, and the tokens of all unmasked results before it."""
 
     items: tuple[Item, ...] = ()
     saved: int = 0
     total: int = 0
 
 
-def choose(situation: Situation, target: int = TARGET, keep: int = KEEP, tools: AbstractSet[str] = TOOLS) -> Chosen:
-    """The oldest results whose masking brings the sum down to the target; the newest ones are skipped, not stopped at."""
-    view, weigh = situation.view, situation.tokens.item
-    open_results = [item for item in maskable(view, tools) if item.mask is None]
-    safe = spared(view).union(item.id for item in open_results[len(open_results) - keep :] if keep)
-    total = sum(weigh(item) for item in open_results)
-    marked: list[Item] = []
+def choose(situation: Situation, target: int = TARGET, keep: int = KEEP, tools: AbstractSet[str] = TOOLS) -> ClearChoice:
+    """Choose the oldest unmasked results until at most `target` tokens of results stay; protected and the newest `keep` are skipped."""
+    view, count = situation.view, situation.tokens.item
+    unmasked = [item for item in maskable(view, tools) if item.mask is None]
+    protected = protected_ids(view).union(item.id for item in unmasked[len(unmasked) - keep :] if keep)
+    total = sum(count(item) for item in unmasked)
+    chosen: list[Item] = []
     saved = 0
-    for item in open_results:
+    for item in unmasked:
         if total - saved <= target:
             break
-        if item.id not in safe and not is_placeholder(item):
-            marked.append(item)
-            saved += weigh(item)
-    return Chosen(tuple(marked), saved, total)
+        if item.id not in protected and not is_placeholder(item):
+            chosen.append(item)
+            saved += count(item)
+    return ClearChoice(tuple(chosen), saved, total)
 
 
-def choose_when_full(situation: Situation, target: int, keep: int, least: int) -> Chosen:
-    """The same, but nothing below the level at which results are cleared, and nothing that saves too little."""
+def choose_when_full(situation: Situation, target: int, keep: int, least: int) -> ClearChoice:
+    """Choose as `choose` does; empty below `budget.clear_at`, or if masking would save fewer than `least` tokens."""
     level = situation.budget.clear_at
     if level is None or situation.used < level:
-        return Chosen()
+        return ClearChoice()
     chosen = choose(situation, target, keep)
-    return chosen if chosen.saved >= least else Chosen()
+    return chosen if chosen.saved >= least else ClearChoice()
 
 
 @dataclass(frozen=True, slots=True)
 class ClearResults:
-    """From `clear_at` on: the oldest maskable results, down to `target`, if that saves at least `least`; the newest `keep` always stay.
+    """From `clear_at` on, masks the oldest results down to `target` tokens, if that saves `least` tokens; the newest `keep` stay.
 
-    A `manual` one is for a user who asks: neither level nor saving matters then. Where the model's cache can be edited the cached
-    kind does this work, in the main conversation; when a mask was just made for idleness neither does.
+    With `manual` it runs when the user asks, without a level and without a least saving. With `beside_cached` it does nothing where the
+    model's cache can be edited, because `ClearCached` masks there; it also waits after a mask for idle time.
     """
 
     target: int = TARGET
@@ -162,39 +162,66 @@ class ClearResults:
 
     @property
     def moments(self) -> frozenset[Moment]:
-        """Before each call, or when the user asks."""
+        """Return `before_call`, or `asked` for a manual one."""
         return frozenset({"asked"}) if self.manual else frozenset({"before_call"})
 
     def plan(self, situation: Situation) -> Plan:
-        """Masks with the place where each result was saved; recalled notes go with them."""
+        """Save each chosen result to a file and mask it with the path; recalled notes are hidden too."""
         if self.manual:
             chosen = choose(situation, self.target, self.keep)
-        elif idle_acted(situation) or (self.beside_cached and situation.card.cache_edits and not situation.child):
+        elif edited_for_idle(situation) or (self.beside_cached and situation.card.cache_edits and not situation.child):
             return ()
         else:
             chosen = choose_when_full(situation, self.target, self.keep, self.least)
         return self._steps(situation, chosen) if chosen.items else ()
 
-    def _steps(self, situation: Situation, chosen: Chosen) -> Steps:
+    def _steps(self, situation: Situation, chosen: ClearChoice) -> Steps:
         edits: list[Edit] = []
         for item in chosen.items:
-            text = yield from _saved(item)
+            text = yield from _save_to_file(item)
             edits.append(Mask((item.id,), text))
-        safe = spared(situation.view)
-        notes = tuple(item.id for item in situation.view.items if item.kind == "recalled" and item.mask is None and item.id not in safe)
+        protected = protected_ids(situation.view)
+        recalled = (item for item in situation.view.items if item.kind == "recalled" and item.mask is None)
+        notes = tuple(item.id for item in recalled if item.id not in protected)
         if notes:
             edits.append(Mask(notes))
         trigger = "manual" if self.manual else "auto"
-        left = chosen.total - chosen.saved
-        why = f"{trigger}: {len(chosen.items)} old results of {chosen.saved:,} tokens are masked, {left:,} stay"
+        remaining = chosen.total - chosen.saved
+        why = f"{trigger}: {len(chosen.items)} old results of {chosen.saved:,} tokens are masked, {remaining:,} stay"
         return Proposal(tuple(edits), why)
 
 
-def _saved(item: Item) -> Generator[Want, Answer, str]:
-    """What is shown in place of a result: where it was saved, or only that it is gone when it could not be."""
+@dataclass(frozen=True, slots=True)
+class ClearCached:
+    """Lets the provider drop from its cached prefix what `ClearResults` would mask; the messages stay byte-equal.
+
+    Runs only for a card with cache edits, not in a sub-agent, and not after a mask for idle time.
+    """
+
+    target: int = TARGET
+    keep: int = KEEP
+    least: int = LEAST
+    idle_minutes: int = IDLE_MINUTES
+    name: str = "clear_cached"
+    moments: frozenset[Moment] = field(default=frozenset({"before_call"}))
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose one mask of the form `cached`, which every later request repeats."""
+        if not situation.card.cache_edits or situation.child or edited_for_idle(situation, self.idle_minutes):
+            return ()
+        chosen = choose_when_full(situation, self.target, self.keep, self.least)
+        if not chosen.items:
+            return ()
+        why = f"auto: the provider drops {len(chosen.items)} old results of {chosen.saved:,} tokens from its cache"
+        return Proposal((Mask(tuple(item.id for item in chosen.items), form="cached"),), why)
+
+
+def _save_to_file(item: Item) -> Generator[Want, Answer, str]:
+    """Save a result to a file and return its placeholder, which names the path; the plain placeholder if saving fails."""
     if not isinstance(item.content, ToolResult):
         return CLEARED
-    text, suffix = whole(item.content)
+    text, suffix = as_file(item.content)
     try:
         path = yield from save(Save(text.encode("utf-8", "surrogatepass"), f"{item.content.call_id}{suffix}"))
     except PalimpsestError:

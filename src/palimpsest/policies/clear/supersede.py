@@ -1,4 +1,4 @@
-"""Clears earlier reads of a file that was read again or edited since, and acknowledgements of edits."""
+"""Masks results that later ones superseded: reads of a file that was read again or edited, and acknowledgements of edits."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _ALWAYS: frozenset[Moment] = frozenset({"before_call"})
 
 @dataclass(frozen=True, slots=True)
 class Supersede:
-    """Clears what is superseded and dead once that frees `gain` tokens, or whatever it frees when nothing is cached."""
+    """Masks superseded dead results once that frees `gain` tokens, or at once when nothing is cached."""
 
     name: str = "supersede"
     moments: frozenset[Moment] = _ALWAYS
@@ -20,15 +20,15 @@ class Supersede:
     gain: int = 2_000
 
     def plan(self, situation: Situation) -> Outcome:
-        """The superseded results in one edit; nothing when an edit was made and no call since."""
+        """Propose one edit that masks them; nothing if the view was edited since the last call."""
         if situation.cache.edited:
             return ()
-        dead = with_masks(dead_results(situation, which=_superseded), situation)
-        gain = sum(each.gain for each in dead)
+        dead = with_masks(dead_results(situation, which=_is_superseded), situation)
+        gain = sum(result.gain for result in dead)
         if not dead or (gain < self.gain and warm_prefixes(situation).longest):
             return ()
         return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")
 
 
-def _superseded(use: Use) -> bool:
+def _is_superseded(use: Use) -> bool:
     return use.died is not None and (use.kind == "acknowledgement" or use.superseded is not None)

@@ -1,1 +1,1 @@
-"""The fold that is computed from the log, and its narrative."""
+"""The fold of the profile `palimpsest`, which is computed from the log, and its narrative."""

@@ -1,20 +1,27 @@
-"""How much of each part a fold keeps, for any window, and the ladder of ever smaller folds."""
+"""The bounds of the parts that a fold keeps, and the fallback levels with ever smaller bounds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 FULL_WINDOW = 200_000
-# Halving a part further than this gains nothing.
-_LEAST = 400
+# Tokens; halving a smaller part gains nothing.
+_LEAST_HALVED = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Tokens of each part after a fold, and in how many of the newest calls a result must have been named to be kept.
+    """The bounds of a fold in a window of 200,000 tokens; all but the last three are in tokens.
 
-    With `needed` only facts stay without which the model cannot work, and older messages are told up to four times the bound.
-    `seen` is for names in results that go, beside the `names` that the model used itself. A `bare` fold keeps the floor alone, with one
-    line of evidence if there is room for it.
+    messages: user messages that stay whole.
+    evidence: evidence from the log.
+    names: names that the model used.
+    seen: names in folded results that the model did not use.
+    narrative: the account that a model wrote.
+    results: results in use, with their calls.
+    tail: the newest items.
+    recent: a result is in use if one of this many newest calls named it.
+    needed_only: keep only the context that the model cannot work without, and bound the list of older messages to 4 times `messages`.
+    floor_only: keep only the floor, and a line of evidence if it fits.
     """
 
     messages: int = 20_000
@@ -25,16 +32,16 @@ class Bounds:
     results: int = 15_000
     tail: int = 15_000
     recent: int = 40
-    needed: bool = False
-    bare: bool = False
+    needed_only: bool = False
+    floor_only: bool = False
 
     @property
     def usual(self) -> int:
-        """What all parts but head and messages weigh as a rule: evidence is half full, and results in use take three fifths."""
+        """Usual tokens of all parts but head and messages: evidence takes half of its bound, and results three fifths."""
         return self.evidence // 2 + self.names + self.seen + self.tail + self.results * 3 // 5
 
     def scaled(self, window: int) -> "Bounds":
-        """The same for a smaller window."""
+        """Return the bounds for a window; below 200,000 tokens they shrink in proportion."""
         if not window or window >= FULL_WINDOW:
             return self
         share = window / FULL_WINDOW
@@ -50,17 +57,20 @@ class Bounds:
         )
 
 
-def ladder(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
-    """The rungs from the second on, scaled, each with its number: fold, fold with less, fewer messages, only the floor."""
-    rung = bounds.scaled(window)
-    yield 2, rung
-    while max(rung.tail, rung.results) > _LEAST:
-        rung = replace(rung, tail=rung.tail // 2, results=rung.results // 2)
-        yield 3, rung
-    few = Bounds(messages=5_000, evidence=1_000).scaled(window)
-    nothing = replace(rung, names=0, seen=0, narrative=0, results=0, tail=0)
-    rung = replace(nothing, messages=min(rung.messages, few.messages), evidence=min(rung.evidence, few.evidence))
-    yield 4, rung
-    yield 4, replace(rung, needed=True)
-    yield 5, replace(rung, messages=0, evidence=min(rung.evidence, 200), bare=True)
-    yield 5, replace(rung, messages=0, evidence=0, bare=True)
+def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
+    """Yield the fallback levels from 2 to 5 with their bounds for a window, largest first.
+
+    Level 2 is the usual fold, 3 halves tail and results repeatedly, 4 keeps fewer messages and less evidence, 5 keeps the floor only.
+    """
+    level = bounds.scaled(window)
+    yield 2, level
+    while max(level.tail, level.results) > _LEAST_HALVED:
+        level = replace(level, tail=level.tail // 2, results=level.results // 2)
+        yield 3, level
+    few_messages = Bounds(messages=5_000, evidence=1_000).scaled(window)
+    without_parts = replace(level, names=0, seen=0, narrative=0, results=0, tail=0)
+    level = replace(without_parts, messages=min(level.messages, few_messages.messages), evidence=min(level.evidence, few_messages.evidence))
+    yield 4, level
+    yield 4, replace(level, needed_only=True)
+    yield 5, replace(level, messages=0, evidence=min(level.evidence, 200), floor_only=True)
+    yield 5, replace(level, messages=0, evidence=0, floor_only=True)

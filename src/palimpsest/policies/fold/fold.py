@@ -1,4 +1,4 @@
-"""Our fold: computed from the log, free and instant, when waiting has become dearer than folding or there is no more room."""
+"""The policy that folds from the log without a model, when the rent exceeds the price of a fold or the window is full."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -12,21 +12,24 @@ from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.fold.bounds import Bounds, ladder
-from palimpsest.policies.fold.parts import fold_of
-from palimpsest.policies.notices import is_held, level_of
+from palimpsest.policies.fold.bounds import Bounds, fallback_levels
+from palimpsest.policies.fold.parts import fold_within
+from palimpsest.policies.notices import fold_threshold, shows_held_items
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
-# A fold that leaves more than this of a view is not worth what it hides: asked for, and by itself without pressure.
-_ASKED, _BY_ITSELF = 0.95, 0.8
+# The largest share of the view that a fold may leave without pressure, when asked for and automatically: more is not worth the loss.
+_LARGEST_SHARE_ASKED, _LARGEST_SHARE_AUTO = 0.95, 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class FoldFromLog:
-    """Folds without a model. `always` is for a rung of another profile, which was asked only when a fold is due.
+    """Folds without a model.
 
-    `cover` is how often the rent must cover the price, `shrink` how many times smaller the view must become for that; without
-    `auto` only the user and an overflow make it fold.
+    cover: how many times the rent must cover the price of a fold.
+    shrink: how many times smaller the view must become for a fold without pressure.
+    auto: fold automatically; if false, only when the user asks or after an overflow.
+    always: fold whenever it is planned; for the fallback, which is planned only when a fold is due.
+    narrative: when a model writes a narrative; `off` also leaves out running notes.
     """
 
     name: str = "fold"
@@ -40,54 +43,57 @@ class FoldFromLog:
     narrative: Narrative = "off"
 
     def plan(self, situation: Situation) -> Plan:
-        """The largest fold of the ladder that fits, when one is due."""
+        """Propose the fold of the first fallback level that fits, if a fold is due."""
         return self.propose(situation)
 
     def propose(self, situation: Situation, narrative: Put | None = None) -> Outcome:
-        """The same, with what a model told about the work."""
+        """Propose the same fold with a narrative.
+
+        Raises `TooFull` if the window is full and no fold makes enough room.
+        """
         why = self.due(situation)
         if not why:
             return ()
         floor = check_floor(situation)
         now = situation.tokens.total(situation.view) + situation.tools_tokens
         limit, most = self._limits(situation, floor.tokens, now)
-        pressed, last = self._pressed(situation), None
-        least = now if pressed else now * self._worth(situation)
-        for number, bounds in ladder(self.bounds, situation.budget.window):
-            folded = fold_of(situation, bounds, floor, narrative or self._notes(situation, bounds))
-            if folded is None or folded.tokens >= least:
-                if pressed:
+        under_pressure, smallest = self._under_pressure(situation), None
+        largest = now if under_pressure else now * self._largest_share(situation)
+        for number, bounds in fallback_levels(self.bounds, situation.budget.window):
+            candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
+            if candidate is None or candidate.tokens >= largest:
+                if under_pressure:
                     continue
                 break
-            if folded.tokens <= limit:
-                return Proposal((folded.fold,), f"{why}; rung {number} of the ladder")
-            last = folded
-        if last is None or last.tokens > most:
-            return self._rest(situation, floor)
-        return Proposal((last.fold,), f"{why}; no rung of the ladder leaves more room")
+            if candidate.tokens <= limit:
+                return Proposal((candidate.fold,), f"{why}; fallback level {number}")
+            smallest = candidate
+        if smallest is None or smallest.tokens > most:
+            return self._nothing_fits(situation, floor)
+        return Proposal((smallest.fold,), f"{why}; no fallback level leaves more room")
 
     def due(self, situation: Situation) -> str:
-        """Why a fold is due now; empty when it is not."""
+        """Return why a fold is due now; empty if it is not."""
         if not situation.view.items:
             return ""
         if self.always:
-            return "no model was at hand for a summary"
+            return "no model was available for a summary"
         if situation.moment == "asked":
             return f"the user asked for it: {situation.asked}" if situation.asked else "the user asked for it"
         if not situation.may_fold:
             return ""
         if situation.moment == "overflow":
-            return "" if _made_room(situation) else "the request was too long"
+            return "" if _has_freed_enough(situation) else "the request was too long"
         if not self.auto:
             return ""
         if situation.moment == "idle":
-            return self._soon_cold(situation)
-        return self._full(situation) or self._worth_it(situation)
+            return self._reason_when_idle(situation)
+        return self._reason_by_pressure(situation) or self._reason_by_rent(situation)
 
-    def _full(self, situation: Situation) -> str:
-        """Whether there is pressure, and of which kind."""
+    def _reason_by_pressure(self, situation: Situation) -> str:
+        """Return why there is pressure: too many tokens or bytes; empty if there is none."""
         budget, call = situation.budget, situation.view.call
-        level = level_of(situation, budget.compact_at)
+        level = fold_threshold(situation, budget.compact_at)
         if level is not None and situation.used >= level:
             return f"{situation.used:,} tokens are used, and from {level:,} on a fold is due"
         if budget.bytes_at is not None and call is not None and call.size >= budget.bytes_at and not situation.cache.edited:
@@ -99,20 +105,20 @@ class FoldFromLog:
             tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts)
             + situation.tools_tokens
         )
-        return not is_held(situation) and situation.used > self.shrink * after
+        return not shows_held_items(situation) and situation.used > self.shrink * after
 
-    def _worth(self, situation: Situation) -> float:
-        """The share of the view that a fold may leave when there is no pressure, whatever was expected of it."""
-        return _ASKED if self.always or situation.moment == "asked" else _BY_ITSELF
+    def _largest_share(self, situation: Situation) -> float:
+        """Return the largest share of the view that a fold may leave without pressure."""
+        return _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else _LARGEST_SHARE_AUTO
 
-    def _soon_cold(self, situation: Situation) -> str:
-        """While the user is away a model is asked with the cache still warm; the fold itself is free, for by the next call it is cold."""
+    def _reason_when_idle(self, situation: Situation) -> str:
+        """Return why to fold while the user is away: the cache is warm for the narrative now, and cold at the next call anyway."""
         if self.narrative != "auto" or not self._shrinks_much(situation):
             return ""
-        return "the user is away, and what is cached will be gone when they return"
+        return "the user is away, and the cache will have expired when they return"
 
-    def _worth_it(self, situation: Situation) -> str:
-        """Whether carrying everything along has cost more than a fold would, and the view would become much smaller."""
+    def _reason_by_rent(self, situation: Situation) -> str:
+        """Return why a fold pays: the rent covers its price, and the view would become much smaller."""
         if not self._shrinks_much(situation):
             return ""
         price = price_of_fold(situation)
@@ -121,21 +127,21 @@ class FoldFromLog:
         return f"waiting has cost {situation.rent:,.0f} tokens, and a fold costs {price:,.0f}"
 
     def _limits(self, situation: Situation, floor: int, now: int) -> tuple[int, int]:
-        """What a fold should come down to, and what it must at the least."""
+        """Return the tokens that a fold should come down to, and the most that it may leave."""
         level, most = situation.budget.compact_at or token_limit(situation), fold_limit(situation, floor)
         if level is None or most is None:
             return now, now
-        share = _real_share(situation, now) if situation.moment == "overflow" else 1.0
+        share = _count_factor(situation, now) if situation.moment == "overflow" else 1.0
         return int(level * share * (1 - FREE_SHARE)), most
 
-    def _rest(self, situation: Situation, floor: Floor) -> Outcome:
+    def _nothing_fits(self, situation: Situation, floor: Floor) -> Outcome:
         room = token_limit(situation)
         if room is not None and situation.used >= room and situation.moment != "asked":
             raise too_full(situation, floor, room)
         return ()
 
-    def _pressed(self, situation: Situation) -> bool:
-        return situation.moment == "overflow" or bool(self._full(situation))
+    def _under_pressure(self, situation: Situation) -> bool:
+        return situation.moment == "overflow" or bool(self._reason_by_pressure(situation))
 
     def _notes(self, situation: Situation, bounds: Bounds) -> Put | None:
         notes = situation.view.notes
@@ -145,22 +151,22 @@ class FoldFromLog:
         return Put("summary", content, NARRATIVE) if content.text and situation.tokens.content(content) <= bounds.narrative else None
 
 
-def _real_share(situation: Situation, now: int) -> float:
-    """What was too long has at least the window's tokens, whatever we thought it had: how much of the window our count really is."""
+def _count_factor(situation: Situation, now: int) -> float:
+    """Return the factor from real tokens to our count after an overflow: the rejected request had at least the tokens of the window."""
     call, window = situation.view.call, situation.budget.window
-    thought = situation.tokens.scaled(call.estimate) + situation.tools_tokens if call is not None and call.estimate else now
-    return min(1.0, thought / window) if window else 1.0
+    counted = situation.tokens.scaled(call.estimate) + situation.tools_tokens if call is not None and call.estimate else now
+    return min(1.0, counted / window) if window else 1.0
 
 
-def _made_room(situation: Situation) -> bool:
-    """Whether what was cleared since the request that was too long is enough."""
+def _has_freed_enough(situation: Situation) -> bool:
+    """Return whether edits since the rejected request have freed enough tokens."""
     level = situation.budget.compact_at or token_limit(situation)
     if level is None or not situation.cache.edited:
         return False
     now = situation.tokens.total(situation.view) + situation.tools_tokens
-    return now <= level * _real_share(situation, now) * (1 - FREE_SHARE)
+    return now <= level * _count_factor(situation, now) * (1 - FREE_SHARE)
 
 
-def rung() -> FoldFromLog:
-    """What takes the place of a summary when no model is at hand, in every profile."""
+def model_free_fallback() -> FoldFromLog:
+    """Return the policy that every profile uses in place of a summary when no model is available."""
     return FoldFromLog("fold without a model", always=True)

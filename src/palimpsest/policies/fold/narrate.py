@@ -17,14 +17,14 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.policies.prompt import prompt
 
-# What the list of events says of each item, in characters, and how much of the window the whole list may take.
-_OPENING = 80
-_LISTED = 0.03
+# Characters of each item in the list of citable events, and the share of the window that the list may take.
+_OPENING_CHARS = 80
+_LIST_SHARE = 0.03
 _CUT_SHORT: frozenset[StopReason] = frozenset({"max_tokens", "context_window"})
 
 
-class _Unusable(PalimpsestError):
-    """A reply that is no narrative."""
+class _UnusableNarrative(PalimpsestError):
+    """A reply that cannot be used as a narrative."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class _Unusable(PalimpsestError):
 
 @dataclass(frozen=True, slots=True)
 class Narrate:
-    """Stands before the fold in a profile, and asks only when that fold is due; if it fails, the fold behind it takes its place."""
+    """Comes before `fold` in a profile and adds a narrative to it when it is due; if that fails, the plain fold runs."""
 
     fold: FoldFromLog = field(default_factory=FoldFromLog)
     name: str = "narrate"
@@ -41,7 +41,7 @@ class Narrate:
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Ask, if a fold follows and the setting wants a narrative at this moment."""
+        """Plan to ask for a narrative, if a fold is due and the setting allows one at this moment."""
         mode = self.fold.narrative
         if mode == "off" or (situation.moment == "idle" and mode != "auto"):
             return ()
@@ -50,41 +50,41 @@ class Narrate:
     def _steps(self, situation: Situation) -> Steps:
         view = situation.view
         bound = self.fold.bounds.scaled(situation.budget.window).narrative
-        request = prompt("narrative", words=str(bound // 2), focus=situation.asked, events=_listed(situation))
+        request = prompt("narrative", words=str(bound // 2), focus=situation.asked, events=_citable_events(situation))
         try:
             reply = yield from ask(Ask(view.items, request, "narrative"))
-            text, removed = check_narrative(_bounded(_text(reply), bound, situation), sources_of(view.items))
+            text, removed = check_narrative(_within_bound(_narrative_text(reply), bound, situation), sources_of(view.items))
             if not text:
-                raise _Unusable("empty", "no line of the account has a valid citation")
+                raise _UnusableNarrative("empty", "no line of the account has a valid citation")
         except NoModel:
-            return Proposal(notices=("no model is at hand: folded without an account of the work",))
+            return Proposal(notices=("no model is available: folded without an account of the work",))
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
-        folding = proposal_of(self.fold.propose(situation, Put("summary", Text(text), NARRATIVE)))
+        proposal = proposal_of(self.fold.propose(situation, Put("summary", Text(text), NARRATIVE)))
         lines = f"; {removed_lines_text(len(removed))}" if removed else ""
-        return replace(folding, why=f"{folding.why}; with an account that a model wrote{lines}")
+        return replace(proposal, why=f"{proposal.why}; with an account that a model wrote{lines}")
 
 
-def _text(reply: ModelReplied) -> str:
-    """What the model wrote, if it wrote a narrative."""
+def _narrative_text(reply: ModelReplied) -> str:
+    """Return the text of a narrative; raise `_UnusableNarrative` if the reply is none."""
     if any(isinstance(part, ToolCall) for part in reply.parts):
-        raise _Unusable("tool_call", "the model called a tool instead of telling what happened")
+        raise _UnusableNarrative("tool_call", "the model called a tool instead of writing an account")
     text = "\n".join(text_of(part) for part in reply.parts if isinstance(part, Text)).strip()
     if reply.error:
-        raise _Unusable("refused", "the model refused to tell what happened")
+        raise _UnusableNarrative("refused", "the model refused to write an account")
     if stop_reason(reply.stop) in _CUT_SHORT:
-        raise _Unusable("longer", "the model did not come to an end")
+        raise _UnusableNarrative("longer", "the reply was cut off")
     if not text:
-        raise _Unusable("empty", "the model told nothing")
+        raise _UnusableNarrative("empty", "the reply is empty")
     if not any(heading in text for heading in HEADINGS):
-        raise _Unusable("refused", "the model answered something else")
+        raise _UnusableNarrative("refused", "the reply has none of the required headings")
     return text
 
 
-def _listed(situation: Situation) -> str:
-    """The events that may be cited, one line for each item, oldest first: the newest that fit."""
+def _citable_events(situation: Situation) -> str:
+    """Return one line for each visible item that may be cited, oldest first: as many of the newest as fit."""
     lines: list[str] = []
-    room = situation.tokens.total(situation.view) if not situation.budget.window else int(situation.budget.window * _LISTED)
+    room = situation.tokens.total(situation.view) if not situation.budget.window else int(situation.budget.window * _LIST_SHARE)
     for item in reversed(situation.view.items):
         if item.hidden:
             continue
@@ -97,13 +97,13 @@ def _listed(situation: Situation) -> str:
 
 
 def _line(item: Item) -> str:
-    opening = " ".join(text_of(item.content)[: 4 * _OPENING].split())[:_OPENING]
+    opening = " ".join(text_of(item.content)[: 4 * _OPENING_CHARS].split())[:_OPENING_CHARS]
     return f"[{item.id}] {item.kind}: {opening}"
 
 
-def _bounded(text: str, bound: int, situation: Situation) -> str:
-    """The text, if it is short enough."""
+def _within_bound(text: str, bound: int, situation: Situation) -> str:
+    """Return the text; raise `_UnusableNarrative` if it has more than `bound` tokens."""
     tokens = situation.tokens.content(Text(text))
     if tokens > bound or tokens >= situation.used:
-        raise _Unusable("longer", f"the account has {tokens:,} tokens, and {bound:,} are allowed")
+        raise _UnusableNarrative("longer", f"the account has {tokens:,} tokens, and {bound:,} are allowed")
     return text

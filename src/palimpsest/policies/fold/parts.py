@@ -1,4 +1,4 @@
-"""The parts of a computed fold: what is kept verbatim, which texts are added, in which order and within which bounds."""
+"""The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,111 +33,111 @@ from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.policies.fold.bounds import Bounds
 
-_OLDER = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
-_EVIDENCE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
-_MORE = "[More commands of the last turns, newest first, with exit codes]"
-_NAMES = "[Names used lately, newest first]"
-_SEEN = "[Names in results that are gone, newest first]"
-_TASK = 60
+_OLDER_TITLE = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
+_EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
+_MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
+_NAMES_TITLE = "[Names used lately, newest first]"
+_SEEN_TITLE = "[Names in results that are gone, newest first]"
+_TASK_CHARS = 60
 _SHORTEST_NAME = 3
-# Nobody looks for names in more of one result than this.
-_LOOKED_AT = 40_000
+# Characters of one result that are searched for names; more would be slow.
+_SEARCHED_CHARS = 40_000
 _LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
 _WORDS = re.compile(r"[^A-Za-z0-9+=]+")
 _DIGITS = re.compile(r"[0-9].*[0-9]")
-_NONE: frozenset[int] = frozenset()
+_NO_EVENTS: frozenset[int] = frozenset()
 
 
-def older_put(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
-    """Messages of the user that do not show any more: id, time and opening words of each, or of the newest that fit a room."""
-    told = [older_messages_block((said,)) for said in situation.evidence.user_messages if said.id not in shown]
+def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
+    """Return a list of the user messages that are no longer shown: id, time and opening words of each; within `room` tokens if given."""
+    lines = [older_messages_block((message,)) for message in situation.evidence.user_messages if message.id not in shown]
     if room is not None:
-        told = _newest(told, room - estimate(_OLDER, situation.tokens.factor) - 16, situation.tokens.factor)
-    return (_put(MESSAGES, "\n".join((_OLDER, *told))),) if told else ()
+        lines = _newest(lines, room - estimate(_OLDER_TITLE, situation.tokens.factor) - 16, situation.tokens.factor)
+    return (_put(MESSAGES, "\n".join((_OLDER_TITLE, *lines))),) if lines else ()
 
 
-def _newest(told: Sequence[str], room: float, factor: float) -> list[str]:
-    """The last ones that fit, after a line that counts the others."""
+def _newest(lines: Sequence[str], room: float, factor: float) -> list[str]:
+    """Return the last lines that fit `room` tokens, after a line that counts the others."""
     fitting: list[str] = []
-    for line in reversed(told):
+    for line in reversed(lines):
         room -= estimate(line, factor) + factor
         if room < 0:
             break
         fitting.append(line)
-    left = len(told) - len(fitting)
-    return [*([f"- and {left} before them"] if left else []), *reversed(fitting)]
+    omitted = len(lines) - len(fitting)
+    return [*([f"- and {omitted} before them"] if omitted else []), *reversed(fitting)]
 
 
-def evidence_put(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
-    """What the log proves about the work so far. Open tasks show always.
+def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
+    """Return the evidence about the work so far; open tasks are always listed.
 
-    Results of the events `kept` show as they are, so that their commands need no room where it is short.
+    The results of the events `kept` stay visible, so that their commands are listed only if there is room.
     """
     evidence, factor = situation.evidence, situation.tokens.factor
-    room = bounds.evidence - estimate(_EVIDENCE, factor) - 8
+    room = bounds.evidence - estimate(_EVIDENCE_TITLE, factor) - 8
     text = evidence_block(evidence, room, elsewhere=kept, factor=factor) if room > 0 else ""
-    missing = [f"- {truncated(task, _TASK)}" for task in evidence.tasks if task[:_TASK] not in text]
+    missing = [f"- {truncated(task, _TASK_CHARS)}" for task in evidence.tasks if task[:_TASK_CHARS] not in text]
     if missing:
         text = "\n".join((*(text,) * bool(text), "Open tasks:", *missing))
-    return (_put(EVIDENCE, f"{_EVIDENCE}\n{text}"),) if text else ()
+    return (_put(EVIDENCE, f"{_EVIDENCE_TITLE}\n{text}"),) if text else ()
 
 
-def names_put(situation: Situation, bounds: Bounds, told: Iterable[Put], kept: AbstractSet[int] = _NONE) -> tuple[Put, ...]:
-    """The names that the model used itself, the most recent first; commands for which the evidence had no room take up to half of it."""
+def used_names_part(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
+    """Return the names that the model used, newest first; up to half of the bound goes to commands that the evidence has no room for."""
     factor = situation.tokens.factor
-    room = bounds.names - estimate(_NAMES, factor) - 8
-    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in told), kept, room // 2)
+    room = bounds.names - estimate(_NAMES_TITLE, factor) - 8
+    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in evidence), kept, room // 2)
     text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
-    lines = [line for line in (more, text and f"{_NAMES}\n{text}") if line]
+    lines = [line for line in (more, text and f"{_NAMES_TITLE}\n{text}") if line]
     return (_put(NAMES, "\n".join(lines)),) if lines else ()
 
 
-def seen_put(situation: Situation, bounds: Bounds, gone: Sequence[Item]) -> tuple[Put, ...]:
-    """Names in results that go, the newest first, which the model has not used itself: it can name them without reading again."""
+def seen_names_part(situation: Situation, bounds: Bounds, dropped: Sequence[Item]) -> tuple[Put, ...]:
+    """Return names in folded results that the model has not used, newest first, so that it can use them without reading again."""
     factor = situation.tokens.factor
-    room = float(bounds.seen - estimate(_SEEN, factor) - 8)
-    known = set(situation.evidence.names)
+    room = float(bounds.seen - estimate(_SEEN_TITLE, factor) - 8)
+    listed = set(situation.evidence.names)
     found: list[str] = []
-    for item in reversed(gone):
+    for item in reversed(dropped):
         if room < _SHORTEST_NAME:
             break
         if item.mask is None and (item.kind == "result" or item.source == SEEN):
-            for name in names_of(text_of(item.content).removeprefix(_SEEN)[:_LOOKED_AT]):
-                if name not in known and is_telling(name):
-                    known.add(name)
+            for name in names_of(text_of(item.content).removeprefix(_SEEN_TITLE)[:_SEARCHED_CHARS]):
+                if name not in listed and is_informative(name):
+                    listed.add(name)
                     room -= estimate(f", {name}", factor) + factor
                     if room < 0:
                         break
                     found.append(name)
-    return (_put(SEEN, redact(f"{_SEEN}\n{', '.join(found)}")),) if found else ()
+    return (_put(SEEN, redact(f"{_SEEN_TITLE}\n{', '.join(found)}")),) if found else ()
 
 
-def is_telling(name: str) -> bool:
-    """Whether a name tells something: not a digest, a key or a piece of base64, which nobody types."""
+def is_informative(name: str) -> bool:
+    """Return whether a name is worth listing; digests, keys and base64 are not."""
     if len(name) > _LONGEST_NAME:
         return False
     longest = max((len(word) for word in _WORDS.split(name)), default=0)
     return longest <= _LONGEST_WORD and not (_DIGITS.search(name) and longest > _LONGEST_MIXED)
 
 
-def _more_commands(situation: Situation, told: str, kept: AbstractSet[int], room: int) -> str:
-    """Commands of the last turns that are not told yet, newest first, as many as fit."""
+def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[int], room: int) -> str:
+    """Return the commands of the last turns that are not in the evidence, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.tokens.factor
-    begins = first_event_of_turns(evidence, elsewhere=kept)
+    first_seq = first_event_of_turns(evidence, elsewhere=kept)
     lines: list[str] = []
     for ran in reversed(evidence.commands):
-        if ran.seq >= begins and ran.seq not in kept and ran.command[:SHORT] not in told:
+        if ran.seq >= first_seq and ran.seq not in kept and ran.command[:SHORT] not in evidence_text:
             line = short_command_line(ran)
             room -= estimate(line, factor) + 1
-            if room < estimate(_MORE, factor):
+            if room < estimate(_MORE_TITLE, factor):
                 break
             lines.append(line)
-    return "\n".join((_MORE, *lines)) if lines else ""
+    return "\n".join((_MORE_TITLE, *lines)) if lines else ""
 
 
-def message_head(situation: Situation, item_id: str, cut: int) -> str:
-    """The line above a message that is shown in part."""
-    at = next((f", {time_of(said.at)}" for said in situation.evidence.user_messages if said.id == item_id), "")
+def excerpt_title(situation: Situation, item_id: str, cut: int) -> str:
+    """Return the line above a message of which the middle is cut."""
+    at = next((f", {time_of(message.at)}" for message in situation.evidence.user_messages if message.id == item_id), "")
     return f"[Message {item_id} of the user{at}: {cut} tokens in the middle are left out, `recall` with the id shows it whole]"
 
 
@@ -145,61 +145,69 @@ def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
 
 
-# A message is not cut to less than this: then only its opening is told.
+# Tokens; a message is not cut to less, only its opening words are listed then.
 _SHORTEST_CUT = 200
-# Tokens of a message that is kept whole before longer ones are.
+# Tokens; messages up to this size are kept before longer ones.
 _SHORT_MESSAGE = 200
-# What is added to the age and to the size of a result, so that the newest and the smallest do not outweigh everything.
-_RECENT, _FRAME = 2, 50
+# Added to the age in calls and to the tokens of a result, so that very new and very small ones do not outweigh all others.
+_EXTRA_AGE, _EXTRA_TOKENS = 2, 50
 
 
-class Folded(NamedTuple):
-    """A fold and the tokens of the request that it leaves."""
+class FoldCandidate(NamedTuple):
+    """A fold, and the tokens of the request after it."""
 
     fold: Fold
     tokens: int
 
 
-class _Message(NamedTuple):
-    """A message of the user as the view shows it: its items, or the piece that stands in for it after an earlier fold."""
+class _ShownMessage(NamedTuple):
+    """A user message in the view: its items, or the excerpt that replaced it in an earlier fold, for which `is_complete` is false."""
 
     id: str
     items: tuple[Item, ...]
     tokens: int
-    whole: bool
+    is_complete: bool
 
 
-def fold_of(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> Folded | None:
-    """The fold within these bounds; nothing when there is nothing to fold."""
+def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
+    """Return the fold within these bounds, or `None` if there is nothing to fold."""
     items = situation.view.items
-    cut = len(items) if bounds.bare else tail_start(situation, bounds.tail)
+    cut = len(items) if bounds.floor_only else tail_start(situation, bounds.tail)
     if not cut:
         return None
     run, tail = items[:cut], items[cut:]
     messages = _messages(situation, run, tail, bounds, floor)
-    shown = _commands_in(situation, tail)
-    evidence = evidence_put(situation, bounds, shown)
+    shown = _command_events(situation, tail)
+    evidence = evidence_part(situation, bounds, shown)
     results = _results(situation, run, tail, bounds, floor)
-    gone = [item for item in run if item.id not in results]
-    into: list[Put | Keep] = [*messages, *evidence, *names_put(situation, bounds, evidence, shown), *seen_put(situation, bounds, gone)]
+    dropped = [item for item in run if item.id not in results]
+    into: list[Put | Keep] = [
+        *messages,
+        *evidence,
+        *used_names_part(situation, bounds, evidence, shown),
+        *seen_names_part(situation, bounds, dropped),
+    ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
-    state = _state(situation, run, bounds)
-    into += [Keep(item.id) for item in run if item.id in state and item.id not in kept]
-    into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | state]
+    context = _current_context(situation, run, bounds)
+    into += [Keep(item.id) for item in run if item.id in context and item.id not in kept]
+    into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | context]
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return Folded(fold, _tokens(situation, fold.into, run, tail))
+    return FoldCandidate(fold, _tokens(situation, fold.into, run, tail))
 
 
-def _commands_in(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
-    """The events of commands that show in the tail with their result; one that ran on shows its result without the command."""
+def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
+    """Return the events of commands whose call and result are both in the tail; a result may come many calls after its command."""
     results = frozenset(seq_of(item.id) for item in tail if isinstance(item.content, ToolResult) and item.mask is None)
     calls = "\n".join(word for item in tail if isinstance(item.content, ToolCall) for word in argument_texts(item.content))
     return frozenset(ran.seq for ran in situation.evidence.commands if ran.seq in results and ran.command[:SHORT] in calls)
 
 
 def tail_start(situation: Situation, bound: int) -> int:
-    """Where the tail begins: as far back as the bound reaches at a safe place, behind an earlier fold, the last round always."""
+    """Return the index where the tail begins: at a safe cut within `bound` tokens of the end, after an earlier fold.
+
+    The last round is always in the tail.
+    """
     items, counter = situation.view.items, situation.tokens
     cuts = safe_cuts(items)
     starts = rounds(items)
@@ -215,12 +223,12 @@ def tail_start(situation: Situation, bound: int) -> int:
 
 
 def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> list[Put | Keep]:
-    """The user's messages in their order.
+    """Return the user messages that stay, in their order.
 
-    Where not all of them fit, short ones stay whole before long ones, the newest first. The first long one that does not fit is cut to
-    its head and tail; of older ones id, time and opening words are listed.
+    If not all fit, short ones are kept before long ones, newest first. The first long one that does not fit is cut to its head and tail;
+    of older ones id, time and opening words are listed.
     """
-    messages = _said(situation, run)
+    messages = _user_messages(situation, run)
     room = bounds.messages
     kept: dict[str, list[Put | Keep]] = {}
     for message in messages:
@@ -232,18 +240,18 @@ def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], b
             if message.id in kept or (message.tokens <= _SHORT_MESSAGE) != short:
                 continue
             if message.tokens > room:
-                if message.whole and (piece := _cut(situation, message, room)) is not None:
+                if message.is_complete and (piece := _cut(situation, message, room)) is not None:
                     kept[message.id] = [piece]
                 break
             kept[message.id] = [Keep(item.id) for item in message.items]
             room -= message.tokens
-    shown = frozenset(kept).union(message.id for message in _said(situation, tail))
-    older = older_put(situation, shown, 4 * bounds.messages if bounds.needed else None) if not bounds.bare else ()
+    shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
+    older = older_messages_part(situation, shown, 4 * bounds.messages if bounds.needed_only else None) if not bounds.floor_only else ()
     return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
 
 
-def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
-    """The messages of the user among some items, oldest first."""
+def _user_messages(situation: Situation, items: Iterable[Item]) -> list[_ShownMessage]:
+    """Return the user messages among some items, oldest first."""
     messages: dict[str, list[Item]] = {}
     for item in items:
         if item.kind in ("user", "steering"):
@@ -251,7 +259,7 @@ def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
         elif item.kind == "summary" and item.source.startswith(PARTIAL_MESSAGE):
             messages[item.source] = [item]
     return [
-        _Message(
+        _ShownMessage(
             name.removeprefix(PARTIAL_MESSAGE) if name.startswith(PARTIAL_MESSAGE) else parts[0].id,
             tuple(parts),
             sum(situation.tokens.item(item) for item in parts),
@@ -261,8 +269,8 @@ def _said(situation: Situation, items: Iterable[Item]) -> list[_Message]:
     ]
 
 
-def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
-    """The head and the tail of a message, within what is left of the bound."""
+def _cut(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
+    """Return the head and the tail of a message within `room` tokens; `None` if there is too little room."""
     if room < _SHORTEST_CUT:
         return None
     counter = situation.tokens
@@ -271,30 +279,30 @@ def _cut(situation: Situation, message: _Message, room: int) -> Put | None:
     bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
     if not bounded.cut:
         return None
-    return Put("summary", Text(f"{message_head(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{PARTIAL_MESSAGE}{message.id}")
+    return Put("summary", Text(f"{excerpt_title(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{PARTIAL_MESSAGE}{message.id}")
 
 
 def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
-    """What a model or running notes tell, if there is room for it: the newest, new or already there."""
-    if bounds.bare or not bounds.narrative:
+    """Return the narrative: the given one, else the newest in the view; empty if the bounds have no room for one."""
+    if bounds.floor_only or not bounds.narrative:
         return []
     if narrative is not None:
         return [narrative]
-    there = [item for item in run if item.kind == "summary" and item.source == NARRATIVE]
-    return [Keep(there[-1].id)] if there else []
+    earlier = [item for item in run if item.kind == "summary" and item.source == NARRATIVE]
+    return [Keep(earlier[-1].id)] if earlier else []
 
 
-def _state(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
-    """The newest word of each source that lies in the run: all of them, or only what the model cannot do without."""
+def _current_context(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
+    """Return the ids of current context in the run: of all sources, or only of those that the model cannot work without."""
     facts = situation.view.facts
-    wanted = {fact.id for source, fact in facts.items() if not (bounds.bare or bounds.needed) or source in REQUIRED_SOURCES}
+    wanted = {fact.id for source, fact in facts.items() if not (bounds.floor_only or bounds.needed_only) or source in REQUIRED_SOURCES}
     return {item.id for item in run if item.id in wanted}
 
 
 def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> set[str]:
-    """Pinned items and open calls, and results that were named lately with their calls: the most recent and smallest first.
+    """Return the ids of the floor, and of results in use with their calls: recently named and small ones first.
 
-    Of two results that are as likely to be needed again the smaller one takes less room, so that more of them stay.
+    Small ones come first because more of them fit.
     """
     counter, calls = situation.tokens, situation.health.calls
     kept = {item.id for item in run if item.id in floor.ids}
@@ -309,19 +317,19 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
         pair = pairs.get(item.id)
         if calls - use.last_named <= bounds.recent and pair is not None:
             tokens = sum(counter.item(half) for half in pair)
-            worth = 1 / ((_RECENT + calls - use.last_named) * (_FRAME + tokens))
+            worth = 1 / ((_EXTRA_AGE + calls - use.last_named) * (_EXTRA_TOKENS + tokens))
             named.append((worth, place, tokens, pair))
     room = bounds.results
-    for _, _, tokens, both in sorted(named, key=lambda each: each[:2], reverse=True):
+    for _, _, tokens, kept_pair in sorted(named, key=lambda candidate: candidate[:2], reverse=True):
         if tokens <= room:
             room -= tokens
-            kept.update(item.id for item in both)
+            kept.update(item.id for item in kept_pair)
     return kept
 
 
 def _tokens(situation: Situation, into: Into, run: Sequence[Item], tail: Sequence[Item]) -> int:
     counter = situation.tokens
     sizes = {item.id: counter.item(item) for item in run}
-    made = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.content(piece.content) for piece in into)
+    folded = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.content(piece.content) for piece in into)
     rest = sum(counter.item(item) for item in (*situation.view.head, *tail))
-    return made + rest + situation.tools_tokens
+    return folded + rest + situation.tools_tokens

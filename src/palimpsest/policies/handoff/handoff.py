@@ -1,4 +1,4 @@
-"""Codex's compaction: a model summarizes the work, and the view becomes the newest user messages and that summary."""
+"""Codex's compaction: a model summarizes the work, and the summary and the newest user messages replace the conversation."""
 
 from collections.abc import Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,33 +17,34 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import percent_left
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Ground, Group, fold_of, ground_of, size_after
-from palimpsest.policies.handoff.when import MOMENTS, When, effective
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
+from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
-from palimpsest.policies.summarize.shorten import Answered, ask_with_less
+from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items
 
-PROOF_TOKENS: Final = 4_000
-TITLE: Final = "Beside the summary, from the log and not from a model:"
+EVIDENCE_TOKENS: Final = 4_000
+EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
 _OLDER: Final = "Older messages of the user, by id, time and opening words:"
 
 
-def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = PROOF_TOKENS) -> str:
-    """What stands in place of the work: the words that introduce it, the summary, and what the log proves.
+def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = EVIDENCE_TOKENS) -> str:
+    """Return the text that replaces the work: an introduction, the summary, and the evidence from the log.
 
-    `messages` are those of the user that stay; `tokens` is the room of the proof, which a small window makes smaller.
+    messages: the user messages that stay, which the evidence does not list again.
+    tokens: bound of the evidence, at most 2% of the window.
     """
-    whole = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
-    proof = proof_of(situation, whole, min(tokens, situation.budget.window // 50))
-    words = f"{prompt('handoff_prefix')}\n{summary}"
-    return f"{words}\n\n{TITLE}\n{proof}" if proof else words
+    shown_ids = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
+    evidence = evidence_text(situation, shown_ids, min(tokens, situation.budget.window // 50))
+    text = f"{prompt('handoff_prefix')}\n{summary}"
+    return f"{text}\n\n{EVIDENCE_TITLE}\n{evidence}" if evidence else text
 
 
-def proof_of(situation: Situation, whole: AbstractSet[str], tokens: int) -> str:
-    """What the log proves, in so many tokens and half as many for older messages; `whole` are the items of the user that show."""
+def evidence_text(situation: Situation, shown_ids: AbstractSet[str], tokens: int) -> str:
+    """Return the evidence in at most `tokens` tokens, and a list of the user messages not in `shown_ids` in half as many."""
     if not tokens:
         return ""
     evidence = situation.evidence
-    older = older_messages_block(evidence.user_messages, whole)
+    older = older_messages_block(evidence.user_messages, shown_ids)
     parts = [evidence_block(evidence, tokens)]
     if older:
         parts.append(f"{_OLDER}\n{truncate_middle(older, tokens // 2).text}")
@@ -58,62 +59,65 @@ WARNING = "long sessions and many compactions make answers less exact; a new ses
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A summary by the model at hand. At the moments of `inject` the stated context moves with it, else it is stated anew next turn.
+    """Asks a model for a summary and folds the conversation into it and the newest user messages.
 
-    `in_parts` shows a message that was cut as three parts. `words` or the file `words_from` take the place of our own prompt.
+    inject: moments at which the fold repeats the stated context; at others it is stated again with the next turn.
+    kept_tokens: bound of the user messages that stay.
+    in_parts: a message that is cut becomes three parts.
+    prompt_text, prompt_file: replace the built-in prompt; the text wins.
     """
 
     inject: frozenset[Moment]
-    when: When = field(default_factory=When)
+    trigger: HandoffTrigger = field(default_factory=HandoffTrigger)
     kept_tokens: int = KEPT_TOKENS
     in_parts: bool = False
-    words: str = ""
-    words_from: str = ""
+    prompt_text: str = ""
+    prompt_file: str = ""
     name: str = "handoff"
     moments: frozenset[Moment] = MOMENTS
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Rest, or ask for the summary and fold."""
-        why = self.when.reason(situation)
+        """Plan a summary and a fold, if a hand-over is due."""
+        why = self.trigger.reason(situation)
         return self._steps(situation, why) if why else ()
 
     def _steps(self, situation: Situation, why: str) -> Steps:
-        if not (yield from self.when.exactly(situation)):
+        if not (yield from self.trigger.is_due_by_scope(situation)):
             return ()
-        ground = ground_of(situation.view)
-        words = yield from self._words(situation)
-        answered = yield from _ask(Ask(ground.told, words, PURPOSE, tools=False), situation)
-        return self._proposal(situation, ground, answered, why)
+        run = handoff_run(situation.view)
+        request = yield from self._prompt(situation)
+        answer = yield from _ask(Ask(run.shown, request, PURPOSE, tools=False), situation)
+        return self._proposal(situation, run, answer, why)
 
-    def _words(self, situation: Situation) -> Generator[Want, Answer, str]:
-        told = (yield from look(Look(self.words_from))) if self.words_from and not self.words else None
+    def _prompt(self, situation: Situation) -> Generator[Want, Answer, str]:
+        file_text = (yield from look(Look(self.prompt_file))) if self.prompt_file and not self.prompt_text else None
         focus = f"Pay special attention to this: {situation.asked}" if situation.asked else ""
-        own = self.words or told
+        own = self.prompt_text or file_text
         return f"{own}\n\n{focus}".strip() if own else prompt("handoff", focus=focus)
 
-    def _proposal(self, situation: Situation, ground: Ground, answered: Answered, why: str) -> Outcome:
-        told = summary = last_message(answered.reply)
+    def _proposal(self, situation: Situation, run: HandoffRun, answer: TrimmedReply, why: str) -> Outcome:
+        summary = last_message(answer.reply)
         level = situation.budget.compact_at or situation.budget.window
-        fold, size = self._fold(situation, ground, summary, self.kept_tokens, PROOF_TOKENS)
-        # A summary may be longer than what it sums up: then less and less is kept until it fits.
-        for kept, bound, proof in ((self.kept_tokens // 4, level // 4, PROOF_TOKENS // 4), (_LEAST, level // 16, 0)):
+        fold, size = self._fold(situation, run, summary, self.kept_tokens, EVIDENCE_TOKENS)
+        # A summary may be longer than the conversation: then less and less is kept until it fits.
+        for kept, bound, evidence in ((self.kept_tokens // 4, level // 4, EVIDENCE_TOKENS // 4), (_LEAST, level // 16, 0)):
             if size + situation.incoming < level and size < situation.tokens.total(situation.view) + situation.tools_tokens:
                 break
-            told = truncate_middle(summary, bound).text
-            fold, size = self._fold(situation, ground, told, kept, proof)
-        return Proposal((fold,), why, notices=notices(situation, size, answered.dropped))
+            cut_summary = truncate_middle(summary, bound).text
+            fold, size = self._fold(situation, run, cut_summary, kept, evidence)
+        return Proposal((fold,), why, notices=notices(situation, size, answer.dropped))
 
-    def _fold(self, situation: Situation, ground: Ground, summary: str, kept: int, proof: int) -> tuple[Fold, int]:
-        messages = keep_texts(messages_of(ground.told), kept, in_parts=self.in_parts)
-        last = Put("summary", Text(summary_text(situation, summary, messages, proof)))
+    def _fold(self, situation: Situation, run: HandoffRun, summary: str, kept: int, evidence: int) -> tuple[Fold, int]:
+        messages = keep_texts(messages_of(run.shown), kept, in_parts=self.in_parts)
+        last = Put("summary", Text(summary_text(situation, summary, messages, evidence)))
         groups = (*(Group(message) for message in messages), Group((last,), "summary"))
-        fold = fold_of(situation, ground, groups, inject=situation.moment in self.inject)
-        return fold, size_after(situation, ground, fold)
+        fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
+        return fold, tokens_after(situation, run, fold)
 
 
 def last_message(reply: ModelReplied) -> str:
-    """The words of the last message in a reply; empty when there is none."""
+    """Return the text of the last message in a reply; empty if there is none."""
     texts: Sequence[Text] = [part for part in reply.parts if isinstance(part, Text)]
     place = len(texts)
     while place and texts[place - 1].ref == texts[-1].ref:
@@ -122,26 +126,26 @@ def last_message(reply: ModelReplied) -> str:
 
 
 def notices(situation: Situation, size: int, dropped: int = 0) -> tuple[str, ...]:
-    """What the user should know: what the summary did not see, how much room there is, and once that long sessions lose accuracy."""
-    told = [f"compacted: about {percent_left(size, effective(situation))}% of the context is free now"]
+    """Return the notices after a fold: the free share, the items left out of the summary, and at the first fold a warning."""
+    lines = [f"compacted: about {percent_left(size, effective_window(situation))}% of the context is free now"]
     if dropped:
-        told.append(f"the {dropped} oldest items did not fit the request for the summary, which knows nothing of them")
+        lines.append(f"the {dropped} oldest items did not fit the request for the summary, which does not cover them")
     if all(item.kind != "summary" for item in situation.view.items):
-        told.append(WARNING)
-    return tuple(told)
+        lines.append(WARNING)
+    return tuple(lines)
 
 
-def _ask(want: Ask, situation: Situation) -> Generator[Want, Answer, Answered]:
-    """Ask the model at hand; after a switch the one before, which still has the room, and the new one if that is gone."""
+def _ask(want: Ask, situation: Situation) -> Generator[Want, Answer, TrimmedReply]:
+    """Ask the model of the session; after a switch ask the previous model, which has the larger window, and on failure the new one."""
     previous = situation.previous if situation.moment == "switched" else None
     if previous is None:
-        return (yield from ask_with_less(want))
+        return (yield from ask_dropping_items(want))
     try:
-        return (yield from ask_with_less(replace(want, model=previous.name)))
+        return (yield from ask_dropping_items(replace(want, model=previous.name)))
     except NoModel:
         raise
     except PalimpsestError as first:
         try:
-            return (yield from ask_with_less(want))
+            return (yield from ask_dropping_items(want))
         except PalimpsestError:
             raise first from None

@@ -1,4 +1,4 @@
-"""The user's messages that a fold carries on: the newest within a bound, in order, the one that crosses it cut in its middle."""
+"""The user messages that a hand-over keeps: the newest within a bound of tokens; the one that exceeds it is cut in the middle."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,73 +13,76 @@ from palimpsest.core.items import Item, Text
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import shown
 
-_FRAME: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
+_IMAGE_TAG: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 
 
-class Message(NamedTuple):
-    """What the user said at once."""
+class UserMessage(NamedTuple):
+    """One message of the user with its items."""
 
     items: tuple[Item, ...]
 
     @property
-    def texts(self) -> tuple[tuple[Item, str], ...]:
-        """The parts that are words, as they show."""
-        told = ((item, shown(item)) for item in self.items)
-        return tuple((item, content.text) for item, content in told if isinstance(content, Text) and content.text)
+    def text_parts(self) -> tuple[tuple[Item, str], ...]:
+        """The visible text items with their texts."""
+        visible = ((item, shown(item)) for item in self.items)
+        return tuple((item, content.text) for item, content in visible if isinstance(content, Text) and content.text)
 
     @property
-    def words(self) -> tuple[tuple[Item, str], ...]:
-        """The same without the marks that stand round a picture."""
+    def plain_parts(self) -> tuple[tuple[Item, str], ...]:
+        """The same without the tags around an image."""
         if all(isinstance(item.content, Text) for item in self.items):
-            return self.texts
-        return tuple((item, text) for item, text in self.texts if not _FRAME.fullmatch(text.strip()))
+            return self.text_parts
+        return tuple((item, text) for item, text in self.text_parts if not _IMAGE_TAG.fullmatch(text.strip()))
 
     @property
     def text(self) -> str:
-        """All words of it."""
-        return "\n".join(text for _, text in self.words)
+        """The text of the message without image tags."""
+        return "\n".join(text for _, text in self.plain_parts)
 
 
 def tokens_of(text: str) -> int:
-    """A quarter of the bytes, rounded up."""
+    """Estimate tokens as a quarter of the bytes, rounded up."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
-def messages_of(items: Iterable[Item]) -> tuple[Message, ...]:
-    """The real messages of the user, in order: earlier summaries and stated context are none."""
+def messages_of(items: Iterable[Item]) -> tuple[UserMessage, ...]:
+    """Return the user messages among some items, oldest first; summaries and stated context are left out."""
     found: list[tuple[str, list[Item]]] = []
     for item in items:
         if not is_turn_boundary(item) or item.hidden:
             continue
-        origin = _origin(item)
-        if found and found[-1][0] == origin:
+        message_id = _message_id(item)
+        if found and found[-1][0] == message_id:
             found[-1][1].append(item)
         else:
-            found.append((origin, [item]))
-    return tuple(Message(tuple(each)) for _, each in found)
+            found.append((message_id, [item]))
+    return tuple(UserMessage(tuple(parts)) for _, parts in found)
 
 
-def _origin(item: Item) -> str:
-    """What makes parts one message, as on the wire: their own name for it, the event, or the edit that put it there alone."""
+def _message_id(item: Item) -> str:
+    """Return a key that the parts of one message share: the provider's id, the number of the event, or the id of an item of an edit."""
     event, _, rest = item.id.partition(".")
     return item.content.ref or (item.id if "." in rest else event)
 
 
-def keep_texts(messages: Sequence[Message], bound: int, *, in_parts: bool = False) -> tuple[Into, ...]:
-    """Messages by their words alone, within `bound` tokens; pictures are left behind."""
+def keep_texts(messages: Sequence[UserMessage], bound: int, *, in_parts: bool = False) -> tuple[Into, ...]:
+    """Return the text of the newest messages within `bound` tokens, oldest first; images are left out.
+
+    With `in_parts` a message that is cut becomes three parts: head, marker and tail.
+    """
     kept: list[Into] = []
-    left = bound
+    remaining = bound
     for message in reversed(messages):
-        if not left:
+        if not remaining:
             break
         text = message.text
         if not text:
             continue
-        if tokens_of(text) > left:
-            kept.append(_cut(message.items[0], text, left, in_parts=in_parts))
+        if tokens_of(text) > remaining:
+            kept.append(_cut(message.items[0], text, remaining, in_parts=in_parts))
             break
-        kept.append(tuple(Keep(item.id) for item, _ in message.words))
-        left -= tokens_of(text)
+        kept.append(tuple(Keep(item.id) for item, _ in message.plain_parts))
+        remaining -= tokens_of(text)
     return tuple(reversed(kept))
 
 
@@ -90,32 +93,35 @@ def _cut(item: Item, text: str, bound: int, *, in_parts: bool) -> Into:
     head = text.encode("utf-8", "surrogatepass")[: bound * 2].decode("utf-8", "ignore")
     marker = f"…{cut.cut} tokens truncated…"
     tail = cut.text[len(head) + len(marker) :]
-    # Parts of one message have one name, and a name must be the same whenever the fold is made again.
+    # The parts of one message share an id, which must be the same each time the fold is computed.
     ref = f"msg_{uuid5(NAMESPACE_URL, f'palimpsest:{item.id}')}"
     return tuple(Put(item.kind, Text(part, ref=ref)) for part in (head, marker, tail) if part)
 
 
-def keep_parts(messages: Sequence[Message], bound: int) -> tuple[Into, ...]:
-    """Messages with their pictures, which are free; a message costs one token at least, and one too long is cut part by part."""
+def keep_parts(messages: Sequence[UserMessage], bound: int) -> tuple[Into, ...]:
+    """Return the newest messages within `bound` tokens with their images, oldest first.
+
+    Images cost nothing, a message at least one token; a message that is too long is cut part by part.
+    """
     kept: list[Into] = []
-    left = bound
+    remaining = bound
     for message in reversed(messages):
-        if not left:
+        if not remaining:
             break
-        cost = max(1, sum(tokens_of(text) for _, text in message.texts))
-        if cost > left:
-            kept.append(_cut_parts(message, left))
+        cost = max(1, sum(tokens_of(text) for _, text in message.text_parts))
+        if cost > remaining:
+            kept.append(_cut_parts(message, remaining))
             break
         kept.append(tuple(Keep(item.id) for item in message.items))
-        left -= cost
+        remaining -= cost
     return tuple(reversed(kept))
 
 
-def _cut_parts(message: Message, bound: int) -> Into:
-    texts = {item.id: text for item, text in message.texts}
+def _cut_parts(message: UserMessage, bound: int) -> Into:
+    text_parts = {item.id: text for item, text in message.text_parts}
     pieces: list[Put | Keep] = []
     for item in message.items:
-        text = texts.get(item.id)
+        text = text_parts.get(item.id)
         if text is None or tokens_of(text) <= bound:
             pieces.append(Keep(item.id))
             bound -= tokens_of(text or "")

@@ -1,4 +1,4 @@
-"""Makes room when no hand-over came about and the next request could not be sent: old results go first, then a fold without a model."""
+"""Frees tokens when every hand-over failed and the next request would be too long: masks old results, else folds without a model."""
 
 from dataclasses import dataclass
 
@@ -10,31 +10,31 @@ from palimpsest.core.pairs import rounds
 from palimpsest.core.policy import Plan, Policy, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.handoff.layout import just_edited
-from palimpsest.policies.handoff.when import effective
+from palimpsest.policies.handoff.trigger import effective_window
 
 
 @dataclass(frozen=True, slots=True)
 class LastResort:
-    """Rests while the view is within the effective window; `rung` is the fold that needs no model."""
+    """Runs when the view exceeds the effective window; `fallback` is the policy that folds without a model."""
 
-    rung: Policy | None = None
+    fallback: Policy | None = None
     name: str = "last_resort"
     moments: frozenset[Moment] = frozenset({"turn_starts", "before_call", "overflow"})
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Masks if they are enough, else the fold."""
-        room = effective(situation)
+        """Propose masks if they free enough tokens, else the fold of the fallback."""
+        room = effective_window(situation)
         if situation.used < room and (situation.moment != "overflow" or just_edited(situation.view)):
             return ()
         masks, saved = _masks(situation)
-        if masks and (situation.used - saved < room or self.rung is None):
+        if masks and (situation.used - saved < room or self.fallback is None):
             return Proposal(masks, f"{situation.used:,} tokens are used, {room:,} can be sent, and no summary could be made")
-        return self.rung.plan(situation) if self.rung is not None and situation.may_fold else ()
+        return self.fallback.plan(situation) if self.fallback is not None and situation.may_fold else ()
 
 
 def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
-    """A line in place of each result before the last round, and the tokens that this saves."""
+    """Return masks for the results before the last round, and the tokens that they save."""
     items, pins = situation.view.items, pinned(situation.view)
     starts = rounds(items)
     older = enumerate(items[: starts[-1]] if starts else ())

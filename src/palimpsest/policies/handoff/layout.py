@@ -1,4 +1,4 @@
-"""What a hand-over folds and where everything stands after it: messages kept, context, summary, model switch."""
+"""The layout of a hand-over: which items it folds, and the order of messages, context, summary and model switch afterwards."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -13,41 +13,41 @@ from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
 MODEL_SWITCH: Final = frozenset({"model_switch", "model"})
-_SWITCH_MARK: Final = "<model_switch>"
+_SWITCH_TAG: Final = "<model_switch>"
 _ANCHORS: Final = ("user", "summary", "compaction")
-# Context that told of something that happened, and nothing of how the world is: it is not told again.
-_PASSING: Final = frozenset(
+# Context that reported an event and not a state is not repeated after a fold.
+_EVENT_SOURCES: Final = frozenset(
     {"summary", "skill", "user_shell_command", "turn_aborted", "subagent_notification", "user_action", "hook_prompt", "recommended_plugins"}
 )
 
 
 class Group(NamedTuple):
-    """Pieces that stand together after a fold, and what they are."""
+    """Pieces that stay together after a fold, and their kind."""
 
     pieces: Into
-    what: Literal["user", "summary", "compaction", "other"] = "user"
+    kind: Literal["user", "summary", "compaction", "other"] = "user"
 
 
-class Ground(NamedTuple):
-    """The run that is folded, what the model is shown of it, and a model switch at its end that stands behind the summary afterwards."""
+class HandoffRun(NamedTuple):
+    """The items that a hand-over folds, and the notice of a model switch at their end, which moves behind the summary."""
 
-    run: tuple[Item, ...]
+    items: tuple[Item, ...]
     switch: Item | None
 
     @property
-    def told(self) -> tuple[Item, ...]:
-        """The run without the switch."""
-        return self.run if self.switch is None else tuple(item for item in self.run if item is not self.switch)
+    def shown(self) -> tuple[Item, ...]:
+        """The items that the summarizing model sees: all but the notice of the switch."""
+        return self.items if self.switch is None else tuple(item for item in self.items if item is not self.switch)
 
 
-def ground_of(view: View) -> Ground:
-    """Everything up to a reply whose calls still wait for their results."""
+def handoff_run(view: View) -> HandoffRun:
+    """Return the items up to the first reply with pending calls."""
     items = view.items
     pending = pending_calls(items)
     if pending:
         seq = seq_of(pending[0].id)
         items = items[: next(place for place, item in enumerate(items) if seq_of(item.id) == seq)]
-    return Ground(items, _trailing_switch(items))
+    return HandoffRun(items, _trailing_switch(items))
 
 
 def _trailing_switch(items: Sequence[Item]) -> Item | None:
@@ -60,83 +60,84 @@ def _trailing_switch(items: Sequence[Item]) -> Item | None:
 
 
 def is_model_switch(item: Item) -> bool:
-    """Whether an item tells the model that it took over from another."""
+    """Return whether an item is the notice that the model was switched."""
     if item.kind != "context" or not isinstance(item.content, Text):
         return False
-    return item.source in MODEL_SWITCH or item.content.text.lstrip().startswith(_SWITCH_MARK)
+    return item.source in MODEL_SWITCH or item.content.text.lstrip().startswith(_SWITCH_TAG)
 
 
 def just_edited(view: View) -> bool:
-    """Whether the newest event is an edit: then whoever made it has had its look."""
+    """Return whether the newest event is an edit, so that a policy ran since the last event of the conversation."""
     last = view.items[-1].id if view.items else ""
-    told = last.count(".") == 1 and seq_of(last) == view.seq
-    return view.reported is not None and view.reported.seq == view.seq and not told
+    is_event_item = last.count(".") == 1 and seq_of(last) == view.seq
+    return view.reported is not None and view.reported.seq == view.seq and not is_event_item
 
 
-def worth_folding(ground: Ground) -> bool:
-    """Whether anything happened since the last summary; what a fold left is not folded again."""
-    place = max((place for place, item in enumerate(ground.run) if item.kind == "summary"), default=-1)
-    return any(item.kind in {"assistant", "thinking", "call", "result"} for item in ground.run[place + 1 :])
+def worth_folding(run: HandoffRun) -> bool:
+    """Return whether the model or a tool did anything since the last summary."""
+    place = max((place for place, item in enumerate(run.items) if item.kind == "summary"), default=-1)
+    return any(item.kind in {"assistant", "thinking", "call", "result"} for item in run.items[place + 1 :])
 
 
-def stated(ground: Ground) -> tuple[Keep, ...]:
-    """The newest words of each source in the run that say how the world is: developer messages first, then those in the user's role."""
-    said: dict[str, list[Item]] = {}
-    for item in ground.told:
-        if item.kind == "context" and not item.hidden and not _passes(item):
-            said.setdefault(item.source, []).append(item)
-    # Sources keep the order in which they first spoke, whichever of them spoke again.
-    current = [item for words in said.values() for item in _in_force(words)]
-    return tuple(Keep(item.id) for item in sorted(current, key=_rank))
+def stated_context(run: HandoffRun) -> tuple[Keep, ...]:
+    """Return the current statements of each context source in the run: developer messages first, then those in the user role."""
+    by_source: dict[str, list[Item]] = {}
+    for item in run.shown:
+        if item.kind == "context" and not item.hidden and not _reports_event(item):
+            by_source.setdefault(item.source, []).append(item)
+    # Sources keep the order of their first statement.
+    current = [item for statements in by_source.values() for item in _current(statements)]
+    return tuple(Keep(item.id) for item in sorted(current, key=_is_in_user_role))
 
 
-def _in_force(words: Sequence[Item]) -> Sequence[Item]:
-    """The newest statement; one that only tells what changed stays with the whole that it changes."""
-    sizes = [len(text_of(item.content)) for item in words]
-    whole = len(sizes) - 1 - sizes[::-1].index(max(sizes))
-    return words[whole:] if sizes[-1] * 2 < sizes[whole] else words[-1:]
+def _current(statements: Sequence[Item]) -> Sequence[Item]:
+    """Return the newest statement of a source; if it is only an update, the full statement and all updates since."""
+    sizes = [len(text_of(item.content)) for item in statements]
+    full = len(sizes) - 1 - sizes[::-1].index(max(sizes))
+    # A statement of less than half the size of the largest one is taken for an update.
+    return statements[full:] if sizes[-1] * 2 < sizes[full] else statements[-1:]
 
 
-def _passes(item: Item) -> bool:
-    # A message that names no source told of an event in passing: what holds for longer has a tag.
+def _reports_event(item: Item) -> bool:
+    # A message without a named source reports an event; lasting context has a tag.
     nameless = item.source in {"", "developer"}
-    return nameless or not _PASSING.isdisjoint(item.source.split(".")) or item.source.startswith("agent:") or is_model_switch(item)
+    return nameless or not _EVENT_SOURCES.isdisjoint(item.source.split(".")) or item.source.startswith("agent:") or is_model_switch(item)
 
 
-def _rank(item: Item) -> bool:
+def _is_in_user_role(item: Item) -> bool:
     return not (isinstance(item.content, Text) and item.content.role in {"developer", "system"})
 
 
 def place_context(groups: Sequence[Group], context: Into) -> Into:
-    """The context before the last real message of the user, else before the last summary, else before the last compaction, else last."""
-    names = [group.what for group in groups]
+    """Insert context before the last user message; without one before the last summary, then the last compaction, else at the end."""
+    names = [group.kind for group in groups]
     place = next((len(names) - 1 - names[::-1].index(name) for name in _ANCHORS if name in names), len(names))
     before = (piece for group in groups[:place] for piece in group.pieces)
     after = (piece for group in groups[place:] for piece in group.pieces)
     return (*before, *context, *after)
 
 
-def fold_of(situation: Situation, ground: Ground, groups: Sequence[Group], *, inject: bool) -> Fold:
-    """The fold of a run into groups, with the context in its place; pins stay, and the model switch stands last."""
-    context: Into = stated(ground) if inject else ()
-    there = {*_ids(context), *(name for group in groups for name in _ids(group.pieces))}
-    pins = pinned(situation.view) - there
-    pieces = place_context(_with_pins(ground, groups, pins) if pins else groups, context)
-    switch = () if ground.switch is None else (Keep(ground.switch.id),)
-    return Fold(ground.run[0].id, ground.run[-1].id, (*pieces, *switch))
+def handoff_fold(situation: Situation, run: HandoffRun, groups: Sequence[Group], *, inject: bool) -> Fold:
+    """Return the fold of a run into groups; with `inject` it repeats stated context. Pins stay, and the switch notice comes last."""
+    context: Into = stated_context(run) if inject else ()
+    kept = {*_ids(context), *(name for group in groups for name in _ids(group.pieces))}
+    pins = pinned(situation.view) - kept
+    pieces = place_context(_with_pins(run, groups, pins) if pins else groups, context)
+    switch = () if run.switch is None else (Keep(run.switch.id),)
+    return Fold(run.items[0].id, run.items[-1].id, (*pieces, *switch))
 
 
-def _with_pins(ground: Ground, groups: Sequence[Group], pins: AbstractSet[str]) -> tuple[Group, ...]:
-    """Pins between the messages where they stood, and all of them before what sums up."""
-    places = {item.id: place for place, item in enumerate(ground.run)}
-    left = [item for item in ground.told if item.id in pins]
-    made: list[Group] = []
+def _with_pins(run: HandoffRun, groups: Sequence[Group], pins: AbstractSet[str]) -> tuple[Group, ...]:
+    """Insert pins between the messages in their old order, all of them before summary and compaction."""
+    places = {item.id: place for place, item in enumerate(run.items)}
+    remaining = [item for item in run.shown if item.id in pins]
+    merged: list[Group] = []
     for group in groups:
-        place = min((places[name] for name in _ids(group.pieces)), default=-1 if group.what == "user" else len(places))
-        while left and places[left[0].id] < place:
-            made.append(_pin(left.pop(0)))
-        made.append(group)
-    return (*made, *map(_pin, left))
+        place = min((places[name] for name in _ids(group.pieces)), default=-1 if group.kind == "user" else len(places))
+        while remaining and places[remaining[0].id] < place:
+            merged.append(_pin(remaining.pop(0)))
+        merged.append(group)
+    return (*merged, *map(_pin, remaining))
 
 
 def _pin(item: Item) -> Group:
@@ -147,11 +148,11 @@ def _ids(pieces: Into) -> tuple[str, ...]:
     return tuple(piece.id for piece in pieces if isinstance(piece, Keep))
 
 
-def size_after(situation: Situation, ground: Ground, fold: Fold) -> int:
-    """Tokens of the view that a fold leaves, with the tools."""
+def tokens_after(situation: Situation, run: HandoffRun, fold: Fold) -> int:
+    """Return the tokens of the request after a fold, tool definitions included."""
     counter, view = situation.tokens, situation.view
-    known = {item.id: item for item in ground.run}
-    size = sum(counter.item(item) for item in (*view.head, *view.items[len(ground.run) :]))
+    items = {item.id: item for item in run.items}
+    size = sum(counter.item(item) for item in (*view.head, *view.items[len(run.items) :]))
     for piece in fold.into:
-        size += counter.item(known[piece.id]) if isinstance(piece, Keep) else counter.content(piece.content)
+        size += counter.item(items[piece.id]) if isinstance(piece, Keep) else counter.content(piece.content)
     return size + situation.tools_tokens

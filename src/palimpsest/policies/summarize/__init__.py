@@ -1,1 +1,1 @@
-"""Policies that let a model summarize the conversation."""
+"""Policies that compact a conversation into a summary written by a model, or into running notes."""

@@ -1,4 +1,4 @@
-"""Above a fixed size the transcript is saved and the whole conversation becomes one short summary."""
+"""The compaction of the profile `classroom`: saves the transcript to a file and folds the conversation into a short summary."""
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import shown
-from palimpsest.policies.notices import level_of
+from palimpsest.policies.notices import fold_threshold
 from palimpsest.policies.prompt import prompt
-from palimpsest.policies.summarize.summarize import summary_in
+from palimpsest.policies.summarize.summarize import checked_summary
 from palimpsest.wire.responses.item_json import item_json
 
 LONGEST_RESULT = 2_000
 
 
 def flatten(items: Iterable[Item], longest: int = LONGEST_RESULT) -> str:
-    """Items as text with a blank line between them; a long result is cut and says so."""
+    """Return items as one text, separated by blank lines; a result of more than `longest` characters is cut."""
     return "\n\n".join(line for item in items if (line := _line(shown(item), longest)))
 
 
-def attached(part: Image | Document) -> str:
-    """What stands for a file that is not sent."""
+def attachment_name(part: Image | Document) -> str:
+    """Return the line that replaces an image or document which is not sent."""
     name = part.name if isinstance(part, Document) else part.url
     return f"[Attached {part.media}: {name}]" if name else f"[Attached {part.media}]"
 
@@ -47,7 +47,7 @@ def _line(content: Content | None, longest: int) -> str:
             cut = f"{text[:longest]}\n[truncated]" if len(text) > longest else text
             return f"[{'Tool error' if content.error else 'Tool result'}]: {cut}"
         case Image() | Document():
-            return f"[User]: {attached(content)}"
+            return f"[User]: {attachment_name(content)}"
         case Opaque():
             return f"[Assistant]: {content.text_fallback}" if content.text_fallback else ""
 
@@ -59,7 +59,7 @@ def _part(part: Text | Image | Document | Opaque) -> str:
         case Opaque():
             return part.text_fallback
         case Image() | Document():
-            return attached(part)
+            return attachment_name(part)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -67,21 +67,21 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Compress:
-    """Folds above `above` tokens, and when asked. The model is told `told` characters from one end of the transcript."""
+    """Folds above `above` tokens, and when asked; the model sees `shown_chars` characters from one end of the transcript."""
 
     above: int = 50_000
-    told: int = 80_000
-    told_from: Literal["start", "end"] = "start"
+    shown_chars: int = 80_000
+    shown_end: Literal["start", "end"] = "start"
     reply: int = 2_000
     name: str = "compress"
     moments: frozenset[Moment] = frozenset({"before_call", "asked", "overflow"})
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Rest, or save, ask and fold."""
+        """Plan to save the transcript, ask for a summary and fold, if that is due or forced."""
         forced = situation.moment in {"asked", "overflow"}
         items = situation.view.items[: settled(situation.view.items)]
-        level = level_of(situation, self.above) or self.above
+        level = fold_threshold(situation, self.above) or self.above
         due = situation.used > level and situation.may_fold and len(items) == len(situation.view.items)
         if not items or not (forced or due):
             return ()
@@ -90,14 +90,14 @@ class Compress:
     def _steps(self, situation: Situation, items: tuple[Item, ...]) -> Steps:
         view = situation.view
         name = yield from _free_name(situation)
-        lines = [_compress_line(item) for item in items]
-        # The transcript is kept before anything takes its place.
+        lines = [_message_line(item) for item in items]
+        # The transcript is saved first, so that a failure loses nothing.
         yield from save(Save(b"".join(line + b"\n" for line in lines if line), name))
         text = "[" + ",".join(line.decode() for line in lines if line) + "]"
-        part = text[: self.told] if self.told_from == "start" else text[-self.told :]
+        part = text[: self.shown_chars] if self.shown_end == "start" else text[-self.shown_chars :]
         request = prompt("classroom_summary", focus=situation.asked, conversation=part)
         reply = yield from ask(Ask((), request, "summary", head=False, tools=False, reply=self.reply))
-        summary = Put("summary", Text(f"[Compressed]\n\n{summary_in(reply)}"))
+        summary = Put("summary", Text(f"[Compressed]\n\n{checked_summary(reply)}"))
         stated = {fact.id for fact in view.facts.values()} | pinned(view)
         kept = tuple(Keep(item.id) for item in items if item.id in stated)
         into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
@@ -106,7 +106,7 @@ class Compress:
 
 
 def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
-    """A name for the transcript that no other has."""
+    """Return a file name for the transcript that is not in use."""
     stem = f".transcripts/transcript_{situation.now // 1000}"
     name, number = f"{stem}.jsonl", 1
     while (yield from look(Look(name))) is not None:
@@ -115,7 +115,7 @@ def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
     return name
 
 
-def _compress_line(item: Item) -> bytes:
-    """An item as one message of the wire."""
+def _message_line(item: Item) -> bytes:
+    """Encode a visible item as one line of JSON; empty for a hidden one."""
     content = shown(item)
     return b"" if content is None else _encode(item_json(content).json)

@@ -1,4 +1,4 @@
-"""Asks again with less when the request for a summary is too long: by halves, or by whole rounds from the oldest on."""
+"""Requests for a summary that are sent again with fewer items when they were too long."""
 
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
@@ -16,23 +16,26 @@ RETRIES = 3
 _GAP = "[The oldest part of this conversation does not fit here and was left out.]"
 
 
-def ask_dropping(
+def ask_dropping_rounds(
     items: tuple[Item, ...], prompt: str, counter: CountsTokens, retries: int = RETRIES
 ) -> Generator[Want, Answer, ModelReplied]:
-    """The reply to all rounds, or to those that are left after whole rounds were dropped from the start, again and again."""
-    for left in range(retries, -1, -1):
+    """Ask about all items; while the request is too long, drop the oldest rounds and ask again, at most `retries` times.
+
+    Raises `CannotFold` when the retries are used up or a single round is left.
+    """
+    for remaining in range(retries, -1, -1):
         try:
             return (yield from ask(Ask(items, prompt, "summary")))
         except PromptTooLong as error:
             starts = rounds(items)
-            if not left or len(starts) < 2:
+            if not remaining or len(starts) < 2:
                 raise CannotFold(f"too long to compact: {error.message}", kind="too_long_to_compact", where=error.where) from error
-            items = _after_gap(items[starts[drops(items, starts, error.gap, counter)] :])
+            items = _after_gap(items[starts[rounds_to_drop(items, starts, error.gap, counter)] :])
     raise CannotFold("too long to compact", kind="too_long_to_compact")
 
 
-def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: CountsTokens) -> int:
-    """How many of the oldest rounds go: the fewest that cover a known gap, else a fifth of them; one round always stays."""
+def rounds_to_drop(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: CountsTokens) -> int:
+    """Return how many of the oldest rounds to drop: the fewest with `gap` tokens, else a fifth; at least one round stays."""
     most = len(starts) - 1
     if gap is None:
         return min(most, max(1, len(starts) // 5))
@@ -45,14 +48,17 @@ def drops(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter
 
 
 def _after_gap(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """A conversation has to begin with the user: a line that tells of the gap stands in front."""
+    """Put a notice before the items that earlier ones were left out; a conversation must begin with the user role."""
     return (Item("", "notice", Text(_GAP)), *items)
 
 
-def ask_halving(
+def ask_halving_rounds(
     items: tuple[Item, ...], count: int, prompt: str, breakpoint_rule: str = ""
 ) -> Generator[Want, Answer, tuple[ModelReplied, int]]:
-    """The reply to the first `count` rounds, or to half as many, and so on down to one; and where the rounds that it covers end."""
+    """Ask about the first `count` rounds, or half as many while the request is too long; return the reply and the end of those rounds.
+
+    Raises `CannotFold` if even one round is too long.
+    """
     starts = (*rounds(items), len(items))
     while count >= 1:
         end = starts[count]
@@ -68,35 +74,41 @@ def ask_halving(
 REQUESTS = 5
 
 
-class Answered(NamedTuple):
-    """A reply, and how many of the oldest items it did not see."""
+class TrimmedReply(NamedTuple):
+    """A reply, and how many of the oldest items were left out of its request."""
 
     reply: ModelReplied
     dropped: int = 0
 
 
-def ask_with_less(want: Ask, requests: int = REQUESTS) -> Generator[Want, Answer, Answered]:
-    """The reply to a question about as many of its items as fit, after at most so many requests."""
+def ask_dropping_items(want: Ask, requests: int = REQUESTS) -> Generator[Want, Answer, TrimmedReply]:
+    """Send a request; while it is too long, drop its oldest rounds and send it again, at most `requests` times.
+
+    Raises `PromptTooLong` if the last request is still too long, or nothing more can be dropped.
+    """
     items = want.items
     for number in range(1, requests):
         try:
             reply = yield from ask(replace(want, items=items))
         except PromptTooLong:
-            start = next_start(items, 5 if number == 1 else 2)
+            start = start_after_drop(items, 5 if number == 1 else 2)
             if start is None:
                 raise
             items = items[start:]
         else:
-            return Answered(reply, len(want.items) - len(items))
+            return TrimmedReply(reply, len(want.items) - len(items))
     reply = yield from ask(replace(want, items=items))
-    return Answered(reply, len(want.items) - len(items))
+    return TrimmedReply(reply, len(want.items) - len(items))
 
 
-def next_start(items: Sequence[Item], share: int) -> int | None:
-    """Where the items begin that are left when one part in `share` of the rounds is dropped, with no call parted from its result."""
+def start_after_drop(items: Sequence[Item], share: int) -> int | None:
+    """Return the start of the items that remain when one in `share` of the rounds is dropped; `None` if nothing would remain.
+
+    No call is separated from its result.
+    """
     starts = rounds(items)
     if len(starts) < 2:
         return None
-    wanted = starts[min(len(starts) - 1, -(-len(starts) // share))]
-    cut = next(cut for cut in safe_cuts(items) if cut >= wanted)
+    target = starts[min(len(starts) - 1, -(-len(starts) // share))]
+    cut = next(cut for cut in safe_cuts(items) if cut >= target)
     return cut if cut < len(items) else None

@@ -1,4 +1,4 @@
-"""One SQLite file that can be thrown away: opened, wiped, and its errors told as ours."""
+"""A disposable SQLite database; maps SQLite errors to `StoreError`."""
 
 import os
 import sqlite3
@@ -9,12 +9,15 @@ from pathlib import Path
 from palimpsest.core.errors import Locked, StoreError
 
 BUSY_SECONDS = 1.0
-# The path of a database that was never meant to be a file.
+# The path of a database that is in memory on purpose.
 MEMORY = ":memory:"
 
 
 class Database:
-    """A connection to a file of this schema and version; in memory, with a `note` that says why, when the file cannot be written."""
+    """A connection to a database of a schema and version; in memory, with the reason in `note`, if the file cannot be written.
+
+    Raises `StoreError` if the file cannot be opened.
+    """
 
     def __init__(self, path: str | os.PathLike[str], schema: str, version: int) -> None:
         self.path = Path(path)
@@ -25,20 +28,20 @@ class Database:
             self.connection = self._connect_memory()
             return
         try:
-            self.connection = self._open_or_renew()
+            self.connection = self._open_or_recreate()
         except (sqlite3.OperationalError, OSError) as error:
             if isinstance(error, sqlite3.OperationalError) and not is_unwritable(error):
-                raise self.refused(error) from error
-            self.connection = self._in_memory(str(error))
+                raise self.store_error(error) from error
+            self.connection = self._fall_back_to_memory(str(error))
 
     @property
     def size(self) -> int:
-        """Bytes of all pages."""
+        """Size of the database in bytes."""
         (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
         (page_bytes,) = self.connection.execute("PRAGMA page_size").fetchone()
         return int(pages) * int(page_bytes)
 
-    def _open_or_renew(self) -> sqlite3.Connection:
+    def _open_or_recreate(self) -> sqlite3.Connection:
         try:
             return self._open()
         except sqlite3.DatabaseError as error:
@@ -49,7 +52,7 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The words of private sessions: SQLite gives its side files the mode of this one.
+        # Sessions are private; SQLite gives its side files the mode of this file.
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
         try:
@@ -62,8 +65,8 @@ class Database:
             raise
         return connection
 
-    def _in_memory(self, why: str) -> sqlite3.Connection:
-        self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and made anew each time"
+    def _fall_back_to_memory(self, why: str) -> sqlite3.Connection:
+        self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and built again each time"
         return self._connect_memory()
 
     def _connect_memory(self) -> sqlite3.Connection:
@@ -85,7 +88,7 @@ class Database:
             raise
         (freed,) = connection.execute("PRAGMA freelist_count").fetchone()
         if freed:
-            # Somebody who came just now may write already; then what was freed goes with the next purge.
+            # Another process may be writing already; the freed pages then go with the next purge.
             with suppress(sqlite3.OperationalError):
                 _compact(connection)
 
@@ -94,7 +97,7 @@ class Database:
         return bool(version == self._version)
 
     def _wipe(self, connection: sqlite3.Connection) -> None:
-        """Drop every table, of whatever version, and begin anew."""
+        """Drop every table of any version and create the schema."""
         for form in ("CREATE VIRTUAL%", "CREATE %"):
             found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE ?", (form,)).fetchall()
             for (name,) in found:
@@ -105,46 +108,46 @@ class Database:
         connection.execute(f"PRAGMA user_version = {self._version}")
 
     def wipe(self) -> None:
-        """Begin anew within the same file, so that whoever has it open goes on; nothing of the old words stays on the disk."""
+        """Empty the database within the same file, so that other processes can keep it open; no old word stays on the disk."""
         with self.writing():
             self._wipe(self.connection)
         self.compact()
 
     def compact(self) -> bool:
-        """Write the file anew without what was freed in it; false while another process reads, for then old pages stay until it ends."""
+        """Remove freed pages from the file; return false while another process reads, because old pages stay until it ends."""
         return _compact(self.connection)
 
-    def renew(self) -> None:
-        """Throw a damaged file away and begin a new one."""
+    def recreate(self) -> None:
+        """Delete a damaged file and create a new one."""
         self.close()
         self._unlink()
         self.connection = self._open()
 
-    def give_up(self, why: str) -> None:
-        """Go on in memory, for the file cannot be written any more."""
+    def continue_in_memory(self, why: str) -> None:
+        """Replace the database by one in memory, because the file cannot be written any more."""
         self.close()
-        self.connection = self._in_memory(why)
+        self.connection = self._fall_back_to_memory(why)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A block in which changes are made, all or none."""
+        """Run a block in a transaction: all of its changes are made, or none."""
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
             connection.execute("COMMIT")
         except BaseException:
-            # SQLite takes a transaction back by itself when the disk fails.
+            # SQLite has already rolled back if the disk failed.
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection."""
         self.connection.close()
 
-    def refused(self, error: sqlite3.Error) -> StoreError:
-        """An error of SQLite as one line for a person."""
+    def store_error(self, error: sqlite3.Error) -> StoreError:
+        """Return an error of SQLite as a `StoreError`, or as `Locked` if another process holds the database."""
         if _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return Locked("another process is writing the index; try again in a moment", where=str(self.path))
         return StoreError(f"the index cannot be used ({error}); it can be deleted without loss", where=str(self.path))
@@ -162,15 +165,15 @@ def _compact(connection: sqlite3.Connection) -> bool:
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """Whether the file is no database any more."""
+    """Return whether the file is damaged or no database."""
     return _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def is_unwritable(error: sqlite3.Error) -> bool:
-    """Whether the file or its folder may not be written."""
+    """Return whether the file or its folder cannot be written."""
     return _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary code; extended ones carry it in their low byte."""
+    """Return the primary error code, which extended codes have in their low byte."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

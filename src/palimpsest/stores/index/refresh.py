@@ -1,4 +1,4 @@
-"""Bringing the index up to what the logs say: only new bytes of logs that grew, whole logs that were replaced."""
+"""Updates the index from the logs: reads only the new bytes of logs that grew, and replaced logs completely."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -12,19 +12,19 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EventRef, Usage
 from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
-from palimpsest.stores.index.gather import Gathered, gather, print_of
-from palimpsest.stores.index.units import Tally, units_of
-from palimpsest.stores.index.words import spaced
+from palimpsest.stores.index.log_segments import LogSegment, fingerprint, read_segments
+from palimpsest.stores.index.search_text import separate_cjk
+from palimpsest.stores.index.search_units import SessionRowBuilder, search_units
 
-# Whoever else wants to write waits for a commit, about half a second.
-_COMMIT_EVERY = 16 * 1024 * 1024
+# Bytes read between commits; other writers wait for a commit, about half a second.
+_COMMIT_BYTES = 16 * 1024 * 1024
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
 
 VERSION = 2
-# `words` holds no text: it is in the logs already. A unit that goes leaves its words behind under a number that is never used again;
-# when a third of all are such, the index is made anew. `fault` says why not all of a log could be read; one that is `shut` could not even
-# be opened.
+# `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
+# all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
+# not be opened.
 SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
@@ -38,19 +38,30 @@ INSERT INTO counts VALUES ('next', 1), ('dead', 0);
 CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
 INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
-ROW_COLUMNS = "id, path, title, origin, cwd, model, profile, created, updated, events, turns, tokens, usage, base, opener"
-SEEN_COLUMNS = "size, mtime, done, last, seq, print, first_unit, last_unit, bad, first_bad, fault, shut"
+# The columns of `sessions`: its number, the fields of `SessionRow`, and the fields of `ReadState`.
+_ROW_FIELDS, _STATE_FIELDS = slice(1, 16), slice(16, 28)
+_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# The range of numbers makes this fast: units of a session are looked up by number, not by session.
+_DELETE_UNITS = """DELETE FROM units WHERE session = (SELECT num FROM sessions WHERE id = :id)
+    AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"""
 
 
-class Seen(Struct, frozen=True):
-    """How far a log was read: size and time when it was looked at, bytes done, where the last line begins, its units, what was bad."""
+class ReadState(Struct, frozen=True):
+    """How far a log was read; the columns of the table `sessions` in this order.
+
+    size, mtime: size in bytes and time of the last change when it was read.
+    done, last, seq: bytes read, and offset and number of the last event.
+    first_unit, last_unit: the range of its units.
+    bad, first_bad: number of lines that are no events, and the offset of the first.
+    fault, shut: why it could not be read completely, and whether it could not be opened.
+    """
 
     size: int = -1
     mtime: int = -1
     done: int = 0
     last: int = 0
     seq: int = -1
-    print: str = ""
+    fingerprint: str = ""
     first_unit: int = 0
     last_unit: int = -1
     bad: int = 0
@@ -59,105 +70,105 @@ class Seen(Struct, frozen=True):
     shut: bool = False
 
 
-def row_of(values: tuple[Any, ...]) -> SessionRow:
-    """A session as the table has it."""
-    *plain, usage, base, opener = values
+def session_row(values: tuple[Any, ...]) -> SessionRow:
+    """Return the session of a row of the table `sessions`."""
+    *plain, usage, base, opener = values[_ROW_FIELDS]
     return SessionRow(*[*plain, _usages.decode(usage), base and _places.decode(base), opener and _places.decode(opener)])
 
 
 class Refresher:
-    """One refresh of an index."""
+    """One update of an index from the logs."""
 
     def __init__(self, database: Database, store: SessionArchive, progress: Progress | None = None) -> None:
         self._database = database
         self._connection = database.connection
         self._store = store
         self._progress = progress
-        self._read = self._bytes = self._bad = self._gone = 0
+        self._read = self._bytes = self._bad = self._deleted = 0
         self._skipped: list[tuple[str, str]] = []
 
     def run(self) -> RefreshReport:
-        """Read what is new, the log that changed longest ago first, so that units are numbered by time as far as may be."""
+        """Read what is new in the logs, the least recently changed log first, so that units are mostly numbered by time."""
         stats = {stat.session: stat for stat in self._store.stats()}
-        known = known_stats(self._connection)
-        again = self._opened_again(stats.keys())
+        indexed = known_stats(self._connection)
+        readable_again = self._readable_again(stats.keys())
         changed = sorted(
             (stat.changed, session)
             for session, stat in stats.items()
-            if session in again or known.get(session) != (stat.size, stat.changed)
+            if session in readable_again or indexed.get(session) != (stat.size, stat.changed)
         )
-        gone = known.keys() - stats.keys()
+        deleted = indexed.keys() - stats.keys()
         total = sum(stats[session].size for _, session in changed)
         waiting = iter(changed)
-        while gone or changed:
+        while deleted or changed:
             with self._database.writing():
-                for session in gone:
+                for session in deleted:
                     forget(self._connection, session)
-                    self._gone += 1
-                gone = set()
-                if self._take_some(stats[session] for _, session in waiting):
+                    self._deleted += 1
+                deleted = set()
+                if self._index_some(stats[session] for _, session in waiting):
                     break
             if self._progress is not None:
                 self._progress(self._bytes, max(total, self._bytes))
-        return RefreshReport(self._read, self._bytes, tuple(self._skipped), self._bad, self._gone)
+        return RefreshReport(self._read, self._bytes, tuple(self._skipped), self._bad, self._deleted)
 
-    def _opened_again(self, there: Collection[str]) -> set[str]:
-        """Logs that could not be opened and can be now: a change of their mode is no change of their time."""
-        again: set[str] = set()
+    def _readable_again(self, existing: Collection[str]) -> set[str]:
+        """Return logs that could not be opened before and can be now; a change of permissions does not change the time of a file."""
+        readable: set[str] = set()
         for (session,) in self._connection.execute("SELECT id FROM sessions WHERE shut").fetchall():
-            if session in there:
+            if session in existing:
                 with suppress(PalimpsestError, OSError):
                     self._store.open(session).close()
-                    again.add(session)
-        return again
+                    readable.add(session)
+        return readable
 
-    def _take_some(self, waiting: Iterator[LogStat]) -> bool:
-        """Take logs until it is time to commit; whether none is left."""
-        stop = self._bytes + _COMMIT_EVERY
+    def _index_some(self, waiting: Iterator[LogStat]) -> bool:
+        """Index logs until it is time to commit; return whether none is left."""
+        stop = self._bytes + _COMMIT_BYTES
         for stat in waiting:
             try:
-                self._take(*stat)
+                self._index_log(*stat)
             except (PalimpsestError, OSError) as error:
-                self._shut(*stat, self._skip(stat.name, error))
+                self._record_unopened(*stat, self._skip(stat.name, error))
             if self._bytes >= stop:
                 return False
         return True
 
-    def _take(self, session: str, path: str, size: int, mtime: int) -> None:
-        found = self._connection.execute(f"SELECT num, {SEEN_COLUMNS}, {ROW_COLUMNS} FROM sessions WHERE id = ?", (session,)).fetchone()  # noqa: S608 - column names
-        seen = Seen() if found is None else Seen(*found[1 : 1 + len(Seen.__struct_fields__)])
-        if (seen.size, seen.mtime) == (size, mtime) and not seen.shut:
+    def _index_log(self, session: str, path: str, size: int, mtime: int) -> None:
+        found = self._connection.execute("SELECT * FROM sessions WHERE id = ?", (session,)).fetchone()
+        state = ReadState() if found is None else ReadState(*found[_STATE_FIELDS])
+        if (state.size, state.mtime) == (size, mtime) and not state.shut:
             return
         lines = self._store.open(session)
         try:
             number, row = None, SessionRow(session)
             if found is not None:
                 number = found[0]
-                # A changed log of the same size was touched or redacted: nobody knows where, so it is read again.
-                if size != seen.size and print_of(lines, seen.last, seen.done) == seen.print:
-                    row = row_of(found[1 + len(Seen.__struct_fields__) :])
+                # A changed log of the same size was touched or redacted at an unknown place, so that it is read again.
+                if size != state.size and fingerprint(lines, state.last, state.done) == state.fingerprint:
+                    row = session_row(found)
                 else:
                     forget(self._connection, session)
-                    number, seen = None, Seen()
+                    number, state = None, ReadState()
             self._read += 1
-            self._index(
+            self._index_new_lines(
                 lines,
                 number,
-                msgspec.structs.replace(seen, size=size, mtime=mtime, fault="", shut=False),
+                msgspec.structs.replace(state, size=size, mtime=mtime, fault="", shut=False),
                 msgspec.structs.replace(row, path=path),
             )
         finally:
             lines.close()
 
-    def _index(self, lines: LogFile, number: int | None, seen: Seen, row: SessionRow) -> None:
+    def _index_new_lines(self, lines: LogFile, number: int | None, state: ReadState, row: SessionRow) -> None:
         if number is None:
             (number,) = self._connection.execute("INSERT INTO sessions(id) VALUES (?) RETURNING num", (row.id,)).fetchone()
         (unit,) = self._connection.execute("SELECT value FROM counts WHERE name = 'next'").fetchone()
-        tally = Tally(row)
-        first, bad, first_bad, done, last, seq, fault = unit, 0, -1, seen.done, seen.last, seen.seq, ""
+        row_builder = SessionRowBuilder(row)
+        first, bad, first_bad, done, last, seq, fault = unit, 0, -1, state.done, state.last, state.seq, ""
         try:
-            for run in gather(lines, seen.done):
-                unit = self._insert(run, number, unit, tally)
+            for run in read_segments(lines, state.done):
+                unit = self._insert(run, number, unit, row_builder)
                 first_bad = run.first_bad if not bad else first_bad
                 bad += run.bad
                 self._bytes += run.end - done
@@ -165,89 +176,86 @@ class Refresher:
                 if run.lines:
                     last, seq = run.lines[-1].start, run.lines[-1].event.seq
         except (PalimpsestError, OSError) as error:
-            # What could be read stays; the rest is tried again when the file changes.
+            # The events before the failure stay; the rest is read when the file changes.
             fault = self._skip(row.path, error)
         if bad:
             self._bad += bad
-            self._skipped.append((row.path, _no_events(bad, first_bad)))
-        fresh = msgspec.structs.replace(
-            seen,
+            self._skipped.append((row.path, _bad_lines_text(bad, first_bad)))
+        new_state = msgspec.structs.replace(
+            state,
             done=done,
             last=last,
             seq=seq,
-            print=_print_of(lines, last, done),
-            first_unit=seen.first_unit or first,
-            last_unit=unit - 1 if unit > first else seen.last_unit,
-            bad=seen.bad + bad,
-            first_bad=seen.first_bad if seen.bad else first_bad,
+            fingerprint=_fingerprint_or_empty(lines, last, done),
+            first_unit=state.first_unit or first,
+            last_unit=unit - 1 if unit > first else state.last_unit,
+            bad=state.bad + bad,
+            first_bad=state.first_bad if state.bad else first_bad,
             fault=fault,
         )
         self._connection.execute("UPDATE counts SET value = ? WHERE name = 'next'", (unit,))
-        self._save(number, fresh, tally.row)
+        self._save(number, new_state, row_builder.row)
 
     def _skip(self, path: str, error: PalimpsestError | OSError) -> str:
         why = error.message if isinstance(error, PalimpsestError) else str(error)
         self._skipped.append((path, why))
         return why
 
-    def _shut(self, session: str, path: str, size: int, mtime: int, why: str) -> None:
-        """Remember how a log was that could not be opened; what is known of it stays."""
+    def _record_unopened(self, session: str, path: str, size: int, mtime: int, why: str) -> None:
+        """Record a log that could not be opened; earlier rows of it stay."""
         found = self._connection.execute("SELECT num FROM sessions WHERE id = ?", (session,)).fetchone()
         if found is None:
             (number,) = self._connection.execute("INSERT INTO sessions(id) VALUES (?) RETURNING num", (session,)).fetchone()
-            self._save(number, Seen(size, mtime, fault=why, shut=True), SessionRow(session, path))
+            self._save(number, ReadState(size, mtime, fault=why, shut=True), SessionRow(session, path))
         else:
             self._connection.execute(
                 "UPDATE sessions SET size = ?, mtime = ?, fault = ?, shut = 1 WHERE num = ?", (size, mtime, why, *found)
             )
 
-    def _insert(self, run: Gathered, number: int, unit: int, tally: Tally) -> int:
-        places: list[tuple[int | str, ...]] = []
+    def _insert(self, run: LogSegment, number: int, unit: int, row_builder: SessionRowBuilder) -> int:
+        phrase_spans: list[tuple[int | str, ...]] = []
         texts: list[tuple[int, str]] = []
         for line in run.lines:
-            tally.take(line.event)
-            for found in units_of(line.event):
-                places.append((unit, number, line.event.seq, found.item, found.kind, line.event.at, line.start, line.length))
-                texts.append((unit, spaced(found.text)))
+            row_builder.add(line.event)
+            for found in search_units(line.event):
+                phrase_spans.append((unit, number, line.event.seq, found.item, found.kind, line.event.at, line.start, line.length))
+                texts.append((unit, separate_cjk(found.text)))
                 unit += 1
-        self._connection.executemany("INSERT INTO units VALUES (?, ?, ?, ?, ?, ?, ?, ?)", places)
+        self._connection.executemany("INSERT INTO units VALUES (?, ?, ?, ?, ?, ?, ?, ?)", phrase_spans)
         self._connection.executemany("INSERT INTO words(rowid, text) VALUES (?, ?)", texts)
         return unit
 
-    def _save(self, number: int, seen: Seen, row: SessionRow) -> None:
+    def _save(self, number: int, state: ReadState, row: SessionRow) -> None:
         *plain, usage, base, opener = msgspec.structs.astuple(row)
         coded = (value if value is None else msgspec.json.encode(value).decode() for value in (usage, base, opener))
-        values = (*plain, *coded, *msgspec.structs.astuple(seen))
-        columns = ", ".join(f"{name} = ?" for name in f"{ROW_COLUMNS}, {SEEN_COLUMNS}".split(", "))
-        self._connection.execute(f"UPDATE sessions SET {columns} WHERE num = ?", (*values, number))  # noqa: S608 - column names
+        self._connection.execute(_SAVE, (number, *plain, *coded, *msgspec.structs.astuple(state)))
 
 
 def forget(connection: sqlite3.Connection, session: str) -> None:
-    """Take a session out of the list and out of what is found; its words stay in the file until they are purged."""
-    where = "session = (SELECT num FROM sessions WHERE id = :id) AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"
-    gone = connection.execute(f"DELETE FROM units WHERE {where}", {"id": session}).rowcount  # noqa: S608 - a constant
-    connection.execute("UPDATE counts SET value = value + ? WHERE name = 'dead'", (gone,))
+    """Delete a session from the list and from search results; its words stay in the file until the next purge."""
+    deleted = connection.execute(_DELETE_UNITS, {"id": session}).rowcount
+    connection.execute("UPDATE counts SET value = value + ? WHERE name = 'dead'", (deleted,))
     connection.execute("DELETE FROM sessions WHERE id = ?", (session,))
 
 
 def known_stats(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Size and time of each log when it was last looked at."""
+    """Return size and time of the last change of each log, as of the last refresh."""
     return {session: (size, mtime) for session, size, mtime in connection.execute("SELECT id, size, mtime FROM sessions")}
 
 
 def known_faults(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Path and reason of each log of which not all could be read."""
+    """Return path and reason of each log that could not be read completely."""
     found = connection.execute("SELECT path, bad, first_bad, fault FROM sessions WHERE bad > 0 OR fault != '' ORDER BY path").fetchall()
-    return [(path, "; ".join(filter(None, (fault, _no_events(bad, first_bad))))) for path, bad, first_bad, fault in found]
+    return [(path, "; ".join(filter(None, (fault, _bad_lines_text(bad, first_bad))))) for path, bad, first_bad, fault in found]
 
 
-def _no_events(bad: int, first_bad: int) -> str:
+def _bad_lines_text(bad: int, first_bad: int) -> str:
     return f"{bad} {'line is' if bad == 1 else 'lines are'} no event; the first at byte {first_bad}" if bad else ""
 
 
-def _print_of(lines: LogFile, last: int, done: int) -> str:
-    """The print of a log; without one, where the disk fails, it is read again from its beginning next time."""
+def _fingerprint_or_empty(lines: LogFile, last: int, done: int) -> str:
+    """Return the fingerprint of a log; empty if reading fails, so that the log is read from its beginning next time."""
     try:
-        return print_of(lines, last, done)
+        return fingerprint(lines, last, done)
     except (PalimpsestError, OSError):
         return ""

@@ -1,4 +1,4 @@
-"""The index of all sessions: which there are, and where a word stands; it can always be made anew from the logs."""
+"""The search index over all sessions in SQLite; it can always be rebuilt from the logs."""
 
 import os
 import sqlite3
@@ -12,26 +12,26 @@ from palimpsest.core.ports import Hit, LogFile, Progress, RefreshReport, Session
 from palimpsest.stores.index.database import Database, is_damaged, is_unwritable
 from palimpsest.stores.index.purge import purge
 from palimpsest.stores.index.refresh import (
-    ROW_COLUMNS,
     SCHEMA,
     VERSION,
     Refresher,
     forget,
     known_faults,
     known_stats,
-    row_of,
+    session_row,
 )
-from palimpsest.stores.index.units import units_of
-from palimpsest.stores.index.words import Query, read_query, snippet
+from palimpsest.stores.index.search_text import Query, read_query, snippet
+from palimpsest.stores.index.search_units import search_units
 
 T = TypeVar("T")
 _OPEN_LOGS = 32
-_FEW = 10_000
+# Deleted units below this number are no reason to rebuild.
+_FEW_UNITS = 10_000
 
 
 Hits: TypeAlias = list[Hit]
 Rows: TypeAlias = list[SessionRow]
-_Found: TypeAlias = tuple[str, int, str, UnitKind, int, int, int]
+_UnitRow: TypeAlias = tuple[str, int, str, UnitKind, int, int, int]
 
 
 def selection(
@@ -44,10 +44,10 @@ def selection(
     before: int | None = None,
     after: int | None = None,
 ) -> tuple[str, tuple[str | int, ...]]:
-    """The statement of a search, and its values; by number downwards SQLite stops at the limit and sorts nothing."""
+    """Return the SQL of a search and its values; unranked, units come in descending order, so that SQLite stops at the limit."""
     conditions: list[tuple[str, str | int | None]] = [
         ("u.session = (SELECT num FROM sessions WHERE id = ?)", session),
-        # Without this range, a frequent word would be looked up in every session.
+        # Without this range a frequent word would be looked up in every session.
         ("words.rowid >= (SELECT first_unit FROM sessions WHERE id = ?)", session),
         ("words.rowid <= (SELECT last_unit FROM sessions WHERE id = ?)", session),
         ("u.kind = ?", kind),
@@ -63,10 +63,10 @@ def selection(
 
 
 class SqliteIndex:
-    """What can be searched and listed without reading the logs.
+    """Lists and searches sessions without reading the logs.
 
-    Nothing here is on the way of an append. Call `refresh` before a search that must see the newest lines; `list` does so by itself.
-    It may be used from any thread, by one at a time. `note` says why the index is in memory, when it is.
+    Appends to a log do not update it: call `refresh` before a search that must find the newest lines; `list` does so itself. It may be
+    used from any thread, by one at a time. Methods raise `StoreError` if the database fails, `Locked` if another process writes it.
     """
 
     def __init__(self, path: str | os.PathLike[str], store: SessionArchive) -> None:
@@ -76,39 +76,39 @@ class SqliteIndex:
 
     @property
     def note(self) -> str:
-        """Why the index is kept in memory; empty when it is not."""
+        """Why the index is in memory; empty if it is in a file."""
         return self._database.note
 
     @property
     def size(self) -> int:
-        """Bytes of the database, without what SQLite keeps beside it."""
+        """Size of the database in bytes, without the side files of SQLite."""
         return self._guarded(lambda: self._database.size)
 
     def stats_changed(self) -> bool:
-        """Whether some log is not as the index last saw it; no file is opened."""
+        """Return whether a log changed since the last refresh, without opening a file."""
         return self._guarded(self._stats_changed)
 
     def _stats_changed(self) -> bool:
         return {stat.session: (stat.size, stat.changed) for stat in self._store.stats()} != known_stats(self._database.connection)
 
     def refresh(self, progress: Progress | None = None) -> RefreshReport:
-        """Read what is new in the logs; a log that cannot be read is reported and stops nothing."""
+        """Read what is new in the logs; logs that cannot be read are listed in the report."""
         return self._guarded(lambda: self._refresh(progress))
 
     def _refresh(self, progress: Progress | None) -> RefreshReport:
         self._close_logs()
         report = Refresher(self._database, self._store, progress).run()
         counts: dict[str, int] = dict(self._database.connection.execute("SELECT name, value FROM counts"))
-        if counts["dead"] > max(_FEW, counts["next"] // 3):
+        if counts["dead"] > max(_FEW_UNITS, counts["next"] // 3):
             return self._rebuild(progress)
         return report
 
     def faults(self) -> list[tuple[str, str]]:
-        """Path and reason of each log of which not all could be read when the index last looked at it."""
+        """Return path and reason of each log that could not be read completely at the last refresh."""
         return self._guarded(lambda: known_faults(self._database.connection))
 
     def forget(self, session: str) -> None:
-        """Take a session that was deleted out of the index, and its words out of the file."""
+        """Delete a session from the index and its words from the file."""
         self._close_logs()
         self._guarded(lambda: self._forget(session))
 
@@ -118,7 +118,7 @@ class SqliteIndex:
         self._purge(None)
 
     def purge(self, progress: Progress | None = None) -> bool:
-        """Take the words of all that is gone out of the file: of deleted, redacted and replaced logs; whether there was anything."""
+        """Delete the words of deleted, redacted and replaced logs from the file; return whether there were any."""
         return self._guarded(lambda: self._purge(progress))
 
     def _purge(self, progress: Progress | None) -> bool:
@@ -128,7 +128,7 @@ class SqliteIndex:
         return bool(dead)
 
     def rebuild(self, progress: Progress | None = None) -> RefreshReport:
-        """Make the index anew from the logs."""
+        """Rebuild the index from the logs."""
         return self._guarded(lambda: self._rebuild(progress))
 
     def _rebuild(self, progress: Progress | None) -> RefreshReport:
@@ -137,9 +137,9 @@ class SqliteIndex:
         return Refresher(self._database, self._store, progress).run()
 
     def list(self, *, refresh: bool = True) -> Rows:
-        """All sessions in which something happened, the one with the newest event first.
+        """Return all sessions with events, the one with the newest event first.
 
-        It refreshes first when a log has changed, unless told not to; while another process writes the index, it lists what is known.
+        Refreshes first if a log has changed and `refresh` is true; while another process writes the index, the list may be outdated.
         """
         if refresh and self.stats_changed():
             with suppress(Locked):
@@ -147,8 +147,8 @@ class SqliteIndex:
         return self._guarded(self._list)
 
     def _list(self) -> Rows:
-        found = self._database.connection.execute(f"SELECT {ROW_COLUMNS} FROM sessions WHERE events > 0 ORDER BY updated DESC, id")  # noqa: S608 - names
-        return [row_of(values) for values in found]
+        found = self._database.connection.execute("SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id")
+        return [session_row(values) for values in found]
 
     def search(
         self,
@@ -163,30 +163,30 @@ class SqliteIndex:
         marks: tuple[str, str] = ("[", "]"),
         width: int = 160,
     ) -> Hits:
-        """Pieces with all words of the query: "quoted phrases", prefix* and -not; anything else is taken as words.
+        """Return texts that match a query of words, "quoted phrases", prefix* and -not; everything else counts as words.
 
-        Newest first means last indexed first: within a session by event; between sessions by when their new lines were indexed,
-        which for sessions read in one go is the time of their last change. `ranked` puts the best match first. `before` and `after`
-        are milliseconds since 1970, `after` itself included.
+        The last indexed text comes first: within a session the newest event, between sessions the one whose new lines were indexed last.
+        With `ranked` the best match comes first. `before` (exclusive) and `after` (inclusive) are milliseconds since 1970. `width` is the
+        length of a snippet in characters, and `marks` enclose the matches in it.
         """
-        wanted = read_query(query)
-        if not wanted.match:
+        parsed = read_query(query)
+        if not parsed.match:
             return []
-        statement, values = selection(wanted.match, ranked=ranked, limit=limit, session=session, kind=kind, before=before, after=after)
-        found: list[_Found] = self._guarded(lambda: self._database.connection.execute(statement, values).fetchall())
-        return [self._hit(one, wanted, marks, width) for one in found]
+        statement, values = selection(parsed.match, ranked=ranked, limit=limit, session=session, kind=kind, before=before, after=after)
+        found: list[_UnitRow] = self._guarded(lambda: self._database.connection.execute(statement, values).fetchall())
+        return [self._hit(row, parsed, marks, width) for row in found]
 
-    def _hit(self, found: _Found, query: Query, marks: tuple[str, str], width: int) -> Hit:
+    def _hit(self, found: _UnitRow, query: Query, marks: tuple[str, str], width: int) -> Hit:
         session, seq, item, kind, at, start, length = found
         try:
             event = decode_line(self._log(session).read(start, length), session, start)
         except (PalimpsestError, OSError):
             return Hit(session, seq, item, kind, at, "")
-        text = next((unit.text for unit in units_of(event) if (unit.item, unit.kind) == (item, kind)), "")
+        text = next((unit.text for unit in search_units(event) if (unit.item, unit.kind) == (item, kind)), "")
         return Hit(session, seq, item, kind, at, snippet(query.wanted, text, marks, width))
 
     def _log(self, session: str) -> LogFile:
-        """A log held open for the snippets of this and the next searches."""
+        """Return an open log for snippets; it stays open for the next searches."""
         lines = self._logs.pop(session, None) or self._store.open(session)
         self._logs[session] = lines
         if len(self._logs) > _OPEN_LOGS:
@@ -194,28 +194,28 @@ class SqliteIndex:
         return lines
 
     def _guarded(self, work: Callable[[], T]) -> T:
-        """Do something with the database; a damaged one is made anew first, and one that cannot be written is left for memory."""
+        """Run a function on the database, and once more after recreating a damaged file or leaving an unwritable one for memory."""
         try:
             return work()
         except sqlite3.Error as error:
             if is_damaged(error):
-                self._database.renew()
+                self._database.recreate()
             elif is_unwritable(error) and not self._database.note:
-                self._database.give_up(str(error))
+                self._database.continue_in_memory(str(error))
             else:
-                raise self._database.refused(error) from error
+                raise self._database.store_error(error) from error
         try:
             self._refresh(None)
             return work()
         except sqlite3.Error as error:
-            raise self._database.refused(error) from error
+            raise self._database.store_error(error) from error
 
     def _close_logs(self) -> None:
         while self._logs:
             self._logs.popitem()[1].close()
 
     def close(self) -> None:
-        """Let go of the database and of the logs."""
+        """Close the database and the open logs."""
         self._close_logs()
         self._database.close()
 

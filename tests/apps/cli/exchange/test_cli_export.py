@@ -108,7 +108,7 @@ def test_a_file_that_is_there_is_named_and_stays_unless_forced(pal: Pal, tmp_pat
     out.write_text("mine")
     refused = pal("export", SMALL, "--to", "markdown", "--out", str(out))
     assert (refused.exit_code, out.read_text()) == (2, "mine")
-    assert refused.stderr == f"pal: {out}: this file is there already, and stays as it is; --force replaces it\n"
+    assert refused.stderr == f"pal: {out}: this file exists and was not changed; --force replaces it\n"
 
     assert pal("export", SMALL, "--to", "markdown", "--out", str(out), "--force").exit_code == 0
     assert out.read_text().startswith("# What is in a.py?")
@@ -227,7 +227,7 @@ def test_a_session_that_is_there_already_is_replaced_only_by_force(pal: Pal, tmp
     again = pal(*words, **_homes(tmp_path))
 
     assert (again.exit_code, path.read_text()) == (2, "gone on\n")
-    assert again.stderr == f"pal: {path}: this file is there already, and stays as it is; --force replaces it\n"
+    assert again.stderr == f"pal: {path}: this file exists and was not changed; --force replaces it\n"
     assert pal(*words, "--force", **_homes(tmp_path)).exit_code == 0
     assert path.read_text() != "gone on\n"
 
@@ -288,7 +288,7 @@ def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, t
     moved = path.with_name(path.name.replace("T09-00-00", "T09-00-01"))
     path.rename(moved)
 
-    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file is there already")
+    assert pal(*words, **_homes(tmp_path)).stderr.startswith(f"pal: {moved}: this file exists")
 
 
 @pytest.mark.parametrize(("form", "origin"), [("claude", "claude-code"), ("codex", "codex")])
@@ -360,7 +360,7 @@ def test_a_session_that_moves_stands_where_the_program_looks_for_it(pal: Pal, tm
     names = [re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / name)) for name in ("one", "two")]
     assert sorted(path.parent.name for path in (tmp_path / "claude").rglob("*.jsonl")) == names
     # Without a folder of its own it goes where it stands.
-    assert "this file is there already" in pal(*words, **_homes(tmp_path)).stderr
+    assert "this file exists" in pal(*words, **_homes(tmp_path)).stderr
 
 
 def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_the_other_is_there(pal: Pal, tmp_path: Path) -> None:

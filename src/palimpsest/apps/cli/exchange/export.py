@@ -15,7 +15,7 @@ from palimpsest.apps.cli.opening import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
-from palimpsest.stores.files import gathered, refusal, write_whole
+from palimpsest.stores.files import coalesced, store_error, write_atomically
 
 _EXAMPLES = """\b
 Examples:
@@ -79,14 +79,14 @@ def export(
         shape: dict[str, object] = {"session": found.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:
             _make_room(Path(place.path).parent)
-            shape |= {"path": place.path, "bytes": write_whole(Path(place.path), chunks, replace=force, mode=0o600)}
+            shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
         elif out is not None and out != "-":
-            shape |= {"path": out, "bytes": write_whole(expanded(out), chunks, replace=force)}
+            shape |= {"path": out, "bytes": write_atomically(expanded(out), chunks, replace=force)}
         elif as_json:
             content = b"".join(chunks)
             shape |= {"bytes": len(content), "content": content.decode("utf-8", "replace")}
         else:
-            for chunk in gathered(chunks):
+            for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
     if as_json:
         emit(shape)
@@ -119,7 +119,7 @@ def _make_room(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise refusal(error, folder, "make") from error
+        raise store_error(error, folder, "make") from error
 
 
 def _tell(shape: dict[str, object], place: ResumeTarget | None, *, install: bool) -> None:

@@ -13,7 +13,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.log.verify import Finding, VerifyReport
 from palimpsest.core.log.verify import verify as look_at
 from palimpsest.core.ports import BlobStore, SessionArchive
-from palimpsest.stores.salvage import Repair, repair
+from palimpsest.stores.repair import RepairReport, repair
 
 _EXAMPLES = """\b
 Examples:
@@ -29,7 +29,7 @@ class Result:
 
     found: Found
     before: VerifyReport
-    done: Repair | None = None
+    done: RepairReport | None = None
     after: VerifyReport | None = None
 
     @property

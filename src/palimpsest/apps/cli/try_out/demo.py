@@ -16,7 +16,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.lab.outcome import figures
 from palimpsest.lab.report.picture import Bytes, picture
-from palimpsest.stores.files import write_whole
+from palimpsest.stores.files import write_atomically
 from palimpsest.wire.past_requests import call_events, past_request
 
 # Of the first twelve seeds this one is in the middle by what our profile costs against the one that is compared with.
@@ -57,7 +57,7 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
         told = _play(stack, home, seed, tokens)
         size = write_report(told.comparison, page)
         if drawing is not None:
-            write_whole(drawing, (_drawn(told).encode(),), replace=True)
+            write_atomically(drawing, (_drawn(told).encode(),), replace=True)
         if as_json:
             emit(_as_builtins(told, folder, page))
             return

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from palimpsest.lab.bench.markdown import put_into
-from palimpsest.stores.files import write_whole
+from palimpsest.stores.files import write_atomically
 
 
 def demand_places(documents: tuple[Path, ...], places: Iterable[str]) -> None:
@@ -20,4 +20,4 @@ def put(documents: tuple[Path, ...], tables: Mapping[str, str], *, write: bool =
         for place in places:
             text = put_into(text, tables[place], str(path), place)
         if write:
-            write_whole(path, (text.encode(),), replace=True)
+            write_atomically(path, (text.encode(),), replace=True)

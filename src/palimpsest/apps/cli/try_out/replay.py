@@ -21,7 +21,7 @@ from palimpsest.lab.report.losses import with_lines
 from palimpsest.lab.simulation.environment import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.profiles.setting_names import honoured
+from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.models.cards import ModelCard
 
 PROFILES = ",".join(COMPARED)
@@ -86,7 +86,7 @@ def replay(
     if page is not None:
         demand_place(page)
     made = _profiles(profiles)
-    settings = {each.name: found for each in made if (found := honoured(each.name, os.environ))}
+    settings = {each.name: found for each in made if (found := honoured_settings(each.name, os.environ))}
     plan = Plan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), real_summaries(home, model), settings)
     sources = sources_of(home, words)
     _tell_settings(plan)

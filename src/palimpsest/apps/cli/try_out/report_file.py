@@ -7,7 +7,7 @@ from typing import Literal
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.report.page import GENERATOR, write_page
-from palimpsest.stores.files import demand_room, write_whole
+from palimpsest.stores.files import ensure_writable, write_atomically
 
 _OPENING = 2_000
 
@@ -28,7 +28,7 @@ def demand_place(path: Path) -> None:
 def demand_writable(path: Path, option: str) -> None:
     """Refuse a place where no file can be made."""
     try:
-        demand_room(path)
+        ensure_writable(path)
     except StoreError as error:
         why = _reason(error).lower()
         raise BadInput(f"nothing can be written here ({why}); name another place with {option}", where=str(path.absolute())) from error
@@ -37,7 +37,7 @@ def demand_writable(path: Path, option: str) -> None:
 def write_report(comparison: Comparison, path: Path) -> int:
     """Write the page of a comparison, whole or not at all; its size in bytes."""
     try:
-        return write_whole(path, ("".join(write_page(comparison)).encode("utf-8", "replace"),), replace=True)
+        return write_atomically(path, ("".join(write_page(comparison)).encode("utf-8", "replace"),), replace=True)
     except StoreError as error:
         raise BadInput(f"the page cannot be written: {_reason(error)}", where=str(path)) from error
 

@@ -24,35 +24,42 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import SessionRow
-from palimpsest.stores.index.units import Tally, Unit, units_of
+from palimpsest.stores.index.search_units import SearchUnit, SessionRowBuilder, search_units
 
 
 @pytest.mark.parametrize(
     ("body", "units"),
     [
-        (UserSaid((Text("fix it"), Image("image/png", "ab"))), [Unit("7.0", "user", "fix it"), Unit("7.1", "user", "[image image/png]")]),
-        (UserSaid((Text("stop"),), steering=True), [Unit("7.0", "steering", "stop")]),
+        (
+            UserSaid((Text("fix it"), Image("image/png", "ab"))),
+            [SearchUnit("7.0", "user", "fix it"), SearchUnit("7.1", "user", "[image image/png]")],
+        ),
+        (UserSaid((Text("stop"),), steering=True), [SearchUnit("7.0", "steering", "stop")]),
         (
             ModelReplied((Thinking("hm"), Text("", "assistant"), Text("done", "assistant"), ToolCall("c1", "bash", '{"command":"ls"}'))),
-            [Unit("7.0", "thinking", "hm"), Unit("7.2", "assistant", "done"), Unit("7.3", "call", 'bash {"command":"ls"}')],
+            [
+                SearchUnit("7.0", "thinking", "hm"),
+                SearchUnit("7.2", "assistant", "done"),
+                SearchUnit("7.3", "call", 'bash {"command":"ls"}'),
+            ],
         ),
-        (ToolReturned(ToolResult("c1", (Text("a"), Text("b")))), [Unit("7.0", "result", "a\nb")]),
-        (ContextStated((Statement("git", "on main"),), (Statement("base", "You are"),)), [Unit("7.1", "context", "on main")]),
+        (ToolReturned(ToolResult("c1", (Text("a"), Text("b")))), [SearchUnit("7.0", "result", "a\nb")]),
+        (ContextStated((Statement("git", "on main"),), (Statement("base", "You are"),)), [SearchUnit("7.1", "context", "on main")]),
         (
             ViewEdited((Mask(("1.0",), "gone"), Fold("1.0", "3.0", (Keep("1.0"), Put("summary", Text("what was done"))))), "fold"),
-            [Unit("7.1.1", "summary", "what was done")],
+            [SearchUnit("7.1.1", "summary", "what was done")],
         ),
-        (ViewEdited((Insert((Put("reminder", Text("look")),)),), "remind"), [Unit("7.0.0", "reminder", "look")]),
-        (NotesTaken("we use uv", 5), [Unit("", "note", "we use uv")]),
-        (NoteSaved("project", "tooling", 1, "d", reason="said so"), [Unit("", "note", "tooling said so")]),
-        (NoteForgotten("project", "tooling", 1, reason="no more"), [Unit("", "note", "tooling no more")]),
-        (Recalled("uv", ("n1",), parts=(Text("we use uv"),)), [Unit("7.0", "recalled", "we use uv")]),
-        (Titled("Fix the parser", ("bug",)), [Unit("", "title", "Fix the parser bug")]),
+        (ViewEdited((Insert((Put("reminder", Text("look")),)),), "remind"), [SearchUnit("7.0.0", "reminder", "look")]),
+        (NotesTaken("we use uv", 5), [SearchUnit("", "note", "we use uv")]),
+        (NoteSaved("project", "tooling", 1, "d", reason="said so"), [SearchUnit("", "note", "tooling said so")]),
+        (NoteForgotten("project", "tooling", 1, reason="no more"), [SearchUnit("", "note", "tooling no more")]),
+        (Recalled("uv", ("n1",), parts=(Text("we use uv"),)), [SearchUnit("7.0", "recalled", "we use uv")]),
+        (Titled("Fix the parser", ("bug",)), [SearchUnit("", "title", "Fix the parser bug")]),
         (TurnEnded(), []),
     ],
 )
-def test_an_event_gives_its_readable_pieces(body: Body, units: list[Unit]) -> None:
-    assert list(units_of(Event(7, 6, 0, "", body))) == units
+def test_an_event_gives_its_readable_pieces(body: Body, units: list[SearchUnit]) -> None:
+    assert list(search_units(Event(7, 6, 0, "", body))) == units
 
 
 BODIES: tuple[Body, ...] = (
@@ -88,18 +95,18 @@ def test_a_session_is_counted_in_one_go_or_in_two() -> None:
         opener=EventRef("up", 9),
     )
     for cut in range(len(events) + 1):
-        first = Tally(SessionRow("one", "one.jsonl"))
+        first = SessionRowBuilder(SessionRow("one", "one.jsonl"))
         for event in events[:cut]:
-            first.take(event)
-        second = Tally(first.row)
+            first.add(event)
+        second = SessionRowBuilder(first.row)
         for event in events[cut:]:
-            second.take(event)
+            second.add(event)
         assert second.row == expected
 
 
 def test_a_given_title_wins_over_what_was_said_first() -> None:
-    tally = Tally(SessionRow("one"))
-    tally.take(Event(0, -1, 0, "", UserSaid((Text("x" * 100),))))
-    said = tally.row.title
-    tally.take(Event(1, 0, 0, "", Titled("Parser")))
-    assert (said, tally.row.title) == ("x" * 79 + "…", "Parser")
+    builder = SessionRowBuilder(SessionRow("one"))
+    builder.add(Event(0, -1, 0, "", UserSaid((Text("x" * 100),))))
+    said = builder.row.title
+    builder.add(Event(1, 0, 0, "", Titled("Parser")))
+    assert (said, builder.row.title) == ("x" * 79 + "…", "Parser")

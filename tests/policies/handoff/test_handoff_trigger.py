@@ -98,7 +98,7 @@ def test_only_what_came_after_the_prefix_counts_where_the_settings_say_so() -> N
             assert folds(session) is due
 
 
-def test_without_a_model_the_rung_folds_at_the_same_level() -> None:
+def test_without_a_model_the_fallback_folds_at_the_same_level() -> None:
     for name in BOTH:
         session = filled(name, 180_000)
         state(session)

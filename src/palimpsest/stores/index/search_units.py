@@ -1,4 +1,4 @@
-"""What an event gives to the index: readable pieces to search, and numbers for the list of sessions."""
+"""What the index stores of an event: searchable texts, and the figures of a session for the list."""
 
 from collections.abc import Iterator
 
@@ -23,36 +23,36 @@ from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.items import text_of
 from palimpsest.core.ports import SessionRow, UnitKind
 
-_TITLE = 80
-# The largest number a database can hold.
-_MOST = 2**63 - 1
+_TITLE_CHARS = 80
+# The largest number that SQLite can store.
+_LARGEST_NUMBER = 2**63 - 1
 
 
-class Unit(Struct, frozen=True, gc=False):
-    """One readable piece of an event; `item` is empty when it is no item of a view."""
+class SearchUnit(Struct, frozen=True, gc=False):
+    """One searchable text of an event; `item` is the id of the item in the view, or empty if it is none."""
 
     item: str
     kind: UnitKind
     text: str
 
 
-def units_of(event: Event) -> Iterator[Unit]:
-    """The readable pieces of an event; stated heads are left out, for they are the same in every session."""
+def search_units(event: Event) -> Iterator[SearchUnit]:
+    """Yield the searchable texts of an event; stated heads are left out, because they are alike in all sessions."""
     body = event.body
     match body:
         case NotesTaken():
-            yield Unit("", "note", body.text)
+            yield SearchUnit("", "note", body.text)
         case NoteSaved() | NoteForgotten():
-            yield Unit("", "note", f"{body.name} {body.reason}")
+            yield SearchUnit("", "note", f"{body.name} {body.reason}")
         case Titled():
-            yield Unit("", "title", " ".join((body.title, *body.tags)))
+            yield SearchUnit("", "title", " ".join((body.title, *body.tags)))
         case _:
             heads = len(body.head or ()) if isinstance(body, ContextStated) else 0
-            yield from (Unit(item.id, item.kind, text) for item in all_items_of(event)[heads:] if (text := text_of(item.content)))
+            yield from (SearchUnit(item.id, item.kind, text) for item in all_items_of(event)[heads:] if (text := text_of(item.content)))
 
 
-class Tally:
-    """The row of a session in the making, from its first event or from where it was left."""
+class SessionRowBuilder:
+    """Computes the row of a session in the list from its events; starts from an earlier row."""
 
     def __init__(self, row: SessionRow) -> None:
         self._start = row
@@ -63,7 +63,7 @@ class Tally:
 
     @property
     def row(self) -> SessionRow:
-        """What has been counted so far."""
+        """The row after the events so far."""
         return structs.replace(
             self._start,
             **self._changes,
@@ -72,12 +72,12 @@ class Tally:
             updated=self.updated,
             events=self.events,
             turns=self.turns,
-            tokens=min(_MOST, sum(usage.total for usage in self.usage.values())),
+            tokens=min(_LARGEST_NUMBER, sum(usage.total for usage in self.usage.values())),
             usage=self.usage,
         )
 
-    def take(self, event: Event) -> None:
-        """Count one more event."""
+    def add(self, event: Event) -> None:
+        """Add one event."""
         if self.events == 0:
             self._changes["created"] = event.at
         self.events += 1
@@ -93,7 +93,7 @@ class Tally:
             case ModelReplied() | Interrupted() as body:
                 if body.purpose == TURN:
                     self.model = body.model or self.model
-                self._spend(body.model or self.model, body.usage)
+                self._add_usage(body.model or self.model, body.usage)
             case ModelSwitched() as body:
                 self.model = body.model
             case Titled() as body:
@@ -101,15 +101,15 @@ class Tally:
             case _:
                 pass
 
-    def _spend(self, model: str, usage: Usage) -> None:
+    def _add_usage(self, model: str, usage: Usage) -> None:
         if usage.total:
-            self.usage[model] = _sum(self.usage[model], usage) if model in self.usage else usage
+            self.usage[model] = _add(self.usage[model], usage) if model in self.usage else usage
 
 
-def _sum(one: Usage, two: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(two), strict=True)))
+def _add(first: Usage, second: Usage) -> Usage:
+    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"

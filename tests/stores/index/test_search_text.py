@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.stores.index.words import Phrase, Query, folded, read_query, snippet, spaced
+from palimpsest.stores.index.search_text import Phrase, Query, normalized, read_query, separate_cjk, snippet
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_query_is_read_as_words_phrases_prefixes_and_nots(query: str, match: s
 def test_no_query_is_an_error_of_sqlite(query: str) -> None:
     with sqlite3.connect(":memory:") as connection:
         connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize=\"unicode61 remove_diacritics 2\")")
-        connection.execute("INSERT INTO words(rowid, text) VALUES (1, ?)", (spaced(query),))
+        connection.execute("INSERT INTO words(rowid, text) VALUES (1, ?)", (separate_cjk(query),))
         match = read_query(query).match
         found = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (match,)).fetchall() if match else []
     connection.close()
@@ -53,7 +53,7 @@ def test_no_query_is_an_error_of_sqlite(query: str) -> None:
 def test_a_text_is_found_by_each_of_its_words(words: list[str], between: str) -> None:
     with sqlite3.connect(":memory:") as connection:
         connection.execute("CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize=\"unicode61 remove_diacritics 2\")")
-        connection.execute("INSERT INTO words(rowid, text) VALUES (1, ?)", (spaced(between.join(words)),))
+        connection.execute("INSERT INTO words(rowid, text) VALUES (1, ?)", (separate_cjk(between.join(words)),))
         for query in (*words, between.join(words), f'"{" ".join(words)}"'):
             found = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (read_query(query).match,)).fetchall()
             assert found == [(1,)], query
@@ -62,12 +62,12 @@ def test_a_text_is_found_by_each_of_its_words(words: list[str], between: str) ->
 
 @given(st.text())
 def test_folding_keeps_every_place(text: str) -> None:
-    assert len(folded(text)) == len(text)
+    assert len(normalized(text)) == len(text)
 
 
 def test_each_cjk_character_stands_alone() -> None:
-    assert spaced("修复parser的错误") == " 修  复 parser 的  错  误 "
-    assert spaced("plain_text") == "plain_text"
+    assert separate_cjk("修复parser的错误") == " 修  复 parser 的  错  误 "
+    assert separate_cjk("plain_text") == "plain_text"
 
 
 def cut(query: str, text: str, width: int = 160) -> str:

@@ -1,4 +1,4 @@
-"""Large tool results on their way in: what is written to a file, and what stands in its place."""
+"""Large tool results: what is written to a file, and what the model sees instead."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Part, Text, ToolResult
 from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.policies.offload import OffloadClaude, Offloaded, length_of, offloaded, placeholder, size_name
+from palimpsest.policies.result_limiters import ClaudeLimiter, length_of, placeholder, size_name
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles
@@ -34,8 +34,8 @@ class Disk:
         return self.files(want.name, want.data) if want.name else self.blobs.put(want.data)
 
 
-def arrive(result: ToolReturned, answer: Callable[[Want], Answer] | None = None, offload: OffloadClaude | None = None) -> ToolReturned:
-    return run_steps((offload or OffloadClaude())(result), answer or Disk().answer)
+def arrive(result: ToolReturned, answer: Callable[[Want], Answer] | None = None, limiter: ClaudeLimiter | None = None) -> ToolReturned:
+    return run_steps((limiter or ClaudeLimiter())(result), answer or Disk().answer)
 
 
 def shown(result: ToolReturned) -> str:
@@ -57,8 +57,8 @@ def test_cc_13_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_o
 
 
 def test_cc_13_the_profiles_bound_what_arrives_so() -> None:
-    assert profile("claude-code").arrival(card("claude-sonnet-4-5")) == OffloadClaude()
-    assert profile("claude-code-2.1.325").arrival(card("claude-sonnet-4-5")) == OffloadClaude(short_names=True)
+    assert profile("claude-code").limiter(card("claude-sonnet-4-5")) == ClaudeLimiter()
+    assert profile("claude-code-2.1.325").limiter(card("claude-sonnet-4-5")) == ClaudeLimiter(short_names=True)
 
 
 def test_cc_13_list_content_is_measured_as_json_text() -> None:
@@ -137,12 +137,8 @@ def test_the_placeholder_is_the_one_that_the_real_program_wrote(version: str, sh
 
 def test_v_the_file_of_a_bash_result_has_nine_characters_and_begins_with_b() -> None:
     disk = Disk()
-    offload = OffloadClaude(short_names=True)
-    arrive(returned(Text("x" * 40_000)), disk.answer, offload)
-    arrive(returned(Text("x" * 500_000), tool="Grep"), disk.answer, offload)
+    limiter = ClaudeLimiter(short_names=True)
+    arrive(returned(Text("x" * 40_000)), disk.answer, limiter)
+    arrive(returned(Text("x" * 500_000), tool="Grep"), disk.answer, limiter)
     first, second = disk.files.files
     assert (first[:10], len(first), first[-4:], second) == ("/results/b", len("/results/b12345678.txt"), ".txt", "/results/toolu_1.txt")
-
-
-def test_an_offload_can_be_told_in_figures() -> None:
-    assert offloaded("Bash", "x" * 40_001, "y" * 2_222) == Offloaded("Bash", 40_001, 2_222, 10_001, 556)

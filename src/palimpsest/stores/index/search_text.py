@@ -1,4 +1,4 @@
-"""How text becomes words: for the index, for a query, and for the marks in a snippet."""
+"""Text in the search: word splitting for the index, the syntax of queries, and snippets with highlighted matches."""
 
 import re
 import unicodedata
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-# A word is a run of letters and digits, without case and accents. So `foo_bar`, `foo.bar` and `foo-bar` are two words each: `bar` finds
-# them, and `foo_bar` as a query is the phrase of both words, side by side. Each Chinese, Japanese or Korean character is a word of its
-# own, and a query of several is a phrase: this needs no dictionary and finds words of any length.
+# A word is a run of letters and digits; case and accents are ignored. `foo_bar`, `foo.bar` and `foo-bar` are two words each, so that `bar`
+# finds them; as a query they are a phrase. Each Chinese, Japanese or Korean character is a word of its own, and several are a phrase:
+# this needs no dictionary and finds words of any length.
 _CJK_RANGES = (
     "\u1100-\u11ff\u3040-\u312f\u3131-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"
@@ -21,55 +21,55 @@ _SPACE = re.compile(r"\s+")
 
 
 class Phrase(Struct, frozen=True):
-    """Words that stand side by side; with `prefix` the last one may go on."""
+    """Consecutive words; with `prefix` the last one may be the beginning of a word."""
 
     words: tuple[str, ...]
     prefix: bool = False
 
     @property
     def match(self) -> str:
-        """The phrase in the words of FTS5; a word holds no quote, so nothing can break out."""
+        """The phrase in FTS5 syntax; words have no quotes, so that nothing needs escaping."""
         return f'"{" ".join(self.words)}"{"*" if self.prefix else ""}'
 
 
 class Query(Struct, frozen=True):
-    """What must be there, and what must not."""
+    """Phrases that a text must contain, and phrases that it must not."""
 
     wanted: tuple[Phrase, ...] = ()
     unwanted: tuple[Phrase, ...] = ()
 
     @property
     def match(self) -> str:
-        """The query in the words of FTS5; empty when there is nothing to look for."""
+        """The query in FTS5 syntax; empty if there is nothing to search for."""
         wanted = " AND ".join(phrase.match for phrase in self.wanted)
         unwanted = " OR ".join(phrase.match for phrase in self.unwanted)
         return f"({wanted}) NOT ({unwanted})" if wanted and unwanted else wanted
 
 
-def spaced(text: str) -> str:
-    """The text with each CJK character standing alone, as the index takes it."""
+def separate_cjk(text: str) -> str:
+    """Put spaces around each CJK character, so that the index takes it for a word."""
     if text.isascii():
         return text
     return _CJK.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def read_query(query: str) -> Query:
-    """Words, "quoted phrases", prefix* and -not; whatever is no syntax is taken as words."""
+    """Parse a query of words, "quoted phrases", prefix* and -not; everything else counts as words."""
     if query.count('"') % 2:
         query = " ".join(query.rsplit('"', 1))
     wanted: list[Phrase] = []
     unwanted: list[Phrase] = []
     for term in _TERM.findall(query):
-        without = _NOT.match(term) is not None
-        phrase = Phrase(tuple(_WORD.findall(folded(spaced(term)))), prefix=term.endswith("*"))
+        negated = _NOT.match(term) is not None
+        phrase = Phrase(tuple(_WORD.findall(normalized(separate_cjk(term)))), prefix=term.endswith("*"))
         if phrase.words:
-            (unwanted if without else wanted).append(phrase)
-    # A query of options only, such as -rf, means them as words.
+            (unwanted if negated else wanted).append(phrase)
+    # A query of negated terms only, such as -rf, searches for them.
     return Query(tuple(wanted), tuple(unwanted)) if wanted else Query(tuple(unwanted))
 
 
-class _Letters(dict[int, str]):
-    """Each letter without case and accents, one for one, so that places in a folded text are places in the text."""
+class _NormalizedLetters(dict[int, str]):
+    """Maps each letter to one letter without case and accents, so that offsets in a normalized text are offsets in the text."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
@@ -78,16 +78,16 @@ class _Letters(dict[int, str]):
         return self[code]
 
 
-_LETTERS = _Letters()
+_NORMALIZED = _NormalizedLetters()
 
 
-def folded(text: str) -> str:
-    """The text without case and accents, of the same length."""
-    return text.lower() if text.isascii() else text.translate(_LETTERS)
+def normalized(text: str) -> str:
+    """Return the text in lower case and without accents, of the same length."""
+    return text.lower() if text.isascii() else text.translate(_NORMALIZED)
 
 
-def places(phrases: tuple[Phrase, ...], text: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
-    """Where the phrases stand in a folded text, from left to right."""
+def phrase_spans(phrases: tuple[Phrase, ...], text: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each phrase in a normalized text, from left to right."""
     pattern = "|".join(_pattern(phrase) for phrase in phrases)
     end = len(text) if stop is None else stop
     for found in re.compile(pattern).finditer(text, start, end):
@@ -102,27 +102,27 @@ def _pattern(phrase: Phrase) -> str:
         parts.append(r"[\W_]*" if _CJK.match(before[-1]) or _CJK.match(word[0]) else r"[\W_]+")
         parts.append(word)
     last = phrase.words[-1][-1]
-    # What comes before the first word is looked at by hand: a pattern that begins with a letter is found several times faster.
+    # The character before the first word is checked in Python: a pattern that begins with a letter is several times faster.
     end = r"[^\W_]*" if phrase.prefix and not _CJK.match(last) else "" if _CJK.match(last) else rf"(?=[\W_{_CJK_RANGES}]|$)"
     return "".join(parts) + end
 
 
 def snippet(phrases: tuple[Phrase, ...], text: str, marks: tuple[str, str] = ("[", "]"), width: int = 160) -> str:
-    """About `width` characters round the first place where a phrase stands, on one line, each place marked."""
-    plain = folded(text)
-    first = next(places(phrases, plain), (0, 0))[0] if phrases else 0
-    start = _edge(text, max(0, first - width // 3)) if first > width // 3 else 0
+    """Return about `width` characters around the first match in one line, with each match between the marks."""
+    plain = normalized(text)
+    first = next(phrase_spans(phrases, plain), (0, 0))[0] if phrases else 0
+    start = _next_word_start(text, max(0, first - width // 3)) if first > width // 3 else 0
     stop = min(len(text), start + width)
     pieces: list[str] = ["…" if start else ""]
     at = start
-    for begin, end in places(phrases, plain, start, stop) if phrases else ():
+    for begin, end in phrase_spans(phrases, plain, start, stop) if phrases else ():
         pieces += [text[at:begin], marks[0], text[begin:end], marks[1]]
         at = end
     pieces += [text[at:stop], "…" if stop < len(text) else ""]
     return _SPACE.sub(" ", "".join(pieces)).strip()
 
 
-def _edge(text: str, at: int) -> int:
-    """The next beginning of a word, if it is near."""
+def _next_word_start(text: str, at: int) -> int:
+    """Return the start of the next word if it is within 20 characters, else `at`."""
     space = _SPACE.search(text, at, at + 20)
     return space.end() if space else at

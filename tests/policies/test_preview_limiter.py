@@ -1,4 +1,4 @@
-"""What a tool gives back is bounded before it is recorded: large results by a preview, binary never inline."""
+"""Results are limited before they are recorded: large ones by a preview, binary data is never shown."""
 
 import base64
 
@@ -8,12 +8,12 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.policies.offload import OffloadPreview
+from palimpsest.policies.result_limiters import PreviewLimiter
 from palimpsest.profiles.named import profile
 from palimpsest.wire.models.cards import card
 
 
-def arrive(text: str, rule: OffloadPreview | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:
+def arrive(text: str, rule: PreviewLimiter | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:
     """The result as it is recorded, and what was kept."""
     kept: list[bytes] = []
 
@@ -23,7 +23,7 @@ def arrive(text: str, rule: OffloadPreview | None = None, *others: Image) -> tup
         return "sha256:abc"
 
     returned = ToolReturned(ToolResult("c1", (Text(text), *others)), tool="Bash", exit=0)
-    return run_steps((rule or OffloadPreview())(returned), answer), kept
+    return run_steps((rule or PreviewLimiter())(returned), answer), kept
 
 
 LONG = "".join(f"line {number} of a long output\n" for number in range(9_000))
@@ -48,9 +48,9 @@ def test_pa_23_a_result_within_the_limit_arrives_as_it_is() -> None:
 
 
 def test_pa_23_a_lower_limit_is_a_setting() -> None:
-    rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).arrival(card("claude-sonnet-4-5"))
-    assert rule == OffloadPreview(above=8_000)
-    assert isinstance(rule, OffloadPreview)
+    rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).limiter(card("claude-sonnet-4-5"))
+    assert rule == PreviewLimiter(above=8_000)
+    assert isinstance(rule, PreviewLimiter)
     returned, kept = arrive(LONG[: len(LONG) // 2], rule)
     assert len(kept) == 1
     assert "tokens left out" in text_of(returned.result)
@@ -91,4 +91,4 @@ def test_what_was_bounded_before_is_left_alone() -> None:
     def answer(want: Want) -> Answer:
         raise AssertionError(want)
 
-    assert run_steps(OffloadPreview()(once), answer) == once
+    assert run_steps(PreviewLimiter()(once), answer) == once

@@ -1,11 +1,11 @@
-"""Result limiters: a large tool result is kept in a file or blob, and the model sees a preview, as each program does it."""
+"""Result limiters: a large tool result is saved to a file or blob, and the model sees a preview, in the way of each program."""
 
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import ceil
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,23 +26,23 @@ from palimpsest.core.tokens.truncate import (
     truncate_middle,
     truncate_parts,
 )
-from palimpsest.policies.clear.results import PERSISTED, listed, whole
+from palimpsest.policies.clear.results import PERSISTED, as_file, parts_json
 
 Mode: TypeAlias = Literal["tokens", "bytes"]
 
-CAPTURED: Final = 1 << 20
+CAPTURED_BYTES: Final = 1 << 20
 OUTPUT_LIMIT: Final = 10_000
 
 
-class Captured(Value, frozen=True):
-    """What is kept of the bytes that a process wrote, and how many of its middle are not."""
+class CapturedOutput(Value, frozen=True):
+    """The output of a process, and the number of bytes omitted from its middle."""
 
     text: str
     omitted: int = 0
 
 
-class Ending(Value, frozen=True):
-    """How a command stands: its exit code, or the number under which it still runs."""
+class CommandStatus(Value, frozen=True):
+    """The status of a command: its exit code, or the number under which it still runs, and its wall time."""
 
     exit: int | None = None
     running: int | None = None
@@ -50,72 +50,77 @@ class Ending(Value, frozen=True):
     chunk: str = ""
 
 
-def captured(data: bytes, most: int = CAPTURED) -> Captured:
-    """The first and the last half of what a process wrote."""
+def capture(data: bytes, most: int = CAPTURED_BYTES) -> CapturedOutput:
+    """Decode the output of a process; of more than `most` bytes the middle is omitted."""
     if len(data) <= most:
-        return Captured(data.decode("utf-8", "replace"))
+        return CapturedOutput(data.decode("utf-8", "replace"))
     head, tail = data[: most // 2], data[len(data) - (most - most // 2) :]
     omitted = len(data) - most
-    return Captured(f"{head.decode('utf-8', 'replace')}{_gap(omitted)}{tail.decode('utf-8', 'replace')}", omitted)
+    return CapturedOutput(f"{head.decode('utf-8', 'replace')}{_gap(omitted)}{tail.decode('utf-8', 'replace')}", omitted)
 
 
 def _gap(omitted: int) -> str:
     return f"\n... {omitted} bytes omitted ...\n"
 
 
-def bounded_body(output: Captured, limit: int, mode: Mode = "tokens", *, asked: int | None = None, warns: bool = False) -> Truncated:
-    """The body within the limit; `asked` tokens can lower it and never raise it. What was cut says how long it was.
+def bounded_body(
+    output: CapturedOutput, limit: int, mode: Mode = "tokens", *, requested_tokens: int | None = None, warns: bool = False
+) -> Truncated:
+    """Cut the middle of an output to a limit; `requested_tokens` can lower the limit and never raises it.
 
-    With `warns` a first line tells that something was cut.
+    A body that was cut begins with its number of lines; with `warns`, with a warning and the original number of tokens.
     """
     room = limit
-    if asked is not None:
-        room = min(limit, asked if mode == "tokens" else asked * 4)
+    if requested_tokens is not None:
+        room = min(limit, requested_tokens if mode == "tokens" else requested_tokens * 4)
     cut = truncate_middle(output.text, room, mode)
     if not cut.cut:
         return cut
     lines = [f"Total output lines: {len(output.text.splitlines())}"]
     if warns:
-        told = f"... {output.omitted} bytes omitted ..." if output.omitted else lines[0]
-        lines = [f"Warning: truncated output (original token count: {original_tokens(output)})", told]
+        size_line = f"... {output.omitted} bytes omitted ..." if output.omitted else lines[0]
+        lines = [f"Warning: truncated output (original token count: {original_tokens(output)})", size_line]
     return Truncated("\n".join([*lines, "", cut.text]), cut.cut, cut.unit)
 
 
-def original_tokens(output: Captured) -> int:
-    """How many tokens the whole output has, a quarter of its bytes; those that were not kept count too."""
+def original_tokens(output: CapturedOutput) -> int:
+    """Estimate the tokens of the whole output as a quarter of its bytes, omitted bytes included."""
     size = len(output.text.encode("utf-8", "surrogatepass"))
     if output.omitted:
         size += output.omitted - len(_gap(output.omitted))
     return -(-size // 4)
 
 
-def with_header(output: Captured, body: str, ending: Ending) -> str:
-    """The body below what is known of the command."""
-    lines = [f"Chunk ID: {ending.chunk}"] if ending.chunk else []
-    lines.append(f"Wall time: {ending.seconds:.4f} seconds")
-    if ending.running is not None:
-        lines.append(f"Process running with session ID {ending.running}")
-    elif ending.exit is not None:
-        lines.append(f"Process exited with code {ending.exit}")
+def with_header(output: CapturedOutput, body: str, status: CommandStatus) -> str:
+    """Return the body of an output below a header with the status of the command."""
+    lines = [f"Chunk ID: {status.chunk}"] if status.chunk else []
+    lines.append(f"Wall time: {status.seconds:.4f} seconds")
+    if status.running is not None:
+        lines.append(f"Process running with session ID {status.running}")
+    elif status.exit is not None:
+        lines.append(f"Process exited with code {status.exit}")
     lines += [f"Original token count: {original_tokens(output)}", "Output:", body]
     return "\n".join(lines)
 
 
-_ROW = re.compile(r"[A-Za-z0-9+/_-]{60,}={0,2}")
+_BASE64_ROW = re.compile(r"[A-Za-z0-9+/_-]{60,}={0,2}")
 _BREAK = re.compile(r"\r?\n")
 _LAST_ROW = re.compile(r"\r?\n(?:[A-Za-z0-9+/_-]{1,59}={1,2}|[A-Za-z0-9+/_-]{20,59})(?=\r?\n|$)")
 _PREFIX = re.compile(r"data:[\w.+/-]*;base64,$")
-# So many letters in one row, or in rows that follow each other, are no word of any language.
-_LEAST = 400
-# One letter over and over, or a row of the same few, is a drawing or a rule and no encoding.
-_VARIETY = 20
-_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
-_LOOK = 8_192
+# Characters in consecutive rows from which on they count as encoded bytes; no word of any language is so long.
+_LEAST_CHARS = 400
+# Different characters that encoded bytes have at least; fewer are a drawing or a ruler.
+_LEAST_VARIETY = 20
+_CONTROL_CHARS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+_SAMPLED_CHARS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class OffloadPreview:
-    """A result of more than `above` tokens keeps `head` and `tail` tokens of text; `factor` is how the model's tokens compare with ours."""
+class PreviewLimiter:
+    """Cuts a result of more than `above` tokens to `head` and `tail` tokens; `factor` converts our token estimate to the model's tokens.
+
+    Used by the profile `palimpsest`. Binary output and base64 are replaced by their size.
+    """
 
     above: int = PREVIEW_ABOVE
     head: int = PREVIEW_HEAD
@@ -123,7 +128,7 @@ class OffloadPreview:
     factor: float = 1.0
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
-        """The result as it is recorded."""
+        """Return the result to record."""
         result = returned.result
         text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
         if result.blob or not text:
@@ -136,21 +141,21 @@ class OffloadPreview:
             return returned
         address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
         others = tuple(part for part in result.parts if not isinstance(part, Text))
-        told = Text(f"{shown}\n[the whole is kept as {address}]")
-        return replace(returned, result=replace(result, parts=(told, *others), blob=address))
+        preview_text = Text(f"{shown}\n[the whole is kept as {address}]")
+        return replace(returned, result=replace(result, parts=(preview_text, *others), blob=address))
 
 
 def _is_binary(text: str) -> bool:
-    """Whether what should be a text is none: a zero in it, or much that nobody can read."""
-    part = text[:_LOOK]
-    return "\0" in text or len(_UNREADABLE.findall(part)) * 10 > len(part)
+    """Return whether a text is binary data: it has a zero byte, or more than a tenth of control characters."""
+    sample = text[:_SAMPLED_CHARS]
+    return "\0" in text or len(_CONTROL_CHARS.findall(sample)) * 10 > len(sample)
 
 
 def without_base64(text: str) -> str:
-    """A text with every long row of encoded bytes named instead of shown."""
+    """Replace long runs of base64 in a text by a note with their size in bytes."""
     pieces: list[str] = []
     done = 0
-    rows = list(_ROW.finditer(text))
+    rows = list(_BASE64_ROW.finditer(text))
     number = 0
     while number < len(rows):
         start, end = rows[number].span()
@@ -159,7 +164,7 @@ def without_base64(text: str) -> str:
             end = rows[number].end()
         number += 1
         letters = text[start:end]
-        if end - start < _LEAST or len(set(letters[:4_000])) < _VARIETY:
+        if end - start < _LEAST_CHARS or len(set(letters[:4_000])) < _LEAST_VARIETY:
             continue
         last = _LAST_ROW.match(text, end)
         end = last.end() if last is not None and "\n" in letters else end
@@ -169,47 +174,41 @@ def without_base64(text: str) -> str:
     return "".join((*pieces, text[done:]))
 
 
-LIMIT = 400_000
-LIMITS: Mapping[str, int] = {"Bash": 30_000}
+CLAUDE_LIMIT_CHARS = 400_000
+CLAUDE_LIMITS_CHARS: Mapping[str, int] = {"Bash": 30_000}
 _UNITS = ("KB", "MB", "GB")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class Offloaded(NamedTuple):
-    """What an offload did: the tool, characters and estimated tokens of the whole and of what is shown in its place."""
-
-    tool: str
-    chars: int
-    shown_chars: int
-    tokens: int
-    shown_tokens: int
-
-
 @dataclass(frozen=True, slots=True)
-class OffloadClaude:
-    """The bound of the profiles of Claude Code; `short_names` gives the files of Bash names that do not tell the call."""
+class ClaudeLimiter:
+    """Claude Code's limiter: saves a result of more characters than the limit to a file and shows its first 2 KB.
 
-    limits: Mapping[str, int] = field(default_factory=lambda: LIMITS)
-    limit: int = LIMIT
+    limits: limits by tool, in characters; `limit` is that of all other tools.
+    short_names: name the files of Bash by a digest instead of the call id.
+    """
+
+    limits: Mapping[str, int] = field(default_factory=lambda: CLAUDE_LIMITS_CHARS)
+    limit: int = CLAUDE_LIMIT_CHARS
     short_names: bool = False
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
-        """The result as it shall be recorded: unchanged if it is empty, has a picture, is short enough or cannot be saved."""
+        """Return the result to record; unchanged if it is empty, has an image, is within the limit or cannot be saved."""
         result = returned.result
         if not _has_content(result) or any(isinstance(part, Image | Document) for part in result.parts):
             return returned
         if length_of(result) <= self.limits.get(returned.tool, self.limit):
             return returned
-        text, suffix = whole(result)
+        text, suffix = as_file(result)
         data = text.encode("utf-8", "surrogatepass")
         try:
             blob = yield from save(Save(data))
-            path = yield from save(Save(data, self._name(returned) + suffix))
+            path = yield from save(Save(data, self._file_name(returned) + suffix))
         except PalimpsestError:
             return returned
         return replace(returned, result=replace(result, parts=(Text(placeholder(text, path)),), blob=blob))
 
-    def _name(self, returned: ToolReturned) -> str:
+    def _file_name(self, returned: ToolReturned) -> str:
         if self.short_names and returned.tool == "Bash":
             digest = sha256(returned.result.call_id.encode("utf-8", "surrogatepass")).digest()
             return "b" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:8])
@@ -217,16 +216,16 @@ class OffloadClaude:
 
 
 def length_of(result: ToolResult) -> int:
-    """The characters of a text; a list counts as its JSON."""
+    """Return the characters of a result; a list of parts counts as its JSON."""
     match result.parts:
         case (Text(text=text),):
             return len(text)
         case parts:
-            return len(listed(parts).decode())
+            return len(parts_json(parts).decode())
 
 
 def placeholder(text: str, path: str) -> str:
-    """What is shown in place of a text that was saved: its size, where it lies, and how it begins."""
+    """Return the text that replaces a saved one: its size, its path, and its first 2 KB."""
     preview = claude_preview(text)
     more = "...\n" if preview.cut else ""
     return (
@@ -236,7 +235,7 @@ def placeholder(text: str, path: str) -> str:
 
 
 def size_name(size: int) -> str:
-    """A size in units of 1,024 with one decimal, without one that is zero."""
+    """Format a size in units of 1,024 with one decimal; a decimal of zero is left out."""
     if size < 1024:
         return f"{size} bytes"
     number = float(size)
@@ -247,68 +246,65 @@ def size_name(size: int) -> str:
     return f"{number:.1f}".removesuffix(".0") + unit
 
 
-def offloaded(tool: str, whole_text: str, shown: str) -> Offloaded:
-    """The figures of one offload; four characters are a token, rounded up."""
-    return Offloaded(tool, len(whole_text), len(shown), -(-len(whole_text) // 4), -(-len(shown) // 4))
-
-
 def _has_content(result: ToolResult) -> bool:
     return any(not isinstance(part, Text) or part.text for part in result.parts)
 
 
-# A body that its tool has bounded comes with a header: it must not be cut a second time for that.
-_SLACK: Final = 1.2
+# A body that its tool has cut has a header too, for which it must not be cut again.
+_HEADER_FACTOR: Final = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class OffloadCodex:
-    """The limit of one output, and whether it counts tokens or bytes; `warns` is how the newer version begins what was cut."""
+class CodexLimiter:
+    """Codex's limiter: cuts the middle of a result above `limit` tokens or bytes; with `warns` a cut output begins with a warning."""
 
     limit: int = OUTPUT_LIMIT
     mode: Mode = "tokens"
     warns: bool = False
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
-        """A result as it is recorded."""
+        """Return the result to record."""
         result = returned.result
-        # What its tool has cut is not cut again, however much the header adds to a small limit.
+        # A result with a blob was cut by its tool.
         if result.blob:
             return returned
-        bounded = truncate_parts(result.parts, ceil(self.limit * _SLACK), self.mode)
+        bounded = truncate_parts(result.parts, ceil(self.limit * _HEADER_FACTOR), self.mode)
         if not bounded.cut:
             return returned
-        blob = yield from save(Save(_whole(result)))
+        blob = yield from save(Save(_result_bytes(result)))
         return replace(returned, result=replace(result, parts=bounded.parts, blob=blob))
 
-    def command(self, call_id: str, output: Captured, ending: Ending, *, asked: int | None = None) -> Generator[Want, Answer, ToolResult]:
-        """The result of a command, bounded by its tool; `asked` is how many tokens the model wanted at most."""
-        body = bounded_body(output, self.limit, self.mode, asked=asked, warns=self.warns)
+    def command(
+        self, call_id: str, output: CapturedOutput, status: CommandStatus, *, requested_tokens: int | None = None
+    ) -> Generator[Want, Answer, ToolResult]:
+        """Return the result of a command within the limit, or within `requested_tokens` if the model asked for fewer."""
+        body = bounded_body(output, self.limit, self.mode, requested_tokens=requested_tokens, warns=self.warns)
         blob = (yield from save(Save(output.text.encode("utf-8", "surrogatepass")))) if body.cut else ""
-        return ToolResult(call_id, (Text(with_header(output, body.text, ending)),), blob=blob)
+        return ToolResult(call_id, (Text(with_header(output, body.text, status)),), blob=blob)
 
 
-def _whole(result: ToolResult) -> bytes:
+def _result_bytes(result: ToolResult) -> bytes:
     texts = (text_of(part) for part in result.parts if isinstance(part, Text))
     return "\n".join(texts).encode("utf-8", "surrogatepass")
 
 
-_SHELLS = frozenset({"bash", "shell"})
+_SHELL_TOOLS = frozenset({"bash", "shell"})
 
 
-class Spill:
-    """The rule with its numbers; a measured variant keeps the end of what a shell printed."""
+class OpencodeLimiter:
+    """OpenCode's limiter: cuts a result above a number of lines or bytes; with `shell_tail` shell output keeps its end, not its start."""
 
     def __init__(self, lines: int = OPENCODE_LINES, size: int = OPENCODE_BYTES, *, shell_tail: bool = False) -> None:
         self._lines = lines
-        self._size = size
+        self._bytes = size
         self._shell_tail = shell_tail
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
-        """The result as it is recorded."""
+        """Return the result to record."""
         result = returned.result
         text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
-        tail = self._shell_tail and returned.tool in _SHELLS
-        bounded = truncate_lines(text, self._lines, self._size, "tail" if tail else "head")
+        tail = self._shell_tail and returned.tool in _SHELL_TOOLS
+        bounded = truncate_lines(text, self._lines, self._bytes, "tail" if tail else "head")
         if not bounded.cut:
             return returned
         try:

@@ -9,7 +9,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.salvage import repair
+from palimpsest.stores.repair import repair
 
 LogFile = list[bytes]
 
@@ -115,6 +115,6 @@ def test_a_fork_of_a_repaired_base_is_repaired_to_follow_it(tmp_path: Path) -> N
     path.write_bytes(path.read_bytes().replace(b"message 2", b"massage 2"))
     repair(store, "s")
     assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
-    assert repair(store, "f").changes[0] == "the base of this fork was repaired and is named anew"
+    assert repair(store, "f").changes[0] == "the base of this fork was repaired; its link was updated"
     assert verify(store, "f", MemoryBlobs()).ok
     assert Log.open(store, "f", FixedClock(1, 1)).view.ids == tuple(f"{number}.0" for number in range(1, 7))

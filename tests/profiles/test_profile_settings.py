@@ -1,4 +1,4 @@
-"""Numbers in settings: read alike by every profile, and never a traceback, whatever somebody wrote there."""
+"""Numbers in settings are read alike by every profile, and no value causes a traceback."""
 
 import re
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
 from palimpsest.profiles.named import profile
-from palimpsest.profiles.numbers import number, sensible, whole
+from palimpsest.profiles.settings import lenient_number, parse_number, strict_number
 from palimpsest.wire.models.cards import card
 
 LONG = "9" * 5_000
@@ -28,11 +28,11 @@ LENIENT = (
 
 @pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0x10"])
 @pytest.mark.parametrize(("name", "key"), STRICT)
-def test_a_setting_that_is_no_number_is_told_in_one_short_line(name: str, key: str, wrong: str) -> None:
-    with pytest.raises(BadInput, match=re.escape(key)) as told:
+def test_a_setting_that_is_no_number_raises_one_short_line(name: str, key: str, wrong: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(key)) as raised:
         profile(name, {key: wrong}).budget(CLAUDE)
-    assert len(told.value.message) < 200
-    assert "\n" not in told.value.message
+    assert len(raised.value.message) < 200
+    assert "\n" not in raised.value.message
 
 
 @pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0"])
@@ -43,21 +43,21 @@ def test_cc_06_what_is_out_of_its_range_is_as_if_it_were_not_there(name: str, ke
 
 
 def test_a_number_may_have_underscores_and_blanks_around_it() -> None:
-    assert number({"a": " 12_000 "}, "a") == 12_000
-    assert number({}, "a") is None
-    assert number({"a": "  "}, "a") is None
-    assert number({"a": "0"}, "a", least=0) == 0
-    assert sensible({"a": "100"}, "a", 100) == 100
-    assert sensible({"a": "101"}, "a", 100) is None
+    assert strict_number({"a": " 12_000 "}, "a") == 12_000
+    assert strict_number({}, "a") is None
+    assert strict_number({"a": "  "}, "a") is None
+    assert strict_number({"a": "0"}, "a", least=0) == 0
+    assert lenient_number({"a": "100"}, "a", 100) == 100
+    assert lenient_number({"a": "101"}, "a", 100) is None
 
 
 @given(st.text(max_size=30))
 def test_whatever_is_written_reads_as_a_number_or_as_nothing(text: str) -> None:
-    found = whole(text)
+    found = parse_number(text)
     assert found is None or 1 <= found < 10**11
 
 
 @given(st.integers(1, 10**11 - 1))
 def test_every_number_of_a_sensible_length_is_read(one: int) -> None:
-    assert whole(str(one)) == one
-    assert whole(f"{one:_}") == one
+    assert parse_number(str(one)) == one
+    assert parse_number(f"{one:_}") == one

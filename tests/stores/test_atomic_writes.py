@@ -1,4 +1,4 @@
-"""A file is there when all of it is, and until then what stood in its place stays."""
+"""A file is written completely or not at all; until then the earlier file stays."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.files import demand_room, gathered, is_temporary, write_private, write_whole
+from palimpsest.stores.files import coalesced, ensure_writable, is_temporary, write_atomically, write_private
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -35,7 +35,7 @@ def room_for(size: int) -> Iterator[None]:
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
-    assert write_whole(tmp_path / "a", [b"one ", b"", b"two"]) == 7
+    assert write_atomically(tmp_path / "a", [b"one ", b"", b"two"]) == 7
     assert contents(tmp_path) == {"a": b"one two"}
 
 
@@ -46,7 +46,7 @@ def test_a_writer_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
 
     (tmp_path / "a").write_bytes(b"old")
     with pytest.raises(BadInput, match="no more"):
-        write_whole(tmp_path / "a", failing(), replace=True)
+        write_atomically(tmp_path / "a", failing(), replace=True)
     assert contents(tmp_path) == {"a": b"old"}
 
 
@@ -56,7 +56,7 @@ def test_an_error_of_what_is_written_is_not_taken_for_one_of_the_disk(tmp_path: 
         raise FileNotFoundError(2, "No such file or directory", "elsewhere")
 
     with pytest.raises(FileNotFoundError, match="elsewhere"):
-        write_whole(tmp_path / "a", failing())
+        write_atomically(tmp_path / "a", failing())
     assert contents(tmp_path) == {}
 
 
@@ -65,18 +65,18 @@ def test_a_file_that_comes_while_we_write_is_kept(tmp_path: Path) -> None:
         yield b"ours"
         (tmp_path / "a").write_bytes(b"theirs")
 
-    with pytest.raises(BadInput, match="there already"):
-        write_whole(tmp_path / "a", slow())
+    with pytest.raises(BadInput, match="this file exists"):
+        write_atomically(tmp_path / "a", slow())
     assert contents(tmp_path) == {"a": b"theirs"}
 
 
 def test_a_folder_or_a_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="this is a folder"):
-        write_whole(tmp_path, [b"x"])
+        write_atomically(tmp_path, [b"x"])
     with pytest.raises(StoreError, match="does not exist"):
-        write_whole(tmp_path / "no" / "a", [b"x"])
+        write_atomically(tmp_path / "no" / "a", [b"x"])
     with pytest.raises(StoreError, match="cannot write it"):
-        write_whole(tmp_path, [b"x"], replace=True)
+        write_atomically(tmp_path, [b"x"], replace=True)
 
 
 def test_a_file_of_ours_takes_the_place_of_another_unless_it_may_not(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_file_of_ours_takes_the_place_of_another_unless_it_may_not(tmp_path: P
 
 
 WRITERS: dict[str, Callable[[Path, bytes], object]] = {
-    "for others": lambda path, data: write_whole(path, [data], replace=True),
-    "for others, without a sync": lambda path, data: write_whole(path, [data], replace=True, sync=False),
+    "for others": lambda path, data: write_atomically(path, [data], replace=True),
+    "for others, without a sync": lambda path, data: write_atomically(path, [data], replace=True, sync=False),
     "ours": write_private,
     "ours, without a sync": lambda path, data: write_private(path, data, sync=False),
 }
@@ -107,16 +107,16 @@ def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, na
 
 def test_a_device_that_is_full_is_called_full() -> None:
     with pytest.raises(StoreError, match="/dev/full: cannot write it: the disk is full; free some space, nothing was lost"):
-        write_whole(Path("/dev/full"), [b"x"])
+        write_atomically(Path("/dev/full"), [b"x"])
 
 
 AS_NOBODY = """
 import os, pathlib, sys
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.files import demand_room, write_private, write_whole
+from palimpsest.stores.files import ensure_writable, write_private, write_atomically
 os.geteuid() == 0 and os.seteuid(65534)
 path = pathlib.Path(sys.argv[1], "a")
-for write in (lambda: write_whole(path, [b"x"], replace=True), lambda: write_private(path, b"x"), lambda: demand_room(path)):
+for write in (lambda: write_atomically(path, [b"x"], replace=True), lambda: write_private(path, b"x"), lambda: ensure_writable(path)):
     try:
         write()
     except StoreError as error:
@@ -135,7 +135,7 @@ def test_a_file_for_others_is_written_where_a_link_leads(tmp_path: Path) -> None
         each.mkdir()
     (elsewhere / "kept").write_bytes(b"old")
     (folder / "link").symlink_to(elsewhere / "kept")
-    write_whole(folder / "link", [b"new"], replace=True)
+    write_atomically(folder / "link", [b"new"], replace=True)
     assert (folder / "link").is_symlink()
     assert (contents(folder), contents(elsewhere)) == ({"link": b"new"}, {"kept": b"new"})
 
@@ -152,23 +152,23 @@ def test_a_file_of_ours_is_never_written_where_a_link_leads(tmp_path: Path) -> N
 def test_a_link_that_leads_nowhere_counts_as_a_file_that_stands_there(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "gone")
-    with pytest.raises(BadInput, match="there already"):
-        write_whole(link, [b"x"])
+    with pytest.raises(BadInput, match="this file exists"):
+        write_atomically(link, [b"x"])
     assert not write_private(link, b"x", replace=False)
     assert not (tmp_path / "gone").exists()
-    write_whole(link, [b"x"], replace=True)
+    write_atomically(link, [b"x"], replace=True)
     assert (tmp_path / "gone").read_bytes() == b"x"
 
 
 def test_permissions_are_those_that_were_asked_for_or_that_the_old_file_had(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write_whole(tmp_path / "new", [b"x"])
-        write_whole(tmp_path / "asked", [b"x"], mode=0o600)
+        write_atomically(tmp_path / "new", [b"x"])
+        write_atomically(tmp_path / "asked", [b"x"], mode=0o600)
         write_private(tmp_path / "ours", b"x")
         (tmp_path / "old").write_bytes(b"x")
         (tmp_path / "old").chmod(0o664)
-        write_whole(tmp_path / "old", [b"y"], replace=True)
+        write_atomically(tmp_path / "old", [b"y"], replace=True)
     finally:
         os.umask(before)
     assert {path.name: oct(mode_of(path)) for path in tmp_path.iterdir()} == {
@@ -181,13 +181,13 @@ def test_permissions_are_those_that_were_asked_for_or_that_the_old_file_had(tmp_
 
 @pytest.mark.parametrize("name", ["x" * 255, "名" * 85, "x" * 254 + "."])
 def test_a_name_as_long_as_a_file_system_takes_can_be_written(tmp_path: Path, name: str) -> None:
-    demand_room(tmp_path / name)
-    write_whole(tmp_path / name, [b"x"])
+    ensure_writable(tmp_path / name)
+    write_atomically(tmp_path / name, [b"x"])
     assert contents(tmp_path) == {name: b"x"}
 
 
 def test_a_name_that_is_too_long_is_refused_before_and_when_it_is_written(tmp_path: Path) -> None:
-    for write in (demand_room, lambda path: write_whole(path, [b"x"]), lambda path: write_private(path, b"x")):
+    for write in (ensure_writable, lambda path: write_atomically(path, [b"x"]), lambda path: write_private(path, b"x")):
         with pytest.raises(StoreError, match="cannot write it: File name too long"):
             write(tmp_path / ("x" * 300))
     assert contents(tmp_path) == {}
@@ -216,6 +216,6 @@ def test_what_a_crash_leaves_says_which_file_it_was_to_be(tmp_path: Path) -> Non
 
 
 def test_gathering_keeps_the_bytes_in_pieces_of_some_size() -> None:
-    pieces = list(gathered([b"ab"] * 300_000))
+    pieces = list(coalesced([b"ab"] * 300_000))
     assert b"".join(pieces) == b"ab" * 300_000
     assert [len(piece) for piece in pieces] == [262_144, 262_144, 75_712]

@@ -1,4 +1,4 @@
-"""What the log proves, beside a summary that a model wrote: where it was asked for, once, and right behind the summary."""
+"""Evidence beside a summary by a model: only if the setting is on, once, and right behind the summary."""
 
 import pytest
 from workplace import offline, online, reply, say, use, work
@@ -7,7 +7,7 @@ from palimpsest.audit.fold_texts import EVIDENCE
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import TITLE
+from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 
@@ -37,7 +37,7 @@ def test_asked_for_by_a_setting_it_stands_right_behind_the_summary(name: str) ->
     (proof,) = proofs(session)
     items = session.log.view.items
     assert items[items.index(proof) - 1].kind == "summary"
-    assert TITLE in text_of(proof.content)
+    assert EVIDENCE_TITLE in text_of(proof.content)
     assert all(f"/repo/part{number}.py" in text_of(proof.content) for number in range(4))
     assert "[1] pytest part3" in text_of(proof.content)
 

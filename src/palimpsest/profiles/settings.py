@@ -1,0 +1,97 @@
+"""The settings of the profiles: their names, and how numbers and switches in them are read."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from palimpsest.core.errors import BadInput
+
+# Longer than any sensible number of tokens, bytes, lines or turns.
+_MAX_DIGITS: Final = 11
+_QUOTED_CHARS: Final = 40
+_ON: Final = frozenset({"1", "true", "yes", "on"})
+_CLAUDE: Final = (
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE",
+    "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE",
+    "DISABLE_COMPACT",
+    "DISABLE_AUTO_COMPACT",
+    "PAL_EVIDENCE",
+)
+_CODEX: Final = (
+    "model_context_window",
+    "model_auto_compact_token_limit",
+    "tool_output_token_limit",
+    "compact_prompt",
+    "experimental_compact_prompt_file",
+    "model_reasoning_effort",
+    "model_reasoning_summary",
+    "model_verbosity",
+)
+_OPENCODE: Final = ("compaction.auto", "compaction.prune", "agent.compaction.model", "PAL_EVIDENCE")
+
+SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "palimpsest": (
+        "PAL_COMPACT_AT",
+        "PAL_AUTO_COMPACT",
+        "PAL_THRIFT",
+        "PAL_NARRATIVE",
+        "PAL_TAIL",
+        "PAL_MESSAGES",
+        "PAL_RESULTS",
+        "PAL_PREVIEW_ABOVE",
+    ),
+    "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
+    "claude-code-2.1.325": (*_CLAUDE, "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "proactive"),
+    "codex": _CODEX,
+    "codex-0.166": (*_CODEX, "model_auto_compact_token_limit_scope", "features.remote_compaction_v2"),
+    "opencode": (*_OPENCODE, "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_PRUNE"),
+    "opencode-1.18": (
+        *_OPENCODE,
+        "compaction.reserved",
+        "compaction.tail_turns",
+        "compaction.preserve_recent_tokens",
+        "tool_output.max_lines",
+        "tool_output.max_bytes",
+    ),
+    "classroom": ("told_from", "PAL_EVIDENCE"),
+    "none": (),
+}
+
+
+def honoured_settings(profile: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a profile that an environment sets; an empty value does not set anything."""
+    return {name: environment[name] for name in SETTINGS.get(profile, ()) if environment.get(name, "").strip()}
+
+
+def parse_number(text: str, least: int = 1) -> int | None:
+    """Parse a whole number such as `1000` or `1_000`; `None` if it is none, is below `least` or has more than 11 digits."""
+    digits = text.strip().replace("_", "")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
+        return None
+    number = int(digits)
+    return number if number >= least else None
+
+
+def strict_number(settings: Mapping[str, str], name: str, *, least: int = 1, wanted: str = "a whole number") -> int | None:
+    """Return the number of a setting, or `None` if it is not set; raise `BadInput` for any other value."""
+    text = settings.get(name, "").strip()
+    number = parse_number(text, least)
+    if text and number is None:
+        raise BadInput(f"{name} is {quoted(text)}; give {wanted} from {least} on", where="settings")
+    return number
+
+
+def lenient_number(settings: Mapping[str, str], name: str, most: int | None = None) -> int | None:
+    """Return the number of a setting; `None` if it is not set, is no number, or is not within 1 and `most`."""
+    number = parse_number(settings.get(name, ""))
+    return None if number is None or (most is not None and number > most) else number
+
+
+def quoted(text: str) -> str:
+    """Return the value of a setting in quotes for an error message, cut to 40 characters."""
+    return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")
+
+
+def is_on(settings: Mapping[str, str], name: str) -> bool:
+    """Return whether a switch is set to `1`, `true`, `yes` or `on`; the default is off."""
+    return settings.get(name, "").strip().lower() in _ON
