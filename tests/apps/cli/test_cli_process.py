@@ -141,7 +141,7 @@ def test_an_error_that_cannot_be_told_keeps_its_exit_code(pal: Pal, streams: str
     assert _run_in_shell(pal, streams, "nonsense").returncode == 2
 
 
-@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.ending", "palimpsest.apps.cli.look.cards"])
+@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.command_line", "palimpsest.apps.cli.look.cards"])
 def test_an_interrupt_while_modules_are_loaded_ends_quietly(module: str) -> None:
     script = f"""
 import sys

@@ -10,16 +10,16 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
-from palimpsest.lab.bench.choosing import Fit, fit, fit_markdown
 from palimpsest.lab.bench.counting import KINDS
 from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.replaying import JUDGED
-from palimpsest.lab.bench.room import FULL, Sizes, Unit, side_by_side, write_session
 from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
-from palimpsest.lab.synthetic.shape import Shape
+from palimpsest.lab.bench.tuning import Fit, fit, fit_markdown
+from palimpsest.lab.bench.workspace import FULL, BenchSizes, DecodeUnit, side_by_side, write_session
+from palimpsest.lab.synthetic.statistics import SessionStatistics
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
-TINY = Sizes(
+TINY = BenchSizes(
     small=60,
     middle=90,
     large=120,
@@ -71,12 +71,12 @@ def test_bars_are_chosen_by_name_or_by_how_several_begin() -> None:
 
 def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
     store = MemorySessions()
-    log, material = write_session(store, "made-up", 2_000, FixedClock(1, 1), seed=7)
+    log, rounds = write_session(store, "made-up", 2_000, FixedClock(1, 1), seed=7)
     sizes = [len(chunk) for _, chunk in store.open("made-up").chunks()]
     events = list(log.events())
 
     assert 2_000 <= len(events) < 2_020
-    assert material.seq == log.tip
+    assert rounds.seq == log.tip
     assert 2_500 < sum(sizes) / len(events) < 3_500
     assert 330 < len(log.view.items) < 450
     assert sum(isinstance(event.body, ViewEdited) for event in events) > 10
@@ -85,18 +85,18 @@ def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
 
 
 def test_what_happens_next_in_a_session_fits_its_view() -> None:
-    log, material = write_session(MemorySessions(), "made-up", 700, FixedClock(1, 1), seed=3)
+    log, rounds = write_session(MemorySessions(), "made-up", 700, FixedClock(1, 1), seed=3)
     for _ in range(200):
-        for body in material.round():
+        for body in rounds.next_round():
             assert log.append(body).seq == log.tip
-    assert material.seq == log.tip
+    assert rounds.seq == log.tip
 
 
 def test_works_take_turns_and_a_unit_is_as_long_as_itself() -> None:
     order: list[str] = []
     assert len(side_by_side(3, lambda: order.append("a"), lambda: order.append("b"))) == 2
     assert order == ["a", "b"] * 3
-    unit = Unit(json.loads, [b"1", b"[2]"])
+    unit = DecodeUnit(json.loads, [b"1", b"[2]"])
     assert unit.of_timed(3, unit.pulse)[0] > 0
     assert unit.milliseconds > 0
 
@@ -166,7 +166,8 @@ def test_a_folder_without_sessions_cannot_be_replayed_or_measured(tmp_path: Path
 
 def test_made_up_sessions_are_shown_beside_recorded_ones() -> None:
     found = Fit(
-        Shape(3, {"reads again %": 39.3, "read, tokens, median": 667.0, "read, tokens, mean": 1470.0}), Shape(5, {"reads again %": 37.8})
+        SessionStatistics(3, {"reads again %": 39.3, "read, tokens, median": 667.0, "read, tokens, mean": 1470.0}),
+        SessionStatistics(5, {"reads again %": 37.8}),
     )
     assert fit_markdown(found).splitlines() == [
         "| | 3 recorded | 5 made up |",
@@ -181,7 +182,7 @@ def test_recorded_and_made_up_sessions_are_measured_alike(tmp_path: Path) -> Non
     (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
     told: list[str] = []
     found = fit(tmp_path, sessions=2, tokens=5_000, tell=told.append)
-    assert (found.recorded.sessions, found.made_up.sessions) == (1, 2)
+    assert (found.recorded.sessions, found.synthetic_session.sessions) == (1, 2)
     assert found.recorded.figures["replies a turn, mean"] > 0
     assert told == [f"reading {tmp_path}", "making 2 sessions up"]
 

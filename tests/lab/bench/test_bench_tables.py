@@ -5,10 +5,10 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Peer, Report, bar
-from palimpsest.lab.bench.compared import Row, SessionRow, short_names
 from palimpsest.lab.bench.costing import reread_bar
-from palimpsest.lab.bench.markdown import as_markdown, put_into, tables_of
-from palimpsest.lab.outcome import Kept, Probed, Survival
+from palimpsest.lab.bench.markdown import as_markdown, replace_table, tables_of
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, short_names
+from palimpsest.lab.outcome import KindScores, ProbeScores, SurvivalShares
 
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}
 
@@ -44,7 +44,7 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
 
 BEHIND = "Behind each score: folds that were made, of all that were forced."
 ROWS = (
-    Row(
+    ProfileRow(
         "palimpsest",
         {"cost_anthropic": 8.0, "cost_openai": 9.0},
         {"cost_anthropic": 0.8, "cost_openai": 0.9},
@@ -52,13 +52,13 @@ ROWS = (
         4,
         5,
         0,
-        Survival(numbers=0.5),
+        SurvivalShares(numbers=0.5),
         {
-            "1": Probed(0.9, 1.0, 2, 2, kinds={"open": Kept(0.5, 0.75, 2), "asked": Kept(1.0, 1.0, 2)}),
-            "10": Probed(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": Kept(0.4, 0.7, 1)}),
+            "1": ProbeScores(0.9, 1.0, 2, 2, kinds={"open": KindScores(0.5, 0.75, 2), "asked": KindScores(1.0, 1.0, 2)}),
+            "10": ProbeScores(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": KindScores(0.4, 0.7, 1)}),
         },
     ),
-    Row(
+    ProfileRow(
         "none",
         {"cost_anthropic": 15.0},
         {"cost_anthropic": None},
@@ -66,16 +66,16 @@ ROWS = (
         0,
         0,
         0,
-        Survival(),
-        {"1": Probed(1.0, 1.0, 0, 2, 0, 2), "10": Probed(1.0, 1.0, 0, 20, 0, 2)},
+        SurvivalShares(),
+        {"1": ProbeScores(1.0, 1.0, 0, 2, 0, 2), "10": ProbeScores(1.0, 1.0, 0, 20, 0, 2)},
     ),
 )
 
 
 def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
     sessions = (
-        SessionRow("a", "claude", 90_000, {"cost_anthropic": 1.0}, 0, 0),
-        SessionRow("b", "codex", 1_250_000, {"cost_anthropic": 0.75, "cost_anthropic_1h": 0.8, "cost_openai": 0.7}, 3, 9),
+        SessionCostRow("a", "claude", 90_000, {"cost_anthropic": 1.0}, 0, 0),
+        SessionCostRow("b", "codex", 1_250_000, {"cost_anthropic": 0.75, "cost_anthropic_1h": 0.8, "cost_openai": 0.7}, 3, 9),
     )
     report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=ROWS, sessions=sessions)
     assert {place: table.splitlines() for place, table in tables_of(report).items()} == {
@@ -161,10 +161,10 @@ def test_re_reads_are_judged_by_the_kind_of_cache_that_has_more_the_marks_of_one
 
 def test_a_table_is_put_between_the_marks_of_a_document() -> None:
     old = "Before.\n<!-- bench begins -->\nold\n<!-- bench ends -->\nAfter.\n"
-    assert put_into(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
-    assert put_into("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
+    assert replace_table(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
+    assert replace_table("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
     with pytest.raises(BadInput, match="no place for the table"):
-        put_into("nothing here", "new", "d.md")
+        replace_table("nothing here", "new", "d.md")
 
 
 def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
@@ -181,4 +181,4 @@ def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
 def test_the_document_has_a_place_for_every_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "benchmark.md").read_text(encoding="utf-8")
     for place in ("bench", "cost", "profiles", "survival", "sessions", "probes", "kinds", "fit"):
-        assert put_into(text, "new", "d.md", place) != text
+        assert replace_table(text, "new", "d.md", place) != text

@@ -5,33 +5,33 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.choosing import Choice, Choosing, Measured, choose_numbers, choosing_markdown, chosen_of
+from palimpsest.lab.bench.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.thrift import Numbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
 
 
-def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> Measured:
-    return Measured(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
+def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> SettingResult:
+    return SettingResult(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
 
 
 def test_the_cheapest_setting_within_the_limits_is_chosen() -> None:
     dear, cheap = measured("dear", 0.9), measured("cheap", 0.8)
     reads_again, hurts_one = measured("reads again", 0.5, rereads=0.91), measured("hurts one", 0.5, worst=1.11)
-    assert chosen_of([dear, cheap, reads_again, hurts_one]) == cheap
+    assert best_setting([dear, cheap, reads_again, hurts_one]) == cheap
 
 
 def test_when_no_setting_is_within_the_limits_the_one_with_the_fewest_re_reads_is_chosen() -> None:
-    assert chosen_of([measured("a", 0.5, rereads=1.4), measured("b", 0.9, rereads=1.1)]) == measured("b", 0.9, rereads=1.1)
+    assert best_setting([measured("a", 0.5, rereads=1.4), measured("b", 0.9, rereads=1.1)]) == measured("b", 0.9, rereads=1.1)
 
 
 def test_the_table_tells_both_halves_of_each_choice() -> None:
     choices = (
-        Choice(measured("cheap", 0.8), measured("cheap", 0.85, 0.7, 1.05, "odd")),
-        Choice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
+        TuningChoice(measured("cheap", 0.8), measured("cheap", 0.85, 0.7, 1.05, "odd")),
+        TuningChoice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
     )
-    assert choosing_markdown(Choosing({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
+    assert tuning_markdown(TuningResult({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
         "| chosen on | numbers | told of | breakpoints | automatic | re-reads | worst |\n"
         "|---|---|---|---:|---:|---:|---:|\n"
         "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
@@ -45,7 +45,7 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
 def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
     told: list[str] = []
     settings = (Numbers(), Numbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
-    found = choose_numbers(GOLDEN / "claude", settings=settings, tell=told.append)
+    found = tune(GOLDEN / "claude", settings=settings, tell=told.append)
     assert sum(found.sessions.values()) == len(told)
     assert {(each.half, each.setting) for each in found.measured} == {
         (half, f"patience {patience}, names 5,000")
@@ -58,4 +58,4 @@ def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the
 
 def test_a_folder_without_sessions_cannot_be_halved(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="too few sessions to be halved"):
-        choose_numbers(tmp_path, settings=())
+        tune(tmp_path, settings=())

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from replay_samples import CARD, comparison, outcome, session
 
-from palimpsest.lab.outcome import CardRun, Comparison, Line, Outcome, Replayed, Share, figures
+from palimpsest.lab.outcome import CardRun, Comparison, HiddenEvent, Outcome, ReplayedSession, WindowShare, figures
 from palimpsest.lab.report.page import write_page
-from palimpsest.lab.report.plot import parts_of
+from palimpsest.lab.report.plot import cost_parts
 
 
 def page(found: Comparison) -> str:
@@ -40,7 +40,7 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 def test_an_address_that_a_session_names_is_shown_and_is_none_in_the_file() -> None:
     one = session(1, 60, ("claude-code",))
     told = replace(
-        one, title="see https://example.org/a//b", lines=(Line(12, "user_said", "", "//example.org and http://localhost:1/", 3),)
+        one, title="see https://example.org/a//b", lines=(HiddenEvent(12, "user_said", "", "//example.org and http://localhost:1/", 3),)
     )
 
     made = page(Comparison((CardRun(CARD, "5m", 200_000, (told,)),), ("claude-code",)))
@@ -85,7 +85,7 @@ def test_the_first_sentence_says_what_ours_costs_against_the_yardstick() -> None
 def test_the_parts_of_a_bar_are_the_whole_bill() -> None:
     found = outcome("claude-code")
 
-    parts = parts_of([found])
+    parts = cost_parts([found])
 
     assert sum(parts.values()) == pytest.approx(found.cost.total)
     assert parts["summaries"] > 0 < parts["rereads"]
@@ -104,7 +104,7 @@ def test_an_edit_links_to_the_events_it_hid_and_an_event_says_who_hid_it() -> No
 
 def test_user_messages_that_were_hidden_and_invalid_requests_stand_out() -> None:
     ill = replace(outcome("codex"), invalid=3, stopped="the floor <does not> fit")
-    found = Comparison((CardRun(CARD, "5m", 200_000, (Replayed("s", "home", "pal", 1, profiles={"codex": ill}),)),), ("codex",))
+    found = Comparison((CardRun(CARD, "5m", 200_000, (ReplayedSession("s", "home", "pal", 1, profiles={"codex": ill}),)),), ("codex",))
 
     made = page(found)
 
@@ -135,13 +135,15 @@ def test_the_same_comparison_gives_the_same_bytes() -> None:
 
 
 def test_a_profile_without_a_call_is_shown_as_such() -> None:
-    found = Comparison((CardRun(CARD, "5m", 200_000, (Replayed("s", "home", "pal", 0, profiles={"none": Outcome("none")}),)),), ("none",))
+    found = Comparison(
+        (CardRun(CARD, "5m", 200_000, (ReplayedSession("s", "home", "pal", 0, profiles={"none": Outcome("none")}),)),), ("none",)
+    )
 
     read = Page(page(found))
 
     assert (read.open, read.odd) == ([], [])
     assert "no call" in read.text
-    assert "everything that was said stayed in sight" in read.text
+    assert "so everything stayed visible" in read.text
 
 
 @settings(max_examples=40, deadline=None)
@@ -154,8 +156,8 @@ def test_whatever_a_session_says_is_text_and_never_markup(words: str) -> None:
         replace(edit, by=hostile, why=hostile, loss=replace(edit.loss, paths=(hostile,), commands=(hostile,))) for edit in found.edits
     )
     rereads = tuple(replace(reread, names=(hostile,)) for reread in found.rereads)
-    made = replace(found, profile=hostile, edits=edits, rereads=rereads, census=(Share(hostile, hostile, 900, 1),), stopped=hostile)
-    told = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(Line(12, hostile, hostile, hostile, 3),))
+    made = replace(found, profile=hostile, edits=edits, rereads=rereads, census=(WindowShare(hostile, hostile, 900, 1),), stopped=hostile)
+    told = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(HiddenEvent(12, hostile, hostile, hostile, 3),))
 
     whole = page(Comparison((CardRun(hostile, hostile, 200_000, (told,)),), (hostile,), against=hostile))
     read = Page(whole)

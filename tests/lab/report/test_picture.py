@@ -4,10 +4,14 @@ from xml.etree import ElementTree as ET
 
 from replay_samples import comparison
 
-from palimpsest.lab.report.picture import Bytes, picture
+from palimpsest.lab.report.picture import RequestBytes, picture
 
 ROOT = Path(__file__).parents[3]
-REQUESTS = (Bytes("before the fold", "aa" * 32, 9_000), Bytes("folded", "bb" * 32, 400), Bytes("after the undo", "aa" * 32, 9_000))
+REQUESTS = (
+    RequestBytes("before the fold", "aa" * 32, 9_000),
+    RequestBytes("folded", "bb" * 32, 400),
+    RequestBytes("after the undo", "aa" * 32, 9_000),
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 

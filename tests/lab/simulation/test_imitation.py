@@ -11,8 +11,17 @@ from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.imitation import MANNERS, Manner, Summariser, drawn, manner_of, reply_to, summary_text, survives
-from palimpsest.lab.simulation.unsent import Summaries, UnsentEncoder
+from palimpsest.lab.simulation.imitated_summaries import (
+    SUMMARY_STATISTICS,
+    Summariser,
+    SummaryStatistics,
+    is_sampled,
+    reply_to,
+    sampled_names,
+    summary_statistics_of,
+    summary_text,
+)
+from palimpsest.lab.simulation.simulated_requests import SimulatedEncoder, SummaryProvider
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -20,40 +29,40 @@ from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.request import Params, Tool
 
-CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
+CLAUDE, CODEX, OPENCODE = SUMMARY_STATISTICS["claude-code"], SUMMARY_STATISTICS["codex"], SUMMARY_STATISTICS["opencode"]
 NAMES = [f"name_{number}" for number in range(20_000)]
 
 
 def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
-    assert MANNERS["claude-code"] == Manner(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78)
-    assert MANNERS["codex"] == Manner(2_000, 2_000, 0.89, 0.18, 0.23)
-    assert MANNERS["opencode"] == Manner(1_200, 1_000, 0.44, 0.05, 0.13)
+    assert SUMMARY_STATISTICS["claude-code"] == SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78)
+    assert SUMMARY_STATISTICS["codex"] == SummaryStatistics(2_000, 2_000, 0.89, 0.18, 0.23)
+    assert SUMMARY_STATISTICS["opencode"] == SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13)
 
 
 def test_every_profile_but_ours_and_none_imitates_somebody() -> None:
-    assert {name for name in PROFILES if manner_of(name) is None} == {"palimpsest", "none"}
-    assert manner_of("claude-code-2.1.325") is CLAUDE
+    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "none"}
+    assert summary_statistics_of("claude-code-2.1.325") is CLAUDE
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.46, 0.95, 1.0])
 def test_a_fixed_draw_lets_that_share_of_names_survive(share: float) -> None:
-    assert sum(survives(name, share) for name in NAMES) / len(NAMES) == pytest.approx(share, abs=0.01)
+    assert sum(is_sampled(name, share) for name in NAMES) / len(NAMES) == pytest.approx(share, abs=0.01)
 
 
 def test_what_survives_a_small_share_survives_a_larger_one() -> None:
-    assert {name for name in NAMES if survives(name, 0.1)} < {name for name in NAMES if survives(name, 0.5)}
+    assert {name for name in NAMES if is_sampled(name, 0.1)} < {name for name in NAMES if is_sampled(name, 0.5)}
 
 
 def test_edited_and_read_paths_and_all_other_names_have_shares_of_their_own() -> None:
     evidence = Evidence(edited=tuple(f"/repo/{name}.py" for name in NAMES), read=tuple(f"/repo/{name}.md" for name in NAMES))
     for form, share in ((".py", 0.89), (".md", 0.18), (".c", 0.23)):
         names = [f"repo/{name}{form}" for name in NAMES]
-        assert len(drawn(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
+        assert len(sampled_names(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("manner", [CLAUDE, CODEX, OPENCODE])
 @pytest.mark.parametrize("factor", [1.0, 1.33])
-def test_a_summary_has_the_tokens_that_are_kept(manner: Manner, factor: float) -> None:
+def test_a_summary_has_the_tokens_that_are_kept(manner: SummaryStatistics, factor: float) -> None:
     evidence = Evidence(edited=tuple(f"src/orders/{name}.py" for name in NAMES[:300]), names=tuple(NAMES[:400]))
     for told in (evidence, Evidence()):
         text = summary_text("summary 1", manner, told, ["Please do it."], factor)
@@ -84,7 +93,7 @@ def test_an_open_task_is_told_like_any_other_name() -> None:
     tasks = tuple(f"Write chapter {number} of the handbook." for number in range(100))
     for manner in (CLAUDE, OPENCODE):
         text = summary_text("s", manner, Evidence(tasks=tasks), (), 1.0)
-        assert [task for task in tasks if task in text] == [task for task in tasks if survives(task, manner.others)]
+        assert [task for task in tasks if task in text] == [task for task in tasks if is_sampled(task, manner.others)]
         assert 5 < text.count("chapter") < 60
 
 
@@ -95,10 +104,10 @@ WISHES = [f"Please keep message number {number} exactly as it is." for number in
 def _opened() -> Session:
     environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), environment)
-    summaries = Summaries(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
+    summaries = SummaryProvider(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
 
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> UnsentEncoder:
-        return UnsentEncoder(card, lambda: session.log.view, tools=tools, params=params)
+    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
+        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
 
     session.environment = replace(environment, provider=summaries.provider, encoder=encoder)
     return session
@@ -115,7 +124,7 @@ def _folded(session: Session, wishes: list[str]) -> list[str]:
 
 
 def test_what_one_summary_told_the_next_one_tells_again() -> None:
-    survivors = [wish for wish in WISHES if survives(wish, CLAUDE.messages)]
+    survivors = [wish for wish in WISHES if is_sampled(wish, CLAUDE.messages)]
     assert 25 < len(survivors) < 35
     with _opened() as session:
         for said in (10, 20, 30):

@@ -15,8 +15,8 @@ from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
 __all__ = [
     "NEWEST",
     "AnyHome",
-    "Found",
     "Home",
+    "SessionLocation",
     "expanded",
     "find_home",
     "find_session",
@@ -50,7 +50,7 @@ def expanded(word: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Found:
+class SessionLocation:
     """A session that was named, the stores it lives in, and the clock of its home."""
 
     session: str
@@ -64,17 +64,17 @@ class Found:
         return self.store.stat(self.session).name
 
 
-def find_session(home: AnyHome, word: str) -> Found:
+def find_session(home: AnyHome, word: str) -> SessionLocation:
     """The session that a word means: an id, a prefix that no other id has, a path, or `last`."""
     if word.endswith(SUFFIX) or os.sep in word:
         return _find_file(home, expanded(word))
     stats = {stat.session: stat.changed for stat in home.store.stats()}
     if word in stats:
-        return Found(word, home.store, home.blobs, home.clock)
+        return SessionLocation(word, home.store, home.blobs, home.clock)
     if not stats:
         raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=home.store.name)
     if word == NEWEST:
-        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
+        return SessionLocation(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
         raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
@@ -82,7 +82,7 @@ def find_session(home: AnyHome, word: str) -> Found:
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=home.store.name)
-    return Found(matching[0], home.store, home.blobs, home.clock)
+    return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
 def folder_of_sessions(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
@@ -92,9 +92,9 @@ def folder_of_sessions(home: AnyHome, folder: Path) -> tuple[SessionArchive, Blo
     return JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs")
 
 
-def _find_file(home: AnyHome, path: Path) -> Found:
+def _find_file(home: AnyHome, path: Path) -> SessionLocation:
     if not path.is_file():
         raise BadInput("there is no such file", where=str(path))
     if path.suffix != SUFFIX:
         raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
-    return Found(path.stem, *folder_of_sessions(home, path.resolve().parent), home.clock)
+    return SessionLocation(path.stem, *folder_of_sessions(home, path.resolve().parent), home.clock)

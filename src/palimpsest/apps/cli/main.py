@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.ending import run_to_the_end
+from palimpsest.apps.cli.command_line import run_command_line
 
 # Name: (module and attribute, one line of help). The table is all that `pal --help` needs, so no command's module is imported for it.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
         """Run a command line to its end: whatever happens becomes one line and an exit code."""
-        run_to_the_end(self, None if args is None else list(args), extra.get("obj"))
+        run_command_line(self, None if args is None else list(args), extra.get("obj"))
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - the signature of a click callback

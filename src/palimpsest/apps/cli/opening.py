@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.home import AnyHome, Found
+from palimpsest.apps.cli.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.output import plain
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.log.log import Log
@@ -38,15 +38,15 @@ session_argument = click.argument("session", metavar="ID", shell_complete=comple
 _USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
 
 
-def open_log(found: Found, *, write: bool = False, whole: bool = False) -> Log:
+def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False) -> Log:
     """The session, for reading or held for writing; `whole` is for commands that show what the log says, and checks every line.
 
     A model call that a crash left without an outcome is closed before anything is written: until then the log takes no edit.
     """
-    return closing_calls(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
 
 
-def closing_calls(log: Log, *, write: bool = True) -> Log:
+def close_open_call(log: Log, *, write: bool = True) -> Log:
     """The same log; one that is held for writing without the model call that a crash left open in it."""
     try:
         if write and log.open_call is not None:
@@ -95,13 +95,13 @@ def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
     return counter.scaled(tool_list_size(blobs.get(call.tools)))
 
 
-def weigh(view: View, log: Log, found: Found) -> int:
+def weigh(view: View, log: Log, found: SessionLocation) -> int:
     """Tokens of a view and of the tools that go with it, weighed whole: what a provider reported was said of another view."""
     counter = counter_of(view, log.ledger.calibration)
     return counter.total(view) + tools_tokens(view, found.blobs, counter)
 
 
-def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
+def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
     """Tokens of a view to come and the room there is; one that does not fit is refused with both numbers."""
     tokens = weigh(after, log, found)
     budget = budget_of(after.model, cards)

@@ -125,7 +125,7 @@ def _pad(cell: str, width: int, *, right: bool) -> str:
 
 
 @contextmanager
-def waiting(what: str, total: int) -> Iterator[Callable[[float], None]]:
+def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
     """Hears how many parts are done, and shows it with the time that is left; nothing where nobody looks."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -194,12 +194,12 @@ def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()
     return Columns(columns, right, keep)
 
 
-def when(at: int) -> str:
+def local_time(at: int) -> str:
     """A moment in local time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
 
 
-def lately(at: int) -> str:
+def short_time(at: int) -> str:
     """A moment in eleven columns: day and time of this year, the date alone of another."""
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow
 
 Better: TypeAlias = Literal["lower", "higher"]
 # Which table of docs/benchmark.md a bar stands in: what this machine does in time, or what sessions cost wherever they are replayed.
@@ -79,7 +79,7 @@ class Peer(Struct, frozen=True):
     value: float
 
 
-def peer_of(name: str, value: float | None) -> Peer | None:
+def peer_value(name: str, value: float | None) -> Peer | None:
     """What a peer needs for the same; nothing where it is not installed or would take too long."""
     return None if value is None else Peer(name, rounded(value))
 
@@ -105,8 +105,8 @@ class Report(Struct, frozen=True):
     quick: bool
     took_s: float
     machine: dict[str, str] = {}
-    profiles: tuple[Row, ...] = ()
-    sessions: tuple[SessionRow, ...] = ()
+    profiles: tuple[ProfileRow, ...] = ()
+    sessions: tuple[SessionCostRow, ...] = ()
     replayed: str = ""
 
     @property

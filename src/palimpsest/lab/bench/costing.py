@@ -7,16 +7,16 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.compared import Row, SessionRow, halves_of
-from palimpsest.lab.bench.room import Room
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, split_halves
+from palimpsest.lab.bench.workspace import Workspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
-from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, averaged, figures, ratio
-from palimpsest.lab.probes.cycles import CYCLES, Material, Summarised, probed
+from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, mean_scores, ratio
+from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import Names
-from palimpsest.lab.simulation.taking import Taken, take_all, take_log
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 
@@ -27,7 +27,7 @@ PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
 COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}
 
 
-class Run(NamedTuple):
+class PricingRun(NamedTuple):
     """A way to price: the bar that it is for, the card, and how long its entries last."""
 
     bar: str
@@ -36,55 +36,57 @@ class Run(NamedTuple):
 
 
 RUNS: Final = (
-    Run("cost_anthropic", "claude-sonnet-4-5"),
-    Run("cost_anthropic_1h", "claude-sonnet-4-5", "1h"),
-    Run("cost_openai", "gpt-5.5"),
+    PricingRun("cost_anthropic", "claude-sonnet-4-5"),
+    PricingRun("cost_anthropic_1h", "claude-sonnet-4-5", "1h"),
+    PricingRun("cost_openai", "gpt-5.5"),
 )
 
 
-def measure_costing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_costing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`cost_*`, `rereads`, `invalid`, `survival_*` and `probes_*`."""
-    names = (OURS, BASELINE, *(PEERS if room.sizes.peers else ()))
+    names = (OURS, BASELINE, *(PEERS if workspace.sizes.peers else ()))
     cycles = CYCLES if wanted & PROBE_BARS else ()
-    table = _Table(names, cycles)
-    for taken in sessions_of(room):
-        room.tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens)")
+    table = _CostTable(names, cycles)
+    for taken in sessions_of(workspace):
+        workspace.tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens)")
         table.take(taken)
     if not table.sessions:
-        raise BadInput("there is no session to be replayed", where=str(room.recorded))
-    room.rows, room.session_rows = table.rows(), table.session_rows()
-    yield from (_judged(each, made_up=room.recorded is None) for each in table.bars() if each.name in wanted)
+        raise BadInput("there is no session to be replayed", where=str(workspace.recorded))
+    workspace.rows, workspace.session_rows = table.rows(), table.session_rows()
+    yield from (
+        _without_limit_if_synthetic(each, synthetic_session=workspace.recorded is None) for each in table.bars() if each.name in wanted
+    )
 
 
-def _judged(each: Bar, *, made_up: bool) -> Bar:
+def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
     """A bar as it is held to its limit; made-up sessions cause so few re-reads that their ratio is told and not judged."""
-    return structs.replace(each, limit=None, ok=True) if made_up and each.name == "rereads" and each.value is not None else each
+    return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
 
 
-def sessions_of(room: Room) -> Iterator[Taken]:
+def sessions_of(workspace: Workspace) -> Iterator[LoadedSession]:
     """The sessions below the folder that was given, or made-up ones."""
-    if room.recorded is not None:
-        yield from take_all([room.recorded])
+    if workspace.recorded is not None:
+        yield from load_all([workspace.recorded])
         return
-    for seed, tokens in room.sizes.replayed:
-        with made_up(seed, tokens, MemorySessions()) as log:
-            yield take_log(log, MemoryBlobs(), "made up", "made up")
+    for seed, tokens in workspace.sizes.replayed:
+        with synthetic_session(seed, tokens, MemorySessions()) as log:
+            yield load_log(log, MemoryBlobs(), "made up", "made up")
 
 
-class _Table:
+class _CostTable:
     """Outcomes of all sessions, by profile and by run."""
 
     def __init__(self, names: tuple[str, ...], cycles: tuple[int, ...]) -> None:
         self._profiles = tuple(profile(name) for name in names)
         self._cycles = cycles
         self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
-        self._probed: dict[str, list[dict[str, Probed]]] = {}
+        self._probed: dict[str, list[dict[str, ProbeScores]]] = {}
         self.sessions: list[tuple[str, str, int]] = []
 
-    def take(self, taken: Taken) -> None:
+    def take(self, taken: LoadedSession) -> None:
         """Replay one session under everything."""
-        recording, names = taken.recording, Names(taken.recording.steps)
-        material = Material(taken.events) if self._cycles else None
+        recording, names = taken.recording, NameIndex(taken.recording.steps)
+        rounds = ProbedSession(taken.events) if self._cycles else None
         self.sessions.append((taken.id, taken.format, recording.tokens))
         for each in self._profiles:
             for run in RUNS:
@@ -93,20 +95,20 @@ class _Table:
                 model = replay_card(run.card)
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
-            if material is not None:
-                summarised = Summarised(recording.measure.factor)
-                found = probed(material, each, replay_card(RUNS[0].card), self._cycles, summarised)
+            if rounds is not None:
+                summarised = SummarySource(recording.calibration.factor)
+                found = probed(rounds, each, replay_card(RUNS[0].card), self._cycles, summarised)
                 self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:
         return figures(self._outcomes[name, run])
 
-    def _shares(self, name: str) -> dict[str, Probed]:
+    def _shares(self, name: str) -> dict[str, ProbeScores]:
         """The mean over the sessions that were folded, by the number of cycles."""
         many = self._probed.get(name, [])
-        return {str(number): averaged([each[str(number)] for each in many]) for number in self._cycles}
+        return {str(number): mean_scores([each[str(number)] for each in many]) for number in self._cycles}
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ProfileRow, ...]:
         """One row a profile."""
         found = []
         for each in self._profiles:
@@ -114,7 +116,7 @@ class _Table:
             first = by_run[RUNS[0].bar]
             against = {run.bar: self._figures(BASELINE, run.bar) for run in RUNS}
             found.append(
-                Row(
+                ProfileRow(
                     each.name,
                     {name: round(told.usd, 4) for name, told in by_run.items()},
                     {name: ratio(told.usd, against[name].usd) for name, told in by_run.items()},
@@ -128,10 +130,10 @@ class _Table:
             )
         return tuple(found)
 
-    def session_rows(self) -> tuple[SessionRow, ...]:
+    def session_rows(self) -> tuple[SessionCostRow, ...]:
         """One row a session: what ours costs against the baseline."""
         return tuple(
-            SessionRow(session, form, tokens, self._ratios(place), *self._rereads(place))
+            SessionCostRow(session, form, tokens, self._ratios(place), *self._rereads(place))
             for place, (session, form, tokens) in enumerate(self.sessions)
         )
 
@@ -144,7 +146,7 @@ class _Table:
     def _halves(self, run: str) -> dict[str, float]:
         """The ratio over each half of the sessions: numbers that were chosen on one of them are judged by the other."""
         found: dict[str, float] = {}
-        for half, names in halves_of({session: tokens for session, _, tokens in self.sessions}).items():
+        for half, names in split_halves({session: tokens for session, _, tokens in self.sessions}).items():
             places = [place for place, (session, _, _) in enumerate(self.sessions) if session in names]
             ours, theirs = (sum(self._outcomes[name, run][place].cost.total for place in places) for name in (OURS, BASELINE))
             if theirs:
@@ -186,7 +188,7 @@ def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
     return bar("rereads", max(judged, default=None), None, **detail)
 
 
-def _probe_bar(number: str, ours: Probed, theirs: Probed) -> Bar:
+def _probe_bar(number: str, ours: ProbeScores, theirs: ProbeScores) -> Bar:
     """What is answered after so many forced folds; nobody knows where nothing was folded."""
     return bar(
         f"probes_{number}",

@@ -11,9 +11,9 @@ from statistics import mean
 import msgspec
 
 from palimpsest.core.tokens.estimate import Calibration, estimate, learn
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.room import Room, optional
+from palimpsest.lab.bench.workspace import Workspace, import_optional
 
 _MODULES = ("argparse", "dataclasses", "difflib", "heapq", "shutil", "statistics", "tarfile", "textwrap", "threading", "typing")
 _WORDS = ("order", "invoice", "ledger", "router", "session", "worker", "report", "schema", "cache", "window", "token", "batch")
@@ -96,10 +96,10 @@ _MODEL = "gpt-5.5"
 _CALLS = 60
 
 
-def measure_counting(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_counting(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`tokens_error`; null without the exact tokenizer."""
-    room.tell("counting tokens")
-    library = optional("rs_bpe.bpe")
+    workspace.tell("counting tokens")
+    library = import_optional("rs_bpe.bpe")
     if library is None:
         yield bar("tokens_error", None)
         return
@@ -112,10 +112,10 @@ def measure_counting(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         guess = raw * calibration.factor(_MODEL)
         errors.setdefault(kind, []).append(abs(guess - counted) / counted * 100)
         calibration = learn(calibration, _MODEL, raw, counted)
-    langchain = Langchain.find(room)
+    langchain = Langchain.find(workspace)
     peer = langchain and mean(abs(langchain.count_text(text) - exact(text)) / exact(text) * 100 for _, text in calls)
     every = [error for some in errors.values() for error in some]
-    yield bar("tokens_error", mean(every), peer_of(NAME, peer), **{kind: mean(some) for kind, some in errors.items()})
+    yield bar("tokens_error", mean(every), peer_value(NAME, peer), **{kind: mean(some) for kind, some in errors.items()})
 
 
 def _calls() -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.compared import cost_table, kinds_table, probes_table, sessions_table, survival_table
+from palimpsest.lab.bench.tables import cost_table, kinds_table, probes_table, sessions_table, survival_table
 
 
 def tables_of(report: Report) -> dict[str, str]:
@@ -41,7 +41,7 @@ def as_markdown(report: Report) -> str:
     return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
 
 
-def put_into(text: str, table: str, where: str, place: str = "bench") -> str:
+def replace_table(text: str, table: str, where: str, place: str = "bench") -> str:
     """A document with the table between the two marks of its place."""
     first, last = f"<!-- {place} begins -->", f"<!-- {place} ends -->"
     before, begins, rest = text.partition(first)

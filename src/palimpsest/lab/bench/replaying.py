@@ -14,11 +14,11 @@ from msgspec import Struct, structs
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.room import Room, optional, seconds
-from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
+from palimpsest.lab.bench.workspace import Workspace, import_optional, seconds
+from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.simulation.environment import replay_card
-from palimpsest.lab.simulation.taking import take_log
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.jsonl import JsonlSessions
@@ -39,11 +39,11 @@ class Replaying(Struct, frozen=True):
     peak_mb: float | None
 
 
-def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_replaying(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`replay_seconds` and `replay_peak_mb`."""
-    tokens = room.sizes.replayed_long
-    room.tell(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")
-    store = JsonlSessions(room.folder / "replayed")
+    tokens = workspace.sizes.replayed_long
+    workspace.tell(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")
+    store = JsonlSessions(workspace.folder / "replayed")
     _write(store, tokens)
     command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(store.folder), _session())
     run = partial(subprocess.run, command, check=True, capture_output=True)
@@ -54,10 +54,10 @@ def measure_replaying(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         bar("replay_seconds", took, None, tokens=told.tokens, profiles=len(COMPARED), cpu_s=told.cpu_s),
         bar("replay_peak_mb", told.peak_mb, None, tokens=told.tokens),
     )
-    yield from (_judged(each, tokens) for each in found if each.name in wanted)
+    yield from (_without_limit_if_short(each, tokens) for each in found if each.name in wanted)
 
 
-def _judged(each: Bar, tokens: int) -> Bar:
+def _without_limit_if_short(each: Bar, tokens: int) -> Bar:
     return each if tokens >= JUDGED else structs.replace(each, limit=None, ok=True)
 
 
@@ -69,15 +69,15 @@ def _write(store: JsonlSessions, tokens: int) -> None:
     """A session on the disk, written at once."""
     memory = MemorySessions()
     # Sessions are made up to an unscaled size, and recordings count theirs scaled, as a bill would.
-    made_up(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
+    synthetic_session(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
     store.create(_session(), b"".join(chunk for _, chunk in memory.open(_session()).chunks())).close()
 
 
 def replay_stored(folder: Path, session: str) -> Replaying:
     """Replay a session of a folder as `pal replay --json` does, to the bytes it would print."""
     with Log.open(JsonlSessions(folder), session, FixedClock(1)) as log:
-        taken = take_log(log, MemoryBlobs(), str(folder))
-    plan = Plan(tuple(map(profile, COMPARED)), (replay_card(_MODEL),))
+        taken = load_log(log, MemoryBlobs(), str(folder))
+    plan = ReplayPlan(tuple(map(profile, COMPARED)), (replay_card(_MODEL),))
     msgspec.json.encode(as_builtins(compared([replay_session(taken, plan)], plan)))
     return Replaying(taken.recording.tokens, time.process_time(), peak_mb())
 
@@ -91,7 +91,7 @@ def peak_mb() -> float | None:
     if status.is_file():
         lines = status.read_text(encoding="ascii", errors="replace").splitlines()
         return next((int(line.split()[1]) / 1_024 for line in lines if line.startswith("VmHWM:")), None)
-    resource = optional("resource")
+    resource = import_optional("resource")
     if resource is None:
         return None
     most: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -15,11 +15,11 @@ from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
-from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
 from palimpsest.lab.bench.turns import measure_blocking, measure_turns
+from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, Workspace
 from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
-Family: TypeAlias = Callable[[Room, frozenset[str]], Iterator[Bar]]
+Family: TypeAlias = Callable[[Workspace, frozenset[str]], Iterator[Bar]]
 
 # Forks come when the disk has had time to take in the logs.
 FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
@@ -53,29 +53,29 @@ def run_bench(
     *,
     wanted: frozenset[str] = frozenset(GOALS),
     quick: bool = False,
-    sizes: Sizes | None = None,
+    sizes: BenchSizes | None = None,
     help_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
     recorded: Path | None = None,
     tell: Callable[[str], None] = print,
 ) -> Report:
     """Measure the wanted bars in a folder, which will hold up to a gigabyte; `recorded` holds sessions to be replayed."""
     begun = time.monotonic()
-    room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command, recorded=recorded)
-    _demand(room, wanted)
+    workspace = Workspace(folder, sizes or (QUICK if quick else FULL), tell, help_command, recorded=recorded)
+    _demand(workspace, wanted)
     try:
-        found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(room, wanted)}
-        unit = room.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
+        found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(workspace, wanted)}
+        unit = workspace.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
     finally:
-        room.close()
+        workspace.close()
     bars = tuple(found[name] for name in GOALS if name in found)
-    told = "" if not room.rows else "sessions that were given" if recorded is not None else "made-up sessions"
-    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), room.rows, room.session_rows, told)
+    told = "" if not workspace.rows else "sessions that were given" if recorded is not None else "made-up sessions"
+    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), workspace.rows, workspace.session_rows, told)
 
 
-def _demand(room: Room, wanted: frozenset[str]) -> None:
+def _demand(workspace: Workspace, wanted: frozenset[str]) -> None:
     """What is missing is said before minutes are spent."""
     if any(GOALS[name].table == "bench" for name in wanted):
-        room.orjson  # noqa: B018 - asking for it is the check
+        workspace.orjson  # noqa: B018 - asking for it is the check
     if "search_vs_ripgrep" in wanted:
         find_ripgrep()
 

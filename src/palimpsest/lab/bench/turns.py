@@ -19,10 +19,10 @@ from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.session import Session
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.room import MODEL, Material, Room
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.bench.workspace import MODEL, SyntheticRounds, Workspace
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -36,10 +36,10 @@ _TOKENS = 135_000
 _RUNS = 3
 
 
-class _Talking:
+class _StreamingProvider:
     """A provider that streams a few words."""
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_Talking":
+    def provider(self, _card: ModelCard, _purpose: str) -> "_StreamingProvider":
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
@@ -50,7 +50,7 @@ class _Talking:
         yield ModelReplied((Text("".join(words), "assistant"),), stop="end_turn", model=_MODEL)
 
 
-class _Watch:
+class _LoopLatency:
     """Measures how late a timer of one millisecond is: so long nothing else could run."""
 
     def __init__(self) -> None:
@@ -65,24 +65,24 @@ class _Watch:
                 self.longest = max(self.longest, time.perf_counter() - begun - _TICK_S)
 
 
-def measure_blocking(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_blocking(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`loop_ms`."""
-    room.tell("how long the event loop is blocked")
-    found = [_run(room, number) for number in range(_RUNS)]
+    workspace.tell("how long the event loop is blocked")
+    found = [_run(workspace, number) for number in range(_RUNS)]
     yield bar("loop_ms", min(each[0] for each in found) * 1_000, tokens=min(each[1] for each in found))
 
 
-def _run(room: Room, number: int) -> tuple[float, int]:
+def _run(workspace: Workspace, number: int) -> tuple[float, int]:
     """The longest block in seconds over a turn that begins with a fold, and the tokens before it."""
-    log = made_up(number + 1, _TOKENS, room.store, f"blocking-{number}")
-    environment = Environment(room.store, MemoryBlobs(), room.clock, provider=_Talking().provider)
+    log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
+    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
     with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
         tokens = session.used
         return asyncio.run(_turn(session)), tokens
 
 
 async def _turn(session: Session) -> float:
-    watch = _Watch()
+    watch = _LoopLatency()
     ticking = asyncio.create_task(watch.tick())
     await start_turn(session)
     session.log.append(UserSaid((Text("Summarise what you changed, file by file."),)))
@@ -101,14 +101,14 @@ _CARD = card(MODEL)
 _PROFILE = Profile("bench", (), lambda model: replace(palimpsest_budget(model.window, model.reply), block_at=None))
 
 
-class _Answering:
+class _InstantProvider:
     """A provider that has its reply at once, and notes when the request reached it."""
 
     def __init__(self) -> None:
         self.reply = ModelReplied(())
         self.reached = 0.0
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_Answering":
+    def provider(self, _card: ModelCard, _purpose: str) -> "_InstantProvider":
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
@@ -122,9 +122,9 @@ class Turns:
     The time of the disk is another bar's (`append`), and left out here.
     """
 
-    def __init__(self, log: Log, material: Material, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
-        self._material = material
-        self._answering = _Answering()
+    def __init__(self, log: Log, rounds: SyntheticRounds, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
+        self._rounds = rounds
+        self._answering = _InstantProvider()
         self._syncing = 0.0
         environment = Environment(store, blobs, clock, provider=self._answering.provider, offload=self._without_disk)
         self._session = Session(log, _PROFILE, _CARD, environment)
@@ -134,7 +134,7 @@ class Turns:
     def take(self) -> float:
         """Seconds of one turn: the projections and the view, the decision that comes before a call, and the request."""
         seconds = 0.0
-        for body in self._material.round():
+        for body in self._rounds.next_round():
             match body:
                 case CallStarted():
                     continue
@@ -168,20 +168,20 @@ class Turns:
         return self.deciding
 
 
-def measure_turns(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_turns(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`turn_*` and `decide`."""
-    peer = Langchain.find(room)
+    peer = Langchain.find(workspace)
     deciding: dict[str, float] = {}
-    for length in room.sizes.lengths:
+    for length in workspace.sizes.lengths:
         name = f"turn_{length}"
         if name not in wanted and "decide" not in wanted:
             continue
-        room.tell(f"turns after {room.sizes.lengths[length]:,} events")
-        log, material = room.writer(length)
+        workspace.tell(f"turns after {workspace.sizes.lengths[length]:,} events")
+        log, rounds = workspace.writer(length)
         with log:
-            turns = Turns(log, material, MemoryBlobs(), room.clock, room.store)
-            whole, deciding[length] = room.unit.of_timed(room.sizes.rounds, turns.take, turns.last_decision)
+            turns = Turns(log, rounds, MemoryBlobs(), workspace.clock, workspace.store)
+            whole, deciding[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.take, turns.last_decision)
         if name in wanted:
-            yield bar(name, whole, peer_of(NAME, peer and peer.turn(length)))
+            yield bar(name, whole, peer_value(NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(deciding.values()), peer_of(NAME, peer and peer.decide()), **deciding)
+        yield bar("decide", max(deciding.values()), peer_value(NAME, peer and peer.decide()), **deciding)

@@ -10,9 +10,9 @@ from statistics import median
 from palimpsest.core.events import Body
 from palimpsest.core.format.codec import body_bytes, encode_body
 from palimpsest.core.log.log import Log
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.agents import NAME, Agents
-from palimpsest.lab.bench.room import Material, Room, steady
+from palimpsest.lab.bench.workspace import SyntheticRounds, Workspace, frozen_gc
 
 _GROUP = 10
 _ROUNDS = 5
@@ -21,48 +21,48 @@ _ENVELOPE = 130
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 
-def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_writing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`append`, `append_cpu_us` and `group_commit`."""
-    peer = Agents.find(room)
+    peer = Agents.find(workspace)
     if "append" in wanted:
-        room.tell("durable appends")
-        ours, raw = _against_raw(room, 1)
-        yield bar("append", ours / raw, peer_of(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+        workspace.tell("durable appends")
+        ours, raw = _against_raw(workspace, 1)
+        yield bar("append", ours / raw, peer_value(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
     if "append_cpu_us" in wanted:
-        room.tell("processor time of appends")
-        used = {length: _cpu_us(room, length) for length in ("1k", "100k")}
-        yield bar("append_cpu_us", max(used.values()), peer_of(NAME, peer and peer.append_cpu_us()), **used)
+        workspace.tell("processor time of appends")
+        used = {length: _cpu_us(workspace, length) for length in ("1k", "100k")}
+        yield bar("append_cpu_us", max(used.values()), peer_value(NAME, peer and peer.append_cpu_us()), **used)
     if "group_commit" in wanted:
-        room.tell("group commits")
-        ours, raw = _against_raw(room, _GROUP)
-        yield bar("group_commit", ours / raw, peer_of(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+        workspace.tell("group commits")
+        ours, raw = _against_raw(workspace, _GROUP)
+        yield bar("group_commit", ours / raw, peer_value(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
 
 
-def _twin(room: Room) -> int:
+def _twin(workspace: Workspace) -> int:
     """A copy of the log to write to by hand: how long a file is and how it lies on the disk matter to a sync."""
-    path = room.folder / "raw"
-    shutil.copyfile(room.store.path_of(room.session("10k")), path)
+    path = workspace.folder / "raw"
+    shutil.copyfile(workspace.store.path_of(workspace.session("10k")), path)
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.fsync(file)
     return file
 
 
-def endless(material: Material) -> Iterator[Body]:
+def endless(rounds: SyntheticRounds) -> Iterator[Body]:
     """The events of a session, one by one."""
     while True:
-        yield from material.round()
+        yield from rounds.next_round()
 
 
-def _against_raw(room: Room, group: int) -> tuple[float, float]:
+def _against_raw(workspace: Workspace, group: int) -> tuple[float, float]:
     """Median seconds of some appends and a sync, and of as many raw writes of the same sizes and a sync."""
-    log, material = room.writer("10k")
-    raw = _twin(room)
-    bodies = endless(material)
+    log, rounds = workspace.writer("10k")
+    raw = _twin(workspace)
+    bodies = endless(rounds)
     ours: list[float] = []
     plain: list[float] = []
     try:
-        with log, steady():
-            for number in range(room.sizes.syncs):
+        with log, frozen_gc():
+            for number in range(workspace.sizes.syncs):
                 some = list(islice(bodies, group))
                 data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some]
                 # A disk that has just been written to answers sooner, so neither is always the first.
@@ -97,14 +97,14 @@ def _write(file: int, lines: list[bytes]) -> float:
     return time.perf_counter() - begun
 
 
-def _cpu_us(room: Room, length: str) -> float:
+def _cpu_us(workspace: Workspace, length: str) -> float:
     """Mean processor time of an append and its sync, with checkpoints in between: the median of some rounds, for hosts are uneven."""
-    log, material = room.writer(length)
-    bodies = endless(material)
+    log, rounds = workspace.writer(length)
+    bodies = endless(rounds)
     used: list[float] = []
-    with log, steady():
+    with log, frozen_gc():
         for _ in range(_ROUNDS):
-            some = list(islice(bodies, room.sizes.syncs * 2))
+            some = list(islice(bodies, workspace.sizes.syncs * 2))
             begun = time.process_time()
             for body in some:
                 log.append(body)
@@ -114,53 +114,53 @@ def _cpu_us(room: Room, length: str) -> float:
     return median(used)
 
 
-def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`fork`, `fork_bytes` and `disk_ratio`."""
     if wanted & {"fork", "fork_bytes"}:
-        room.tell("forking")
-        units, creating, size = _fork(room)
+        workspace.tell("forking")
+        units, creating, size = _fork(workspace)
         if "fork" in wanted:
             yield bar("fork", units, create_file_u=creating)
         if "fork_bytes" in wanted:
             yield bar("fork_bytes", size)
     if "disk_ratio" in wanted:
-        room.tell("weighing files")
-        path = room.store.path_of(room.session("10k"))
+        workspace.tell("weighing files")
+        path = workspace.store.path_of(workspace.session("10k"))
         lines = path.read_bytes().splitlines(keepends=True)
         plain = sum(len(body_bytes(line)) + 1 for line in lines)
         kept = path.stat().st_size + path.with_suffix(".checkpoint").stat().st_size
-        peer = Agents.find(room)
-        yield bar("disk_ratio", kept / plain, peer_of(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
+        peer = Agents.find(workspace)
+        yield bar("disk_ratio", kept / plain, peer_value(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
 
 
-def _fork(room: Room) -> tuple[float, float, int]:
+def _fork(workspace: Workspace) -> tuple[float, float, int]:
     """Units that a fork takes and that one empty file takes there, and the bytes of all files that a fork leaves when it is closed."""
     # The log that the unit is measured with must be there before the files are counted.
-    unit = room.unit
-    log = room.reader("10k")
+    unit = workspace.unit
+    log = workspace.reader("10k")
     numbers = iter(range(1_000_000))
-    before = _files(room)
+    before = _files(workspace)
 
     def fork() -> float:
         begun = time.perf_counter()
-        fresh = log.fork(room.store, f"fork-{next(numbers)}")
+        fresh = log.fork(workspace.store, f"fork-{next(numbers)}")
         ended = time.perf_counter()
         fresh.close()
         return ended - begun
 
     def create() -> float:
-        path = room.store.folder / "empty"
+        path = workspace.store.folder / "empty"
         begun = time.perf_counter()
         path.touch(exist_ok=False)
         ended = time.perf_counter()
         path.unlink()
         return ended - begun
 
-    units, creating = unit.of_timed(room.sizes.rounds, fork, create)
+    units, creating = unit.of_timed(workspace.sizes.rounds, fork, create)
     log.close()
-    made = {name: size for name, size in _files(room).items() if name not in before}
+    made = {name: size for name, size in _files(workspace).items() if name not in before}
     return units, creating, sum(made.values()) // next(numbers)
 
 
-def _files(room: Room) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in room.store.folder.rglob("*") if path.is_file()}
+def _files(workspace: Workspace) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in workspace.store.folder.rglob("*") if path.is_file()}

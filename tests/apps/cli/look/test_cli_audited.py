@@ -4,7 +4,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from pal_runs import SMALL, Pal, edited
 
-from palimpsest.apps.cli.look.audited import audited_edits
+from palimpsest.apps.cli.look.edits import audited_edits
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.tokens.counter import TokenCounter

@@ -14,8 +14,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The demo as it is without options, told as JSON; once, for it takes seconds."""
     folder = tmp_path_factory.mktemp("demo")
     where = ("--html", str(folder / "report.html"), "--picture", str(folder / "picture.svg"))
-    told: dict[str, Any] = Pal(folder / "home").json("demo", *where)
-    return told
+    outcome: dict[str, Any] = Pal(folder / "home").json("demo", *where)
+    return outcome
 
 
 def test_the_demo_folds_undoes_and_proves_that_nothing_was_lost(whole: dict[str, Any]) -> None:
@@ -121,22 +121,22 @@ def test_every_command_that_the_demo_suggests_works_on_what_it_kept(tmp_path: Pa
 
 def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> None:
     folder: Path = pal.home.folder
-    told = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
+    outcome = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
     again = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
-    assert [one["session"] for one in (told, again)] == ["demo-8-fork", "demo-8-2-fork"]
-    assert [one["digests"] for one in (told, again)] == [told["digests"]] * 2
-    told = again
+    assert [one["session"] for one in (outcome, again)] == ["demo-8-fork", "demo-8-2-fork"]
+    assert [one["digests"] for one in (outcome, again)] == [outcome["digests"]] * 2
+    outcome = again
     calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", "last")["events"])
 
-    assert pal.json("show", "last")["session"] == told["session"]
+    assert pal.json("show", "last")["session"] == outcome["session"]
     assert pal("show", "last", "--request", str(calls)).stderr.startswith("verified")
     assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", "last")] == [
-        (undone, told["edits"][0]["hidden"]) for undone in (True, False)
+        (undone, outcome["edits"][0]["hidden"]) for undone in (True, False)
     ]
-    assert pal.json("undo", "last")["tokens_after"] > told["tokens"]["folded"]
+    assert pal.json("undo", "last")["tokens_after"] > outcome["tokens"]["folded"]
     assert pal("rewind", "last", "-1").exit_code == 0
     assert pal("verify", "last").exit_code == 0
-    assert pal.json("search", "file by file")[0]["session"] == told["session"]
-    assert pal.json("replay", told["recording"], "--profiles", "none")["total"]["none"] == told["profiles"]["none"] | {
+    assert pal.json("search", "file by file")[0]["session"] == outcome["session"]
+    assert pal.json("replay", outcome["recording"], "--profiles", "none")["total"]["none"] == outcome["profiles"]["none"] | {
         "probes": {"cycles": {}}
     }

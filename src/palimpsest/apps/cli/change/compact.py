@@ -2,11 +2,21 @@
 
 import click
 
-from palimpsest.apps.cli.home import Found, find_home, find_session
-from palimpsest.apps.cli.look.audited import Audited, audited_edits, print_edit, print_edits, shape_of
-from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, session_argument
+from palimpsest.apps.cli.engine_session import (
+    USUAL,
+    ModelChoice,
+    ModelProviders,
+    card_of,
+    choose_model,
+    engine_session,
+    environment_of,
+    open_in_memory,
+    profile_for,
+)
+from palimpsest.apps.cli.home import SessionLocation, find_home, find_session
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
+from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
-from palimpsest.apps.cli.working import USUAL, Asking, ModelsAtHand, card_of, environment_of, profile_for, try_out, whom_to_ask, working
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log.log import Log
@@ -44,11 +54,11 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
     home = find_home()
     found = find_session(home, session)
     cards = cards_of(home)
-    with try_out(found) if preview else open_log(found, write=True) as log:
-        asking = whom_to_ask(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
-        models = ModelsAtHand(asking)
+    with open_in_memory(found) if preview else open_log(found, write=True) as log:
+        asking = choose_model(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
+        models = ModelProviders(asking)
         environment = environment_of(found, log, cards, models, trying=preview)
-        at_work = working(log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), environment)
+        at_work = engine_session(log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), environment)
         first = log.tip + 1
         folding = fold_now(at_work, asking.focus)
         ran = complete(folding) if asking.provider is None else run(folding)
@@ -60,7 +70,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         if not edits:
             _check(at_work, ran)
         if as_json:
-            emit([shape_of(edit, numbered=not unknown) for edit in edits])
+            emit([edit_as_builtins(edit, numbered=not unknown) for edit in edits])
         elif not edits:
             click.echo("there is nothing to fold")
         else:
@@ -68,7 +78,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
             click.echo("nothing was changed; leave out --preview to do it" if preview else _way_back(log, found, edits, cards))
 
 
-def _tell_stops(ran: PolicyRun, asking: Asking, *, unknown: bool) -> None:
+def _tell_stops(ran: PolicyRun, asking: ModelChoice, *, unknown: bool) -> None:
     """What a person should know beside the edits, whoever reads them."""
     for line in ran.notices:
         click.echo(plain(line), err=True)
@@ -100,21 +110,21 @@ def _stopped(ran: PolicyRun) -> list[tuple[str, str]]:
     return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
 
 
-def _print(session: Session, edits: list[Audited], *, full: bool, numbered: bool) -> None:
+def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: bool) -> None:
     screen = console()
     print_edits(screen, edits, numbered=numbered)
     for edit in edits:
         print_edit(screen, edit, session.counter, full=full, numbered=numbered)
 
 
-def _way_back(log: Log, found: Found, edits: list[Audited], cards: tuple[ModelCard, ...]) -> str:
+def _way_back(log: Log, found: SessionLocation, edits: list[AuditedEdit], cards: tuple[ModelCard, ...]) -> str:
     """The command that takes back all of the edits, whichever rest on which."""
     left = [edit.event for edit in edits]
     commands: list[str] = []
     try:
         while left:
             plan = plan_undo(log, left[0])
-            demand_room(plan.view, log, found, cards)
+            require_room(plan.view, log, found, cards)
             commands.insert(0, f"pal undo {log.session} {left[0]}{' --yes' if plan.resting else ''}")
             left = [seq for seq in left if seq not in {body.event for body in plan.undone}]
     except PalimpsestError:

@@ -5,9 +5,9 @@ import sys
 import click
 from msgspec.structs import replace
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, session_argument, weigh
+from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument, weigh
 from palimpsest.apps.cli.output import console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
@@ -43,7 +43,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
         seq = _newest(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
         before = weigh(log.view, log, found)
-        after, room = demand_room(plan.view, log, found, cards_of(home))
+        after, room = require_room(plan.view, log, found, cards_of(home))
         if plan.resting and not yes and not dry_run:
             _ask(plan, seq, found.session)
         if not dry_run:
@@ -110,7 +110,7 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     with open_log(found, write=True) as log:
         wanted = log.item(item)
         grown = replace(log.view, items=(*log.view.items, *_missing(log, wanted)))
-        after, room = demand_room(grown, log, found, cards_of(home))
+        after, room = require_room(grown, log, found, cards_of(home))
         event = bring_back(log, item, why)
         log.sync()
     if as_json:

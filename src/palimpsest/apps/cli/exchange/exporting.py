@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from palimpsest.apps.cli.home import Found
+from palimpsest.apps.cli.home import SessionLocation
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path
 from palimpsest.core.log.log import Log
@@ -40,7 +40,7 @@ class Wanted:
     cwd: str = ""
 
 
-def bytes_of(log: Log, found: Found, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
+def bytes_of(log: Log, found: SessionLocation, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
     """The export of a log, made piece by piece as it is read."""
     if wanted.form in WIRES:
         return _request(log, found, path_of(log, wanted.at), cards, wanted)
@@ -61,13 +61,13 @@ def path_of(log: Log, at: int | None) -> Path:
     return log.path if at is None else log.reader.path(at)
 
 
-def _request(log: Log, found: Found, path: Path, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
+def _request(log: Log, found: SessionLocation, path: Path, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
     clean = redact if wanted.redact else as_is
     request = write_request(log, found.blobs, WIRES[wanted.form], path, cards=cards, model=wanted.model, whole=wanted.whole, clean=clean)
     yield msgspec.json.format(request.body, indent=2) + b"\n" if wanted.pretty else request.body
 
 
-def _page(log: Log, found: Found, path: Path, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
+def _page(log: Log, found: SessionLocation, path: Path, cards: tuple[ModelCard, ...], wanted: Wanted) -> Iterator[bytes]:
     clean = redact if wanted.redact else as_is
     if wanted.form == "markdown":
         from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each form is loaded only for those who want it

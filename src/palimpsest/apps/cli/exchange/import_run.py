@@ -10,7 +10,7 @@ from types import FrameType
 
 from msgspec import Struct, structs
 
-from palimpsest.apps.cli.exchange.secret_search import Search, Span
+from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
@@ -24,7 +24,7 @@ _SAVE_EVERY = 2.0
 _TELL_EVERY = 256
 
 
-class Row(Struct, frozen=True):
+class ImportRow(Struct, frozen=True):
     """What one session of one file brought."""
 
     path: str
@@ -39,7 +39,7 @@ def say_nothing(files: int, events: int) -> None:
 
 
 @dataclass
-class Run:
+class ImportRun:
     """An import under way. `tell` hears of files done and events seen; `stopped` ends it after the fact that is being read."""
 
     home: AnyHome
@@ -47,14 +47,14 @@ class Run:
     dry: bool = False
     tell: Callable[[int, int], None] = say_nothing
     stopped: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ImportRow] = field(default_factory=list)
     skipped: list[BadLine] = field(default_factory=list)
     seen: int = 0
     unredacted: list[str] = field(default_factory=list)
     secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._search = Search(self.home)
+        self._search = SecretSearch(self.home)
         self._looked_at: list[Source] = []
         self._cursors = Cursors.load(self.home.imports)
         self._logs = {stat.session: stat.size for stat in self.home.store.stats()}
@@ -70,7 +70,7 @@ class Run:
         if self.redact and seen is not None and seen.secrets:
             self.unredacted.append(session)
         if seen is not None and seen.changed and seen.changed == source.changed:
-            self._add(Row(source.path, form.name, session, Counts()))
+            self._add(ImportRow(source.path, form.name, session, Counts()))
             self._look_at(source, session)
             return
         store, blobs = self._places()
@@ -93,7 +93,7 @@ class Run:
         if imported.tip < 0:
             self._pass_over(source, imported)
             return
-        self._add(Row(source.path, form.name, session, imported.counts, imported.bad))
+        self._add(ImportRow(source.path, form.name, session, imported.counts, imported.bad))
         if self.dry:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
@@ -110,7 +110,7 @@ class Run:
         if not self.stopped:
             self.skipped.append(BadLine(source.path, first + more))
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: ImportRow) -> None:
         self.rows.append(row)
         self.tell(len(self.rows) + len(self.skipped), self.seen)
 
@@ -128,7 +128,7 @@ class Run:
         if start < stop and not self.dry:
             self._searched[session] = stop
             self._looked_at.append(source)
-            self._search.add(Span(session, start, stop))
+            self._search.add(LogSpan(session, start, stop))
 
     def _finish(self) -> None:
         """Wait until all that is new was looked at for secrets; whoever does not wait has it looked at next time."""
@@ -175,7 +175,7 @@ class _Watched:
     """A format that says how far it is, and ends early when it is told to."""
 
     form: Format
-    run: Run
+    run: ImportRun
 
     @property
     def name(self) -> str:
@@ -205,6 +205,6 @@ def _secrets_in(lines: LogFile) -> dict[str, int]:
         lines.close()
 
 
-def total_of(rows: list[Row]) -> Counts:
+def total_of(rows: list[ImportRow]) -> Counts:
     """All counts together."""
     return Counts(*(sum(column) for column in zip(*(structs.astuple(row.counts) for row in rows), strict=True))) if rows else Counts()

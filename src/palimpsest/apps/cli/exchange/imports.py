@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS, INTERRUPTED
-from palimpsest.apps.cli.exchange.import_run import Row, Run, say_nothing, total_of
+from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
+from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, say_nothing, total_of
 from palimpsest.apps.cli.home import expanded, find_home
 from palimpsest.apps.cli.output import console, emit, json_option, plain, table
 from palimpsest.core.errors import BadInput
@@ -41,7 +41,7 @@ def import_(*, words: tuple[str, ...], dry: bool, redact: bool, as_json: bool) -
     Nothing is ever written there. Exit code 1 when something could not be read.
     """
     _check(words)
-    run = Run(find_home(), redact=redact, dry=dry)
+    run = ImportRun(find_home(), redact=redact, dry=dry)
     with run.stoppable():
         found = _find(words)
         run.skipped += found.skipped
@@ -95,7 +95,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
-def _report(run: Run, total: int, *, as_json: bool) -> None:
+def _report(run: ImportRun, total: int, *, as_json: bool) -> None:
     for bad in run.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     for row in run.rows:
@@ -117,14 +117,14 @@ def _report(run: Run, total: int, *, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _name_bad_lines(row: Row) -> None:
+def _name_bad_lines(row: ImportRow) -> None:
     for bad in row.bad[:_SHOWN]:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if len(row.bad) > _SHOWN:
         click.echo(plain(f"pal: {row.path}: … and {len(row.bad) - _SHOWN:,} more bad lines; --json has all"), err=True)
 
 
-def as_builtins(run: Run) -> dict[str, object]:
+def as_builtins(run: ImportRun) -> dict[str, object]:
     """An import as programs read it."""
     formats = {form.name: [row for row in run.rows if row.format == form.name] for form in FORMATS}
     return {
@@ -137,7 +137,7 @@ def as_builtins(run: Run) -> dict[str, object]:
     }
 
 
-def _counted(rows: list[Row], run: Run) -> dict[str, object]:
+def _counted(rows: list[ImportRow], run: ImportRun) -> dict[str, object]:
     return {"sessions": len({row.session for row in rows}), **_numbers(total_of(rows)), "secrets": _secrets(rows, run)}
 
 
@@ -145,18 +145,18 @@ def _numbers(counts: Counts) -> dict[str, int]:
     return {name: getattr(counts, name) for name in Counts.__struct_fields__}
 
 
-def _file(row: Row, run: Run) -> dict[str, object]:
+def _file(row: ImportRow, run: ImportRun) -> dict[str, object]:
     place = {"path": row.path, "format": row.format, "session": row.session}
     return {**place, **_numbers(row.counts), "bad": msgspec.to_builtins(row.bad), "secrets": _secrets([row], run)}
 
 
-def _secrets(rows: list[Row], run: Run) -> dict[str, int]:
+def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     found = [run.secrets.get(session, {}) for session in {row.session for row in rows}]
     kinds = sorted({kind for each in found for kind in each})
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: Run) -> None:
+def _print(run: ImportRun) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in FORMATS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:

@@ -19,7 +19,7 @@ from palimpsest.stores.home import AnyHome, Home
 _MUCH = 4_000_000
 
 
-class Span(Struct, frozen=True, array_like=True):
+class LogSpan(Struct, frozen=True, array_like=True):
     """Whole lines of a log, from one byte to another."""
 
     session: str
@@ -27,7 +27,7 @@ class Span(Struct, frozen=True, array_like=True):
     stop: int
 
 
-class Search:
+class SecretSearch:
     """Spans to look at, and what was found in each; a process that fails is no loss, for its part is then done here.
 
     A home without a folder cannot be read by another process, so that everything is done here.
@@ -36,12 +36,12 @@ class Search:
     def __init__(self, home: AnyHome, much: int = _MUCH) -> None:
         self._home = home
         self._much = sys.maxsize if home.folder is None else much
-        self._spans: list[Span] = []
+        self._spans: list[LogSpan] = []
         self._size = 0
         self._answers: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, span: Span) -> None:
+    def add(self, span: LogSpan) -> None:
         """Have some bytes looked at, now or later."""
         self._spans.append(span)
         self._size += span.stop - span.start
@@ -50,7 +50,7 @@ class Search:
         elif self._size >= self._much:
             self._start()
 
-    def results(self) -> list[tuple[Span, dict[str, int]]]:
+    def results(self) -> list[tuple[LogSpan, dict[str, int]]]:
         """All spans with their secrets by class, once everything was looked at."""
         done = self._help()
         left = len(self._spans) - len(done)
@@ -96,7 +96,7 @@ class Search:
         for span in self._spans:
             self._send(span)
 
-    def _send(self, span: Span) -> None:
+    def _send(self, span: LogSpan) -> None:
         if self._process is not None and self._process.stdin is not None:
             try:
                 self._process.stdin.write(msgspec.json.encode(span) + b"\n")
@@ -115,7 +115,7 @@ class Search:
         return [msgspec.json.decode(line, type=dict[str, int]) for line in whole]
 
 
-def search(store: SessionStore, span: Span) -> dict[str, int]:
+def search(store: SessionStore, span: LogSpan) -> dict[str, int]:
     """The secrets in some lines of a log, by class; none where there is no such log any more."""
     try:
         lines = store.open(span.session)
@@ -131,7 +131,7 @@ def main(folder: str) -> None:
     """Answer spans of the logs of a home from standard input, one line each."""
     store = Home(Path(folder)).store
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(search(store, msgspec.json.decode(line, type=Span))) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(search(store, msgspec.json.decode(line, type=LogSpan))) + b"\n")
         sys.stdout.buffer.flush()
 
 

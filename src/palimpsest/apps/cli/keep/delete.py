@@ -4,8 +4,8 @@ import sys
 
 import click
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening import session_argument
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.errors import BadInput, StoreError
@@ -36,7 +36,7 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _forget(home: AnyHome, found: Found) -> bool:
+def _forget(home: AnyHome, found: SessionLocation) -> bool:
     """Take its words out of the search index; false, with a line that says why, when they are still there."""
     if found.store is not home.store or not home.has_index:
         return True
@@ -49,7 +49,7 @@ def _forget(home: AnyHome, found: Found) -> bool:
     return True
 
 
-def _ask(found: Found) -> None:
+def _ask(found: SessionLocation) -> None:
     stat = found.store.stat(found.session)
     what = f"session {found.session} ({stat.size:,} bytes) would be deleted for good"
     if not sys.stdin.isatty():

@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.keep.checks import (
     Check,

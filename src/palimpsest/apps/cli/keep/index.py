@@ -2,7 +2,7 @@
 
 import click
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.indexed import tell_faults
 from palimpsest.apps.cli.output import emit, json_option, progress

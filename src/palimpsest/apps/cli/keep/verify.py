@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, expanded, find_home, find_session, folder_of_sessions
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, expanded, find_home, find_session, folder_of_sessions
 from palimpsest.apps.cli.opening import complete_session
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
@@ -24,10 +24,10 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Result:
+class VerifyResult:
     """A session, what was found, what was done, and how it is now."""
 
-    found: Found
+    found: SessionLocation
     before: Verdict
     done: Repair | None = None
     after: Verdict | None = None
@@ -73,29 +73,29 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
         click.get_current_context().exit(FINDINGS)
 
 
-def _chosen(home: AnyHome, word: str) -> list[Found]:
+def _chosen(home: AnyHome, word: str) -> list[SessionLocation]:
     folder = expanded(word)
     if folder.is_dir():
         return _everything(home, *folder_of_sessions(home, folder))
     return [find_session(home, word)]
 
 
-def _everything(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[Found]:
-    return [Found(session, store, blobs, home.clock) for session in store.sessions()]
+def _everything(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
+    return [SessionLocation(session, store, blobs, home.clock) for session in store.sessions()]
 
 
-def _check(found: Found, *, mend: bool) -> Result:
+def _check(found: SessionLocation, *, mend: bool) -> VerifyResult:
     try:
         before = look_at(found.store, found.session, found.blobs)
         if before.ok or not mend:
-            return Result(found, before)
+            return VerifyResult(found, before)
         done = repair(found.store, found.session)
-        return Result(found, before, done, look_at(found.store, found.session, found.blobs))
+        return VerifyResult(found, before, done, look_at(found.store, found.session, found.blobs))
     except PalimpsestError as error:
-        return Result(found, Verdict(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
+        return VerifyResult(found, Verdict(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
 
 
-def _as_builtins(results: list[Result], *, single: bool) -> dict[str, object]:
+def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, object]:
     shape: dict[str, object] = {
         "ok": all(result.ok for result in results),
         "events": sum((result.after or result.before).events for result in results),
@@ -112,7 +112,7 @@ def _as_builtins(results: list[Result], *, single: bool) -> dict[str, object]:
     return shape
 
 
-def _print(result: Result) -> None:
+def _print(result: VerifyResult) -> None:
     verdict, name = result.before, result.found.session
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:

@@ -3,7 +3,7 @@
 import click
 
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.look.audited import audited_edits, print_edit, print_edits, shape_of
+from palimpsest.apps.cli.look.edits import audited_edits, edit_as_builtins, print_edit, print_edits
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, table
 from palimpsest.core.errors import BadInput
@@ -42,7 +42,7 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
             if not edits:
                 raise BadInput(f"event {edit} is no edit of this branch; `pal audit {log.session}` lists them", where=log.session)
         if as_json:
-            emit([shape_of(one) for one in edits])
+            emit([edit_as_builtins(one) for one in edits])
         elif not edits:
             click.echo("no edit was made: the model sees everything that was said")
         else:

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.opening import own_cards_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, short, table

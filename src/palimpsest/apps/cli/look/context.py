@@ -7,7 +7,7 @@ import msgspec
 from rich.text import Text
 
 from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.look.grid import BUFFER_NAME, FREE_NAME, ROW, GridForm, Share, grid, head_line, share_line
+from palimpsest.apps.cli.look.grid import BUFFER_NAME, FREE_NAME, ROW, CategoryTokens, GridForm, grid, head_line, share_line
 from palimpsest.apps.cli.opening import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
 from palimpsest.apps.cli.output import console, emit, json_option, plain, table
 from palimpsest.core.tokens.budget import Census, census
@@ -40,11 +40,11 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
 def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> None:
     """The grid, with its legend beside it, and what else is worth knowing."""
     screen = console()
-    shares = [Share(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
+    shares = [CategoryTokens(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
     colours = {share.name: _COLOURS[number % len(_COLOURS)] for number, share in enumerate(shares)}
     rows = grid(shares, counted.window, counted.buffer, form)
     drawing = [Text.assemble(*((f"{cell.glyph} ", colours.get(cell.category, "dim")) for cell in row)) for row in rows]
-    entries = (*shares, Share(FREE_NAME, counted.free), Share(BUFFER_NAME, counted.buffer))
+    entries = (*shares, CategoryTokens(FREE_NAME, counted.free), CategoryTokens(BUFFER_NAME, counted.buffer))
     legend = [Text(share_line(share, counted.window, form), style=colours.get(share.name, "dim")) for share in entries]
     screen.print(Text(plain(head_line(model, counted.used, counted.window)), style="bold"))
     for cells, entry in zip_longest(drawing, legend, fillvalue=Text()):

@@ -8,10 +8,10 @@ import click
 import msgspec
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.indexed import catch_up
-from palimpsest.apps.cli.output import console, emit, json_option, plain, when
+from palimpsest.apps.cli.output import console, emit, json_option, local_time, plain
 from palimpsest.core.items import Kind
 from palimpsest.core.ports import Hit, UnitKind
 
@@ -75,7 +75,7 @@ def _print(hits: Sequence[Hit]) -> None:
     screen = console()
     for hit in hits:
         place = Text(f"{hit.session}:{hit.seq}", style="bold")
-        screen.print(Text.assemble(place, f"  {hit.kind}  {when(hit.at)}"), soft_wrap=True)
+        screen.print(Text.assemble(place, f"  {hit.kind}  {local_time(hit.at)}"), soft_wrap=True)
         screen.print(Text.assemble("  ", _highlighted(hit.snippet, colour=screen.is_terminal and not screen.no_color)))
     if not sys.stdout.isatty():
         return

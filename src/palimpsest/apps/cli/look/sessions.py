@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import click
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.indexed import catch_up
 from palimpsest.apps.cli.opening import cards_of
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, print_listing, short
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line, print_listing, short, short_time
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
@@ -76,7 +76,7 @@ def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     rows: list[tuple[Sequence[str], Text | None]] = []
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"
-        cells = (row.id, lately(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
+        cells = (row.id, short_time(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
         rows.append((cells, Text(one_line(row.title or _unnamed(row), 76), style="" if row.title else "dim")))
     header = ("session", "when", "model", "events", "tokens", "cost")
     print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))

@@ -8,10 +8,10 @@ from msgspec import Raw
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, when
+from palimpsest.apps.cli.output import console, emit, json_option, local_time, one_line, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
 from palimpsest.core.items import Item, ToolResult, text_of
@@ -40,7 +40,7 @@ def print_events(screen: Console, log: Log, last: int, *, full: bool) -> None:
     path = log.reader.path(last)
     for event in log.reader.run(0, last):
         mark = " " if event.seq in path else "·"
-        opening = f"{event.seq:>6}{mark} {when(event.at)} {name_of(event):<16} "
+        opening = f"{event.seq:>6}{mark} {local_time(event.at)} {name_of(event):<16} "
         body = plain(encode_body(event.body).decode(errors="replace"))
         style = "" if event.seq in path else "dim"
         text = body if full else one_line(body, max(20, screen.width - len(opening)))
@@ -146,13 +146,13 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _show_next(home: AnyHome, found: Found, view: View, wire: WireName | None, model: str) -> None:
+def _show_next(home: AnyHome, found: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
     name = model or view.model or _DEFAULTS[wire or "anthropic"]
     request = next_request(view, found.blobs.get, cards_of(home), wire=wire, model=name)
     _write(request.body, f"as it would be sent to {name}")
 
 
-def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
+def _show_past(home: AnyHome, found: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
     past = past_request(log, number, found.blobs.get, cards_of(home), wire=wire, model=model)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")

@@ -11,14 +11,14 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output import console, emit, json_option, print_listing
-from palimpsest.apps.cli.try_out.documents import demand_places, put
+from palimpsest.apps.cli.try_out.documents import put, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.choosing import choose_numbers, choosing_markdown, fit, fit_markdown
 from palimpsest.lab.bench.markdown import places_for, shown, tables_of
 from palimpsest.lab.bench.suite import choose, run_bench
+from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 
 _EXAMPLES = """\b
 Examples:
@@ -80,17 +80,17 @@ def bench(
     Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
     """
     if fitted is not None:
-        demand_places(into, ("fit",))
+        require_placeholders(into, ("fit",))
         found = fit(fitted, tell=_tell)
         _tell_table("fit", fit_markdown(found), found, into, as_json=as_json)
         return
     if chosen_from is not None:
-        demand_places(into, ("choice",))
-        choosing = choose_numbers(chosen_from, tell=_tell)
-        _tell_table("choice", choosing_markdown(choosing), choosing, into, as_json=as_json)
+        require_placeholders(into, ("choice",))
+        choosing = tune(chosen_from, tell=_tell)
+        _tell_table("choice", tuning_markdown(choosing), choosing, into, as_json=as_json)
         return
     wanted = choose(name for names in only for name in names.replace(",", " ").split())
-    demand_places(into, places_for(wanted))
+    require_placeholders(into, places_for(wanted))
     with _folder(keep) as folder:
         report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), recorded=recorded, tell=_tell)
     tables = tables_of(report)

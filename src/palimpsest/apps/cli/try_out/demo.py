@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from palimpsest.apps.cli.home import AnyHome, Home
-from palimpsest.apps.cli.look.audited import shape_of
+from palimpsest.apps.cli.look.edits import edit_as_builtins
 from palimpsest.apps.cli.output import console, emit, json_option, progress
+from palimpsest.apps.cli.try_out.demo_output import DemoOutcome, tell
 from palimpsest.apps.cli.try_out.demo_steps import compare, fold, fork_when_full, free_name, make_session, stage_of, take_back
-from palimpsest.apps.cli.try_out.demo_telling import Told, tell
-from palimpsest.apps.cli.try_out.report_file import demand_place, demand_writable, write_report
+from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.lab.outcome import figures
-from palimpsest.lab.report.picture import Bytes, picture
+from palimpsest.lab.report.picture import RequestBytes, picture
 from palimpsest.stores.files import write_whole
 from palimpsest.wire.past import calls_of, past_request
 
@@ -49,22 +49,22 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
     Nothing of yours is touched: the sessions live in a temporary folder, or in the one you name. Only the page is
     written where you are, as report.html. No model is asked, and no network is used.
     """
-    demand_place(page)
+    require_report_path(page)
     if drawing is not None:
-        demand_writable(drawing, "--picture")
+        require_writable(drawing, "--picture")
     with ExitStack() as stack:
         home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
-        told = _play(stack, home, seed, tokens)
-        size = write_report(told.comparison, page)
+        outcome = _play(stack, home, seed, tokens)
+        size = write_report(outcome.comparison, page)
         if drawing is not None:
-            write_whole(drawing, (_drawn(told).encode(),), replace=True)
+            write_whole(drawing, (_drawn(outcome).encode(),), replace=True)
         if as_json:
-            emit(_as_builtins(told, folder, page))
+            emit(_as_builtins(outcome, folder, page))
             return
-        tell(console(), told, home, folder, (page, size))
+        tell(console(), outcome, home, folder, (page, size))
 
 
-def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> Told:
+def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOutcome:
     name = free_name(home, f"demo-{seed}")
     log = stack.enter_context(make_session(home, name, seed, tokens))
     with progress("replaying") as so_far:
@@ -81,30 +81,34 @@ def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> Told:
     fold(fork, home)
     fork.checkpoint()
     verdicts = tuple(verify(home.store, each.session, home.blobs) for each in (log, fork))
-    return Told(log, fork, comparison, before, tuple(edits), during, after, calls, verified, verdicts)
+    return DemoOutcome(log, fork, comparison, before, tuple(edits), during, after, calls, verified, verdicts)
 
 
-def _drawn(told: Told) -> str:
-    stages = (("before the fold", told.before), ("folded", told.during), ("after the undo", told.after))
-    requests = tuple(Bytes(words, stage.request.digest, len(stage.request.body)) for words, stage in stages)
-    return picture(told.comparison.runs[0], told.comparison.against, requests)
+def _drawn(outcome: DemoOutcome) -> str:
+    stages = (("before the fold", outcome.before), ("folded", outcome.during), ("after the undo", outcome.after))
+    requests = tuple(RequestBytes(words, stage.request.digest, len(stage.request.body)) for words, stage in stages)
+    return picture(outcome.comparison.runs[0], outcome.comparison.against, requests)
 
 
-def _as_builtins(told: Told, folder: Path | None, page: Path) -> dict[str, object]:
-    outcomes = told.comparison.runs[0].sessions[0].profiles
+def _as_builtins(outcome: DemoOutcome, folder: Path | None, page: Path) -> dict[str, object]:
+    outcomes = outcome.comparison.runs[0].sessions[0].profiles
     return {
-        "session": told.fork.session,
-        "recording": told.log.session,
+        "session": outcome.fork.session,
+        "recording": outcome.log.session,
         "home": None if folder is None else str(folder),
-        "events": told.verdicts[0].events,
-        "against": told.comparison.against,
+        "events": outcome.verdicts[0].events,
+        "against": outcome.comparison.against,
         "profiles": {name: figures([outcome]) for name, outcome in outcomes.items()},
-        "tokens": {"before": told.before.tokens, "folded": told.during.tokens, "after_undo": told.after.tokens},
-        "request_bytes": {"before": len(told.before.request.body), "folded": len(told.during.request.body)},
-        "digests": {"before": told.before.request.digest, "folded": told.during.request.digest, "after_undo": told.after.request.digest},
-        "same": told.before.request.body == told.after.request.body,
-        "verified": told.verified,
-        "edits": [shape_of(edit) for edit in told.edits],
+        "tokens": {"before": outcome.before.tokens, "folded": outcome.during.tokens, "after_undo": outcome.after.tokens},
+        "request_bytes": {"before": len(outcome.before.request.body), "folded": len(outcome.during.request.body)},
+        "digests": {
+            "before": outcome.before.request.digest,
+            "folded": outcome.during.request.digest,
+            "after_undo": outcome.after.request.digest,
+        },
+        "same": outcome.before.request.body == outcome.after.request.body,
+        "verified": outcome.verified,
+        "edits": [edit_as_builtins(edit) for edit in outcome.edits],
         "report": str(page),
-        "ok": all(verdict.ok for verdict in told.verdicts),
+        "ok": all(verdict.ok for verdict in outcome.verdicts),
     }

@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.home import AnyHome
-from palimpsest.apps.cli.look.audited import Audited, audited_edits
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
 from palimpsest.apps.cli.opening import counter_of
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
@@ -21,12 +21,12 @@ from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact, end_turn
 from palimpsest.engine.session import Session
-from palimpsest.lab.comparison import Plan, compared, replay_session
+from palimpsest.lab.comparison import ReplayPlan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
-from palimpsest.lab.report.losses import with_lines
+from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.environment import replay_card
-from palimpsest.lab.simulation.taking import take_log
-from palimpsest.lab.synthetic.sessions import MODEL, made_up
+from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.synthetic.sessions import MODEL, synthetic_session
 from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
@@ -62,7 +62,7 @@ def free_name(home: AnyHome, name: str) -> str:
 
 def make_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
     """A made-up session of some turns and at least so many tokens, in which the context grows without bound, as it was recorded."""
-    log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
+    log = synthetic_session(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
     log.append(Titled(f"A made-up day at a shop, seed {seed}", by="demo"))
     log.checkpoint()
     return log
@@ -70,10 +70,10 @@ def make_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
 
 def compare(log: Log, home: AnyHome, tell: Callable[[int, int], None]) -> Comparison:
     """The session under each profile of the demo; `tell` hears how far it is, in hundredths of a replay."""
-    plan = Plan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
-    taken = take_log(log, home.blobs, "made up")
+    plan = ReplayPlan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
+    taken = load_log(log, home.blobs, "made up")
     found = replay_session(taken, plan, lambda done: tell(round(done * 100), plan.replays * 100))
-    return compared([{name: with_lines(each, taken.recording) for name, each in found.items()}], plan)
+    return compared([{name: with_hidden_events(each, taken.recording) for name, each in found.items()}], plan)
 
 
 def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
@@ -120,7 +120,7 @@ def stage_of(log: Log, home: AnyHome) -> Stage:
     return Stage(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
 
 
-def fold(log: Log, home: AnyHome) -> list[Audited]:
+def fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
     """What our profile does when asked to fold, without a model: the edits it made, as `pal audit` tells them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
     session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock, offload=inline), _TOOLS)
@@ -130,7 +130,7 @@ def fold(log: Log, home: AnyHome) -> list[Audited]:
     return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
 
 
-def take_back(log: Log, edits: list[Audited]) -> None:
+def take_back(log: Log, edits: list[AuditedEdit]) -> None:
     """Undo them, the newest first."""
     for edit in reversed(edits):
         undo(log, edit.event, why="the demo shows that it can")

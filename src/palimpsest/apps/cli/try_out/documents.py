@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from palimpsest.lab.bench.markdown import put_into
+from palimpsest.lab.bench.markdown import replace_table
 from palimpsest.stores.files import write_whole
 
 
-def demand_places(documents: tuple[Path, ...], places: Iterable[str]) -> None:
+def require_placeholders(documents: tuple[Path, ...], places: Iterable[str]) -> None:
     """Refuse a document that has a place for none of the tables, before anybody works for minutes to make them."""
     put(documents, dict.fromkeys(places, ""), write=False)
 
@@ -18,6 +18,6 @@ def put(documents: tuple[Path, ...], tables: Mapping[str, str], *, write: bool =
         text = path.read_text(encoding="utf-8")
         places = [place for place in tables if f"<!-- {place} begins -->" in text] or list(tables)
         for place in places:
-            text = put_into(text, tables[place], str(path), place)
+            text = replace_table(text, tables[place], str(path), place)
         if write:
             write_whole(path, (text.encode(),), replace=True)

@@ -7,17 +7,17 @@ from typing import Literal
 
 import click
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.opening import cards_of, complete_session
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, waiting
-from palimpsest.apps.cli.try_out.documents import demand_places
-from palimpsest.apps.cli.try_out.replay_sources import Sources, TurnedAway, real_summaries, sources_of
+from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, progress_bar
+from palimpsest.apps.cli.try_out.documents import require_placeholders
+from palimpsest.apps.cli.try_out.replay_sources import ModelRejected, Sources, real_summaries, sources_of
 from palimpsest.apps.cli.try_out.replay_table import PLACE, print_comparison, tell_agreement
-from palimpsest.apps.cli.try_out.report_file import demand_place, write_report
-from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
-from palimpsest.lab.outcome import Comparison, Replayed
-from palimpsest.lab.report.losses import with_lines
+from palimpsest.apps.cli.try_out.report_files import require_report_path, write_report
+from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
+from palimpsest.lab.outcome import Comparison, ReplayedSession
+from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.environment import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -80,19 +80,19 @@ def replay(
         raise click.UsageError("--into takes the table of --agreement, so name both")
     home = find_home()
     if agreement:
-        demand_places(into, (PLACE,))
+        require_placeholders(into, (PLACE,))
         tell_agreement(sources_of(home, words), into, as_json=as_json)
         return
     if page is not None:
-        demand_place(page)
+        require_report_path(page)
     made = _profiles(profiles)
     settings = {each.name: found for each in made if (found := honoured(each.name, os.environ))}
-    plan = Plan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), real_summaries(home, model), settings)
+    plan = ReplayPlan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), real_summaries(home, model), settings)
     sources = sources_of(home, words)
     _tell_settings(plan)
     try:
         comparison = _replay(sources, plan, pages=page is not None)
-    except TurnedAway as error:
+    except ModelRejected as error:
         error.tell()
     if page is not None:
         write_report(comparison, page)
@@ -130,22 +130,22 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _tell_settings(plan: Plan) -> None:
+def _tell_settings(plan: ReplayPlan) -> None:
     """A profile that was told to do otherwise than usual is another yardstick, so that nobody may be left to wonder."""
     for name, found in plan.settings.items():
         told = ", ".join(f"{setting}={one_line(value, 40)}" for setting, value in found.items())
         click.echo(plain(f"pal: {name} follows your environment: {told}"), err=True)
 
 
-def _replay(sources: Sources, plan: Plan, *, pages: bool) -> Comparison:
-    sessions: list[dict[str, Replayed]] = []
-    with waiting("replaying", len(sources.takes) * plan.replays) as tell:
+def _replay(sources: Sources, plan: ReplayPlan, *, pages: bool) -> Comparison:
+    sessions: list[dict[str, ReplayedSession]] = []
+    with progress_bar("replaying", len(sources.takes) * plan.replays) as tell:
         for number, take in enumerate(sources.takes):
             taken = sources.next(take)
             if taken is None:
                 continue
             found = replay_session(taken, plan, _from(tell, number * plan.replays))
-            sessions.append({name: with_lines(each, taken.recording) if pages else each for name, each in found.items()})
+            sessions.append({name: with_hidden_events(each, taken.recording) if pages else each for name, each in found.items()})
     if not sessions:
         raise sources.nothing()
     return compared(sessions, plan)

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from palimpsest.apps.cli.engine_session import provider_of
 from palimpsest.apps.cli.home import AnyHome, expanded, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log
-from palimpsest.apps.cli.working import provider_of
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
 from palimpsest.foreign.reading.transcript import BadLine, Source
-from palimpsest.lab.simulation.taking import Taken, find_foreign, find_own, take_foreign, take_log
-from palimpsest.lab.simulation.unsent import RealSummaries
+from palimpsest.lab.simulation.loading import LoadedSession, find_foreign, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import card
@@ -24,7 +24,7 @@ from palimpsest.wire.request import Params, Tool, for_another
 _TURNED_AWAY = frozenset({401, 403, 404})
 
 
-class TurnedAway(Exception):
+class ModelRejected(Exception):
     """The very first request failed in a way in which all others would; no error of ours, for policies go on after those."""
 
     def __init__(self, model: str, error: ProviderError) -> None:
@@ -54,13 +54,13 @@ def real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
         except ProviderError as error:
             lost = error.status in _TURNED_AWAY or (error.status is None and not isinstance(error, PromptTooLong))
             if first and lost:
-                raise TurnedAway(name, error) from error
+                raise ModelRejected(name, error) from error
             raise
 
     return ask
 
 
-Take: TypeAlias = Callable[[], Taken | BadLine]
+Take: TypeAlias = Callable[[], LoadedSession | BadLine]
 
 
 class Sources(NamedTuple):
@@ -69,7 +69,7 @@ class Sources(NamedTuple):
     takes: list[Take]
     skipped: list[BadLine]
 
-    def next(self, take: Take) -> Taken | None:
+    def next(self, take: Take) -> LoadedSession | None:
         """The session if it can be replayed; else what is in the way is kept to be told."""
         taken = take()
         if isinstance(taken, BadLine):
@@ -95,7 +95,7 @@ def sources_of(home: AnyHome, words: tuple[str, ...]) -> Sources:
         if not path.exists():
             found.append(_own(home, word))
             continue
-        own = find_own(path)
+        own = find_own_logs(path)
         found += [_own(home, str(each)) for each in own]
         sources, bad = find_foreign([path])
         found += [_foreign(source) for source in sources]
@@ -109,10 +109,10 @@ def _own(home: AnyHome, word: str) -> Take:
     found = find_session(home, word)
     name = found.name
 
-    def take() -> Taken | BadLine:
+    def take() -> LoadedSession | BadLine:
         try:
             with open_log(found, whole=True) as log:
-                return take_log(log, found.blobs, name)
+                return load_log(log, found.blobs, name)
         except PalimpsestError as error:
             return BadLine(name, error.message)
 
@@ -120,4 +120,4 @@ def _own(home: AnyHome, word: str) -> Take:
 
 
 def _foreign(source: Source) -> Take:
-    return lambda: take_foreign(source)
+    return lambda: load_foreign(source)

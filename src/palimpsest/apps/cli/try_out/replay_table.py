@@ -9,12 +9,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.output import console, dollars, emit, one_line, plain, short, table, waiting
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.output import console, dollars, emit, one_line, plain, progress_bar, short, table
 from palimpsest.apps.cli.try_out.documents import put
 from palimpsest.apps.cli.try_out.replay_sources import Sources
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.agreement import Agreement, Compared, agreement_markdown, agreement_of, compare
+from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, figures, ratio
 
 PLACE = "agreement"
@@ -23,12 +23,12 @@ _HEADER = ("session", "format", "calls", "read", "simulated", "error")
 
 def tell_agreement(sources: Sources, into: tuple[Path, ...], *, as_json: bool) -> None:
     """All sessions side by side, and what could not be read."""
-    found: list[Compared] = []
+    found: list[SessionAgreement] = []
     silent = 0
-    with waiting("comparing", len(sources.takes)) as tell:
+    with progress_bar("comparing", len(sources.takes)) as tell:
         for number, take in enumerate(sources.takes, 1):
             taken = sources.next(take)
-            one = compare(taken.id, taken.format, taken.events) if taken is not None else None
+            one = compare_cache(taken.id, taken.format, taken.events) if taken is not None else None
             found += [one] if one is not None else []
             silent += taken is not None and one is None
             tell(number)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from palimpsest.core.events.event_items import items_of as items_of_event
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
-from palimpsest.lab.bench.room import PATIENCE_S, Room, optional, seconds, side_by_side, steady
+from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, frozen_gc, import_optional, seconds, side_by_side
 
 NAME = "openai-agents"
 _BATCH = 500
@@ -31,9 +31,9 @@ def item_of(content: Content) -> dict[str, str]:
             return {"role": getattr(content, "role", "assistant"), "content": text_of(content)}
 
 
-def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
+def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
     """All contents of a log; that library has no edits, so what a log hides stays in its history."""
-    with room.reader(length) as log:
+    with workspace.reader(length) as log:
         for event in log.events():
             for item in items_of_event(event.seq, event.body):
                 yield item_of(item.content)
@@ -43,22 +43,22 @@ def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
 class Agents:
     """Sessions of that library, one per log, each written when it is first needed."""
 
-    def __init__(self, room: Room, library: ModuleType) -> None:
-        self._room = room
+    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+        self._room = workspace
         self._library = library
         self._paths: dict[str, Path] = {}
         self._runner = asyncio.Runner()
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, room: Room) -> "Agents | None":
+    def find(cls, workspace: Workspace) -> "Agents | None":
         """That library over the logs of a room, if it is installed."""
-        library = optional("agents")
+        library = import_optional("agents")
         if library is None:
             return None
-        if NAME not in room.peers:
-            room.peers[NAME] = cls(room, library)
-        found = room.peers[NAME]
+        if NAME not in workspace.peers:
+            workspace.peers[NAME] = cls(workspace, library)
+        found = workspace.peers[NAME]
         return found if isinstance(found, cls) else None
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Agents:
         ours: list[float] = []
         plain: list[float] = []
         try:
-            with steady():
+            with frozen_gc():
                 for _ in range(self._room.sizes.syncs):
                     some = list(islice(items, group))
                     data = b"".join(self._room.orjson.dumps(item) + b"\n" for item in some)
@@ -113,7 +113,7 @@ class Agents:
         """Processor time of adding one item."""
         session = self._library.SQLiteSession("bench", self._path("1k"))
         some = list(islice(items_of(self._room, "10k"), self._room.sizes.syncs))
-        with steady():
+        with frozen_gc():
             begun = time.process_time()
             for item in some:
                 self._add(session, [item])

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.view import shown
-from palimpsest.lab.bench.room import PATIENCE_S, Room, optional, seconds
+from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, import_optional, seconds
 
 NAME = "langchain"
 _WINDOW = 150_000
@@ -20,20 +20,20 @@ Message: TypeAlias = Any
 class Langchain:
     """The history of each log as messages of that library."""
 
-    def __init__(self, room: Room, library: ModuleType) -> None:
-        self._room = room
+    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+        self._room = workspace
         self._library = library
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, room: Room) -> "Langchain | None":
+    def find(cls, workspace: Workspace) -> "Langchain | None":
         """That library over the logs of a room, if it is installed."""
-        library = optional("langchain_core.messages")
+        library = import_optional("langchain_core.messages")
         if library is None:
             return None
-        if NAME not in room.peers:
-            room.peers[NAME] = cls(room, library)
-        found = room.peers[NAME]
+        if NAME not in workspace.peers:
+            workspace.peers[NAME] = cls(workspace, library)
+        found = workspace.peers[NAME]
         return found if isinstance(found, cls) else None
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.home import AnyHome
-from palimpsest.apps.cli.look.audited import Audited
 from palimpsest.apps.cli.look.context import print_census
+from palimpsest.apps.cli.look.edits import AuditedEdit
 from palimpsest.apps.cli.opening import budget_of, counter_of
 from palimpsest.apps.cli.output import dollars, one_line
 from palimpsest.apps.cli.try_out.demo_steps import Stage
@@ -27,14 +27,14 @@ _LISTED, _GLIMPSE = 3, 7
 _WORD = re.compile(r"[A-Za-z]+")
 
 
-class Told(NamedTuple):
+class DemoOutcome(NamedTuple):
     """All that happened: the recording, the fork of it that was folded, and what was found."""
 
     log: Log
     fork: Log
     comparison: Comparison
     before: Stage
-    edits: tuple[Audited, ...]
+    edits: tuple[AuditedEdit, ...]
     during: Stage
     after: Stage
     calls: int
@@ -42,37 +42,37 @@ class Told(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-def tell(screen: Console, told: Told, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
+def tell(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
     """All of it, part by part."""
-    size = home.store.stat(told.log.session).size
+    size = home.store.stat(outcome.log.session).size
     _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
-    chain = "verified" if all(verdict.ok for verdict in told.verdicts) else "BROKEN"
-    tokens = told.comparison.runs[0].sessions[0].tokens
-    screen.print(f"a made-up session: {told.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
-    _tell_replay(screen, told)
+    chain = "verified" if all(verdict.ok for verdict in outcome.verdicts) else "BROKEN"
+    tokens = outcome.comparison.runs[0].sessions[0].tokens
+    screen.print(f"a made-up session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
+    _tell_replay(screen, outcome)
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
-    view = told.before.view
-    print_census(census(view, counter_of(view, told.fork.ledger.calibration), budget_of(view.model, ())), view.model)
-    rebuilt = "verified" if told.verified else "DIFFERS"
-    screen.print(f"its request: {len(told.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
-    _tell_fold(screen, told)
-    _tell_undo(screen, told)
+    view = outcome.before.view
+    print_census(census(view, counter_of(view, outcome.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    rebuilt = "verified" if outcome.verified else "DIFFERS"
+    screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
+    _tell_fold(screen, outcome)
+    _tell_undo(screen, outcome)
     _title(screen, "The page")
     screen.print(Text(f"{page[0]}, {page[1]:,} bytes: bars, curves, maps and every loss; open it in a browser"), soft_wrap=True)
-    _tell_next(screen, told, folder)
+    _tell_next(screen, outcome, folder)
 
 
-def _tell_replay(screen: Console, told: Told) -> None:
+def _tell_replay(screen: Console, outcome: DemoOutcome) -> None:
     _title(screen, "2  The same session under five profiles, offline, every request billed")
-    print_comparison(screen, told.comparison)
+    print_comparison(screen, outcome.comparison)
     screen.print(Text("one made-up session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
 
 
-def _tell_fold(screen: Console, told: Told) -> None:
+def _tell_fold(screen: Console, outcome: DemoOutcome) -> None:
     _title(screen, "4  A fold: an edit of the view, recorded with reason, price and loss")
-    for edit in told.edits:
+    for edit in outcome.edits:
         screen.print(Text(f"event {edit.event} by {edit.body.by}: {edit.body.why}"))
-        sizes = f"{len(told.before.request.body):,} → {len(told.during.request.body):,} bytes"
+        sizes = f"{len(outcome.before.request.body):,} → {len(outcome.during.request.body):,} bytes"
         screen.print(f"tokens {edit.tokens_before:,} → {edit.tokens_after:,}; request {sizes}; no model was asked")
         screen.print(
             f"writing the cache anew costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}"
@@ -87,7 +87,7 @@ def _tell_fold(screen: Console, told: Told) -> None:
                 screen.print(Text("  " + one_line(f"{name}: {', '.join(values[:_LISTED])}{more}", screen.width - 2)))
 
 
-def _tell_view(screen: Console, edit: Audited) -> None:
+def _tell_view(screen: Console, edit: AuditedEdit) -> None:
     """How many items of each kind there were and are, and how the text begins that stands for the others."""
     before, after = (Counter(item.kind for item in view.items) for view in (edit.before, edit.after))
     kinds = ", ".join(f"{kind} {before[kind]} → {after[kind]}" for kind in dict.fromkeys((*before, *after)))
@@ -98,22 +98,22 @@ def _tell_view(screen: Console, edit: Audited) -> None:
         screen.print(Text(f"  │ {one_line(line, screen.width - 4)}", style="green"))
 
 
-def _tell_undo(screen: Console, told: Told) -> None:
+def _tell_undo(screen: Console, outcome: DemoOutcome) -> None:
     _title(screen, "5  The fold undone")
-    for words, stage in (("before the fold", told.before), ("folded", told.during), ("after the undo", told.after)):
+    for words, stage in (("before the fold", outcome.before), ("folded", outcome.during), ("after the undo", outcome.after)):
         screen.print(f"{words:<15}  sha256 {stage.request.digest[:32]}…  {len(stage.request.body):>9,} bytes")
-    same = told.before.request.body == told.after.request.body
+    same = outcome.before.request.body == outcome.after.request.body
     verdict = "the same, byte for byte: nothing was lost" if same else "DIFFERENT: this is a bug"
     screen.print(Text(verdict, style="bold green" if same else "bold red"))
 
 
-def _tell_next(screen: Console, told: Told, folder: Path | None) -> None:
+def _tell_next(screen: Console, outcome: DemoOutcome, folder: Path | None) -> None:
     _title(screen, "Next")
     if folder is None:
         screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
     place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
-    search = f"search {_word_of(told.fork)}"
-    request = f"show last --request {told.calls}"
+    search = f"search {_word_of(outcome.fork)}"
+    request = f"show last --request {outcome.calls}"
     for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
         screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
 

@@ -35,8 +35,8 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock, SessionStore
-from palimpsest.lab.bench.compared import Row, SessionRow
-from palimpsest.lab.synthetic.prose import Prose
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow
+from palimpsest.lab.synthetic.texts import TextGenerator
 from palimpsest.stores.jsonl import JsonlSessions
 
 MODEL = "claude-sonnet-4-5"
@@ -53,7 +53,7 @@ _RULES = (
 
 
 @dataclass
-class _Shown:
+class _VisibleItem:
     """An item of the view, as far as folding and masking need to know it."""
 
     id: str
@@ -62,22 +62,22 @@ class _Shown:
 
 
 @dataclass
-class Material:
+class SyntheticRounds:
     """The events of one session, round after round, without end; a seed always gives the same."""
 
     seed: int
     seq: int = 0
-    _shown: list[_Shown] = field(default_factory=list)
+    _shown: list[_VisibleItem] = field(default_factory=list)
     _unmasked: list[str] = field(default_factory=list)
     _deck: list[int] = field(default_factory=list)
     _round: int = 0
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)  # noqa: S311 - made-up sessions keep no secret
-        self._prose = Prose(self.seed)
+        self._prose = TextGenerator(self.seed)
         self._subject = self._prose.subject(self._random)
 
-    def round(self) -> Iterator[Body]:
+    def next_round(self) -> Iterator[Body]:
         """What happens from one call to the next: the model uses a tool, or it is done and the user speaks again."""
         self._round += 1
         if self.seq == 0:
@@ -95,7 +95,7 @@ class Material:
 
     def _number(self, body: Body, *kinds: str) -> Body:
         self.seq += 1
-        self._shown += [_Shown(f"{self.seq}.{part}", self._round, kind) for part, kind in enumerate(kinds)]
+        self._shown += [_VisibleItem(f"{self.seq}.{part}", self._round, kind) for part, kind in enumerate(kinds)]
         return body
 
     def _step(self) -> Iterator[Body]:
@@ -135,10 +135,10 @@ class Material:
             summary = Put("summary", Text(self._prose.source(self._random, 2)))
             fold = Fold(old[0].id, old[-1].id, (summary, *(Keep(item.id) for item in kept)))
             yield self._number(ViewEdited((fold,), by="bench", why="the view was full", tokens_before=170_000, tokens_after=120_000))
-            self._shown = [_Shown(f"{self.seq}.0.0", 0, "summary"), *kept, *self._shown[len(old) :]]
+            self._shown = [_VisibleItem(f"{self.seq}.0.0", 0, "summary"), *kept, *self._shown[len(old) :]]
 
 
-def _file(random: Random, prose: Prose, blocks: int) -> str:
+def _file(random: Random, prose: TextGenerator, blocks: int) -> str:
     """A file as tools show it, most of them short and a few very long.
 
     In real sessions two thirds of all text stands in strings that are not plain ASCII, most often for such an arrow, and one letter
@@ -148,16 +148,16 @@ def _file(random: Random, prose: Prose, blocks: int) -> str:
     return text.replace("\t", "→") if random.random() < 0.8 else text
 
 
-def write_session(store: SessionStore, session: str, events: int, clock: Clock, seed: int) -> tuple[Log, Material]:
+def write_session(store: SessionStore, session: str, events: int, clock: Clock, seed: int) -> tuple[Log, SyntheticRounds]:
     """A session of so many events or a few more, still open, and where its events come from; the last event is no edit."""
-    material = Material(seed)
+    rounds = SyntheticRounds(seed)
     log = Log.create(store, SessionOpened(session, cwd="/project", model=MODEL), clock)
     edited = False
-    while material.seq < events - 1 or edited:
-        for body in material.round():
+    while rounds.seq < events - 1 or edited:
+        for body in rounds.next_round():
             log.append(body)
             edited = isinstance(body, ViewEdited)
-    return log, material
+    return log, rounds
 
 
 Work: TypeAlias = Callable[[], object]
@@ -172,13 +172,13 @@ def seconds(work: Work) -> float:
 
 def side_by_side(rounds: int, *works: Work) -> tuple[float, ...]:
     """The median time of each work; they take turns."""
-    with steady():
+    with frozen_gc():
         times = [[seconds(work) for work in works] for _ in range(rounds)]
     return tuple(median(column) for column in zip(*times, strict=True))
 
 
 @contextmanager
-def steady() -> Iterator[None]:
+def frozen_gc() -> Iterator[None]:
     """Everything that exists is kept out of garbage collection, so that a measurement pays only for what it makes itself."""
     gc.collect()
     gc.freeze()
@@ -188,7 +188,7 @@ def steady() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Unit:
+class DecodeUnit:
     """`u`: decoding 1,000 typical events line by line into a list. It is measured next to each thing that is expressed in it."""
 
     def __init__(self, decode: Callable[[bytes], object], lines: list[bytes]) -> None:
@@ -220,7 +220,7 @@ class Unit:
 
     def of_timed(self, rounds: int, *works: Callable[[], float]) -> tuple[float, ...]:
         """The same for works that prepare something first and say themselves how many seconds the rest took."""
-        with steady():
+        with frozen_gc():
             times = [[*(work() for work in works), self.pulse()] for _ in range(rounds)]
         *columns, pulses = zip(*times, strict=True)
         unit = median(pulses)
@@ -241,7 +241,7 @@ class WallClock:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BenchSizes:
     """How much is measured: events of the three logs, sessions for searching and listing, and how often.
 
     `replayed` are seeds and tokens of the sessions that are made up and replayed when none are given, `peers` says whether under
@@ -265,8 +265,8 @@ class Sizes:
         return {"1k": self.small, "10k": self.middle, "100k": self.large}
 
 
-FULL = Sizes()
-QUICK = Sizes(
+FULL = BenchSizes()
+QUICK = BenchSizes(
     small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60, replayed=((1, 60_000),), peers=False, replayed_long=60_000
 )
 
@@ -280,19 +280,19 @@ class Closable(Protocol):
 
 
 @dataclass
-class Room:
+class Workspace:
     """What measurements share. A log is written when it is first asked for; `recorded` is a folder of sessions to be replayed."""
 
     folder: Path
-    sizes: Sizes = FULL
+    sizes: BenchSizes = FULL
     tell: Callable[[str], None] = print
     help_command: tuple[str, ...] = ()
     clock: WallClock = field(default_factory=WallClock)
     recorded: Path | None = None
-    rows: tuple[Row, ...] = ()
-    session_rows: tuple[SessionRow, ...] = ()
+    rows: tuple[ProfileRow, ...] = ()
+    session_rows: tuple[SessionCostRow, ...] = ()
     peers: dict[str, Closable] = field(default_factory=dict)
-    _materials: dict[str, Material] = field(default_factory=dict)
+    _rounds_by_log: dict[str, SyntheticRounds] = field(default_factory=dict)
 
     @cached_property
     def store(self) -> JsonlSessions:
@@ -302,34 +302,34 @@ class Room:
     @cached_property
     def orjson(self) -> ModuleType:
         """What the unit is measured with."""
-        found = optional("orjson")
+        found = import_optional("orjson")
         if found is None:
             raise BadInput(EXTRA)
         return found
 
     @cached_property
-    def unit(self) -> Unit:
+    def unit(self) -> DecodeUnit:
         """`u`, over the first 1,000 lines of the smallest log."""
         path = self.store.path_of(self.session("1k"))
-        return Unit(self.orjson.loads, path.read_bytes().splitlines()[:1_000])
+        return DecodeUnit(self.orjson.loads, path.read_bytes().splitlines()[:1_000])
 
     def session(self, length: str) -> str:
         """The id of a log, written and closed."""
         name = f"events-{length}"
-        if name not in self._materials:
+        if name not in self._rounds_by_log:
             events = self.sizes.lengths[length]
             self.tell(f"writing a log of {events:,} events")
-            log, material = write_session(self.store, name, events, self.clock, seed=len(length))
+            log, rounds = write_session(self.store, name, events, self.clock, seed=len(length))
             log.close()
             # What is still on its way to the disk would be waited for by the syncs that are measured.
             getattr(os, "sync", _nothing)()
-            self._materials[name] = material
+            self._rounds_by_log[name] = rounds
         return name
 
-    def writer(self, length: str) -> tuple[Log, Material]:
+    def writer(self, length: str) -> tuple[Log, SyntheticRounds]:
         """A log held for writing, and what will happen next in it."""
         name = self.session(length)
-        return Log.open(self.store, name, self.clock, write=True), self._materials[name]
+        return Log.open(self.store, name, self.clock, write=True), self._rounds_by_log[name]
 
     def reader(self, length: str) -> Log:
         """A log opened for reading."""
@@ -345,7 +345,7 @@ def _nothing() -> None:
     """Where the system cannot be asked to write everything out."""
 
 
-def optional(module: str) -> ModuleType | None:
+def import_optional(module: str) -> ModuleType | None:
     """A library that may be missing."""
     try:
         return import_module(module)

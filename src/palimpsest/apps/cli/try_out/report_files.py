@@ -12,7 +12,7 @@ from palimpsest.stores.files import demand_room, write_whole
 _OPENING = 2_000
 
 
-def demand_place(path: Path) -> None:
+def require_report_path(path: Path) -> None:
     """Refuse a place where no page can go: a folder that is not there, or a file that holds something else."""
     if _found(path.parent) != "folder":
         raise BadInput("there is no such folder to write a page into", where=str(path.parent))
@@ -20,12 +20,12 @@ def demand_place(path: Path) -> None:
     if there == "folder":
         raise BadInput("this is a folder; name a file for the page", where=str(path))
     if there != "other":
-        demand_writable(path, "--html")
+        require_writable(path, "--html")
     if there == "file" and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_OPENING]:
         raise BadInput("the file is there already and is no page of a replay; name another one", where=str(path))
 
 
-def demand_writable(path: Path, option: str) -> None:
+def require_writable(path: Path, option: str) -> None:
     """Refuse a place where no file can be made."""
     try:
         demand_room(path)

@@ -24,7 +24,7 @@ _KINDS = {
 }
 
 
-class Lost(NamedTuple):
+class HiddenEntity(NamedTuple):
     """One thing that no longer shows; an older log does not say in which item it stood, and only a command has an exit code."""
 
     kind: str
@@ -33,16 +33,16 @@ class Lost(NamedTuple):
     code: int | None = None
 
 
-def all_lost(loss: Loss, codes: Mapping[str, int]) -> Iterator[Lost]:
+def hidden_entities(loss: Loss, codes: Mapping[str, int]) -> Iterator[HiddenEntity]:
     """Everything that an edit lists, kind by kind; `codes` are exit codes by the item of the call."""
     for kind, texts, items in (("paths", loss.paths, loss.path_items), ("commands", loss.commands, loss.command_items)):
         for place, text in enumerate(texts):
             item = items[place] if place < len(items) else ""
-            yield Lost(kind, text, item, codes.get(item) if kind == "commands" else None)
+            yield HiddenEntity(kind, text, item, codes.get(item) if kind == "commands" else None)
     others = {"symbols": loss.symbols, "errors": loss.errors, "urls": loss.urls}
     for kind, found in (others | {"identifiers": loss.identifiers}).items():
         for each in found:
-            yield Lost(kind, each.text, each.item)
+            yield HiddenEntity(kind, each.text, each.item)
 
 
 def codes_in(view: View, codes: Mapping[str, int]) -> dict[str, int]:
@@ -50,7 +50,7 @@ def codes_in(view: View, codes: Mapping[str, int]) -> dict[str, int]:
     return {call.id: codes[result.id] for call, result in pairs_of(view.items) if result.id in codes}
 
 
-def shape_of_loss(loss: Loss, codes: Mapping[str, int]) -> dict[str, object]:
+def loss_as_builtins(loss: Loss, codes: Mapping[str, int]) -> dict[str, object]:
     """What is hidden, as `--json` prints it."""
     return {
         "paths": loss.paths,
@@ -58,21 +58,21 @@ def shape_of_loss(loss: Loss, codes: Mapping[str, int]) -> dict[str, object]:
         "numbers": loss.numbers,
         "user_messages": loss.user_messages,
         "items": loss.ids,
-        "lost": [_shape(each) for each in all_lost(loss, codes)],
+        "lost": [_entity_as_builtins(each) for each in hidden_entities(loss, codes)],
         "more": loss.more,
     }
 
 
-def _shape(lost: Lost) -> dict[str, object]:
+def _entity_as_builtins(lost: HiddenEntity) -> dict[str, object]:
     place = {"item": lost.item or None, "event": seq_of(lost.item) if lost.item else None}
     exit_code = {"exit": lost.code} if lost.kind == "commands" else {}
     return {"kind": _KINDS[lost.kind][0], "text": lost.text, **place, **exit_code}
 
 
-def hides(loss: Loss) -> str:
+def hidden_counts(loss: Loss) -> str:
     """How many things of each kind are hidden, in one line; nothing when there are none."""
     counts = dict.fromkeys(_KINDS, 0)
-    for each in all_lost(loss, {}):
+    for each in hidden_entities(loss, {}):
         counts[each.kind] += 1
     told = [(counts[kind] + loss.more.get(kind, 0), *names) for kind, names in _KINDS.items()]
     told += [(loss.numbers, "number", "numbers"), (loss.user_messages, "user message", "user messages")]
@@ -80,9 +80,9 @@ def hides(loss: Loss) -> str:
     return f"no longer shown: {', '.join(words)}" if words else ""
 
 
-def print_lost(screen: Console, loss: Loss, codes: Mapping[str, int], *, full: bool) -> None:
+def print_hidden(screen: Console, loss: Loss, codes: Mapping[str, int], *, full: bool) -> None:
     """Each kind with its things and the items in which they stood; of many only some unless `full`."""
-    lost = list(all_lost(loss, codes))
+    lost = list(hidden_entities(loss, codes))
     for kind, (_, several) in _KINDS.items():
         found = [each for each in lost if each.kind == kind]
         if not found:

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-def run_to_the_end(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
+def run_command_line(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
     """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted.
 
     `given` is the home that a program hands over which runs a command within itself; a person names one by PAL_HOME.

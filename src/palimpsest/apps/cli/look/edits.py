@@ -8,8 +8,8 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.look.lost import codes_in, hides, print_lost, shape_of_loss
-from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
+from palimpsest.apps.cli.look.hidden import codes_in, hidden_counts, loss_as_builtins, print_hidden
+from palimpsest.apps.cli.output import dollars, one_line, short, short_time, table
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
@@ -26,7 +26,7 @@ _PER = 1_000_000
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedEdit:
     """One edit with the views before and after it; `codes` are the exit codes of commands, by the items of their calls."""
 
     event: int
@@ -43,7 +43,7 @@ class Audited:
     codes: dict[str, int]
 
 
-def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[Audited]:
+def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[AuditedEdit]:
     """The edits of this branch, oldest first, each between the views at its parent and at itself, whatever was undone since.
 
     What an edit did not record of itself is worked out from these views.
@@ -62,7 +62,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
         projection.take(event)
         after = projection.view
         sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
-        yield Audited(
+        yield AuditedEdit(
             event.seq,
             event.at,
             body,
@@ -90,7 +90,7 @@ def _saved(tokens: int, prices: Prices) -> float:
     return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _PER
 
 
-def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
+def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, object]:
     """An edit as `--json` prints it; one that is not made yet may have no number."""
     number = edit.event if numbered else None
     return {
@@ -104,25 +104,25 @@ def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
         "tokens_after": edit.tokens_after,
         "price_usd": edit.price_usd,
         "saved_usd_per_call": edit.saved_usd_per_call,
-        "hidden": shape_of_loss(edit.loss, edit.codes),
+        "hidden": loss_as_builtins(edit.loss, edit.codes),
         "undone": edit.undone,
     }
 
 
-def print_edits(screen: Console, edits: list[Audited], *, numbered: bool = True) -> None:
+def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = True) -> None:
     """A row for each edit, and below them why each was made and what it hides."""
     columns = ("edit", "when", "policy", "tokens", "price", "saves/call", "items hidden")
     rows = table(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
         sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
         prices = (_signed(edit.price_usd), _signed(edit.saved_usd_per_call))
-        cells = (lately(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
+        cells = (short_time(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
         rows.add_row(str(edit.event) if numbered else "-", *cells, style="dim" if edit.undone else "")
     screen.print(rows)
     for edit in edits:
         style = "dim" if edit.undone else ""
         why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why) if word)
-        hidden = hides(edit.loss)
+        hidden = hidden_counts(edit.loss)
         head = f"{edit.event}: " if numbered else ""
         if why:
             screen.print(Text(one_line(f"{head}{why}", screen.width), style=style))
@@ -134,9 +134,9 @@ def _signed(cost: float | None) -> str:
     return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
-def print_edit(screen: Console, edit: Audited, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
+def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
     """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
-    print_lost(screen, edit.loss, edit.codes, full=full)
+    print_hidden(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
     nameless = "" if numbered else f"{edit.event}."
     for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, counter, nameless)), key=lambda line: line[0]):

@@ -6,13 +6,13 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from palimpsest.lab.outcome import SURVIVALS, Probed, Survival
+from palimpsest.lab.outcome import SURVIVALS, ProbeScores, SurvivalShares
 from palimpsest.lab.probes.probes import KINDS
 
 HALVES: Final = ("even", "odd")
 
 
-def halves_of(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+def split_halves(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """The sessions of each half: the longest first, two and two, and of each two now this half has the first choice and now the other.
 
     Nothing but length decides, so that no outcome can; halves by chance alone differed by a factor of ten in what there was to lose.
@@ -30,7 +30,7 @@ _SHORT: Final = 8
 Kind = TypeVar("Kind")
 
 
-class Row(Struct, frozen=True):
+class ProfileRow(Struct, frozen=True):
     """One profile over all sessions: dollars and their ratio to the baseline by way of pricing, and what it lost."""
 
     profile: str
@@ -40,11 +40,11 @@ class Row(Struct, frozen=True):
     rereads: int
     folds: int
     invalid: int
-    survival: Survival
-    probes: dict[str, Probed]
+    survival: SurvivalShares
+    probes: dict[str, ProbeScores]
 
 
-class SessionRow(Struct, frozen=True):
+class SessionCostRow(Struct, frozen=True):
     """One session: what ours costs against the baseline, and how often each would have read again."""
 
     session: str
@@ -55,7 +55,7 @@ class SessionRow(Struct, frozen=True):
     theirs: int
 
 
-def cost_table(rows: Sequence[Row]) -> str:
+def cost_table(rows: Sequence[ProfileRow]) -> str:
     """What each profile costs, as ratios to the baseline."""
     return _table(
         ("profile", *_RUNS.values(), "calls", "re-reads", "folds a 100 calls", "invalid"),
@@ -71,7 +71,7 @@ def cost_table(rows: Sequence[Row]) -> str:
     ) + _noted(rows)
 
 
-def survival_table(rows: Sequence[Row]) -> str:
+def survival_table(rows: Sequence[ProfileRow]) -> str:
     """What survives each profile's folds, in percent."""
     folded = [row for row in rows if row.folds]
     return _table(
@@ -81,7 +81,7 @@ def survival_table(rows: Sequence[Row]) -> str:
     ) + _noted(folded)
 
 
-def probes_table(rows: Sequence[Row]) -> str:
+def probes_table(rows: Sequence[ProfileRow]) -> str:
     """What can be answered after so many forced folds, from what shows / with one recall, and how many of the folds were made."""
     cycles = tuple(rows[0].probes) if rows else ()
     table = _table(
@@ -98,19 +98,19 @@ def probes_table(rows: Sequence[Row]) -> str:
     )
 
 
-def _answered(probed: Probed) -> str:
+def _answered(probed: ProbeScores) -> str:
     if not probed.sessions:
         return "-"
     return f"{100 * probed.visible:.0f} / {100 * probed.with_recall:.0f} %; {probed.folds:,} of {probed.forced:,}"
 
 
-def _unfolded(row: Row) -> str:
+def _unfolded(row: ProfileRow) -> str:
     """How many sessions were left out, one number for each number of folds unless they are all the same."""
     numbers = [str(each.unfolded) for each in row.probes.values()]
     return numbers[0] if len(set(numbers)) == 1 else " / ".join(numbers)
 
 
-def kinds_table(rows: Sequence[Row]) -> str:
+def kinds_table(rows: Sequence[ProfileRow]) -> str:
     """The same by kind of question, for some profiles."""
     columns = [(row, number) for row in rows for number in row.probes]
     kinds = dict.fromkeys(kind for row, number in columns for kind in row.probes[number].kinds)
@@ -121,16 +121,16 @@ def kinds_table(rows: Sequence[Row]) -> str:
     )
 
 
-def _kept(probed: Probed, kind: str) -> str:
+def _kept(probed: ProbeScores, kind: str) -> str:
     kept = probed.kinds.get(kind) if probed.sessions else None
     return "-" if kept is None else f"{100 * kept.visible:.0f} / {100 * kept.with_recall:.0f} %"
 
 
-def sessions_table(rows: Sequence[SessionRow]) -> str:
+def sessions_table(rows: Sequence[SessionCostRow]) -> str:
     """What ours costs against the baseline, session by session, the longest first."""
     ordered = sorted(rows, key=lambda row: (-row.tokens, row.session))
     names = short_names({row.session: row.format for row in rows})
-    halves = {name: half for half, sessions in halves_of({row.session: row.tokens for row in rows}).items() for name in sessions}
+    halves = {name: half for half, sessions in split_halves({row.session: row.tokens for row in rows}).items() for name in sessions}
     return _table(
         ("session", "half", "tokens", *_RUNS.values(), "re-reads", "of the baseline"),
         ordered,
@@ -156,11 +156,11 @@ def short_names(sessions: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _name(row: Row) -> str:
+def _name(row: ProfileRow) -> str:
     return f"`{row.profile}` \\*" if row.profile in _PROVEN else f"`{row.profile}`"
 
 
-def _noted(rows: Sequence[Row]) -> str:
+def _noted(rows: Sequence[ProfileRow]) -> str:
     """What a table says below itself about rows that have a mark."""
     return f"\n\n{_NOTE}" if any(row.profile in _PROVEN for row in rows) else ""
 

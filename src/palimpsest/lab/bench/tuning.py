@@ -7,16 +7,16 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.compared import HALVES, halves_of
-from palimpsest.lab.bench.costing import RUNS, Run
+from palimpsest.lab.bench.costing import RUNS, PricingRun
+from palimpsest.lab.bench.tables import HALVES, split_halves
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.outcome import Outcome
 from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.loading import LoadedSession, load_all
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import Names
-from palimpsest.lab.simulation.taking import Taken, take_all
-from palimpsest.lab.synthetic.sessions import made_up
-from palimpsest.lab.synthetic.shape import Shape, Tally
+from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.synthetic.sessions import synthetic_session
+from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.palimpsest import with_numbers
@@ -32,30 +32,30 @@ _SPREAD = ("median", "p90", "mean")
 class Fit(Struct, frozen=True):
     """The shape of recorded sessions, and of as many made-up ones."""
 
-    recorded: Shape
-    made_up: Shape
+    recorded: SessionStatistics
+    synthetic_session: SessionStatistics
 
 
 def fit(folder: Path, *, sessions: int = SESSIONS, tokens: int = TOKENS, tell: Callable[[str], None] = print) -> Fit:
     """Measure all sessions below a folder, and made-up ones from the seeds 1, 2, 3 and so on."""
-    recorded, made = Tally(), Tally()
+    recorded, made = StatisticsCollector(), StatisticsCollector()
     tell(f"reading {folder}")
-    for taken in take_all([folder]):
+    for taken in load_all([folder]):
         recorded.take(taken.events)
     if not recorded.sessions:
         raise BadInput("there is no session to be measured", where=str(folder))
     tell(f"making {sessions} sessions up")
     for seed in range(1, sessions + 1):
-        made.take(made_up(seed, tokens, MemorySessions()).events())
-    return Fit(recorded.shape(), made.shape())
+        made.take(synthetic_session(seed, tokens, MemorySessions()).events())
+    return Fit(recorded.statistics(), made.statistics())
 
 
 def fit_markdown(found: Fit) -> str:
     """The table that stands in docs/benchmark.md."""
-    rows = [f"| | {found.recorded.sessions} recorded | {found.made_up.sessions} made up |", "|---|---:|---:|"]
+    rows = [f"| | {found.recorded.sessions} recorded | {found.synthetic_session.sessions} made up |", "|---|---:|---:|"]
     names = dict.fromkeys(_plain(name) for name in found.recorded.figures)
     return "\n".join(
-        [*rows, *(f"| {_title(found, name)} | {_cell(found.recorded, name)} | {_cell(found.made_up, name)} |" for name in names)]
+        [*rows, *(f"| {_title(found, name)} | {_cell(found.recorded, name)} | {_cell(found.synthetic_session, name)} |" for name in names)]
     )
 
 
@@ -69,7 +69,7 @@ def _title(found: Fit, name: str) -> str:
     return name if name in found.recorded.figures else f"{name} (median / p90 / mean)"
 
 
-def _cell(shape: Shape, name: str) -> str:
+def _cell(shape: SessionStatistics, name: str) -> str:
     if name in shape.figures:
         return _shown(shape.figures[name])
     return " / ".join(_shown(shape.figures[f"{name}, {part}"]) for part in _SPREAD if f"{name}, {part}" in shape.figures) or "-"
@@ -89,7 +89,7 @@ SETTINGS: Final = tuple(Numbers(bounds=Bounds(tail=tail, results=results, seen=s
 _PRICED: Final = tuple(run for run in RUNS if run.ttl == "5m")
 
 
-class Measured(Struct, frozen=True):
+class SettingResult(Struct, frozen=True):
     """What one setting did on one half, against the baseline: cost by way of pricing, re-reads, and the dearest session."""
 
     setting: str
@@ -104,49 +104,49 @@ class Measured(Struct, frozen=True):
         return sum(self.cost.values()) / len(self.cost)
 
 
-class Choice(Struct, frozen=True):
+class TuningChoice(Struct, frozen=True):
     """What was chosen on one half, and what it does on the other."""
 
-    chosen: Measured
-    held_out: Measured
+    chosen: SettingResult
+    held_out: SettingResult
 
 
-class Choosing(Struct, frozen=True):
+class TuningResult(Struct, frozen=True):
     """Every setting on each half, and what follows."""
 
     sessions: dict[str, int]
-    measured: tuple[Measured, ...]
-    choices: tuple[Choice, ...]
+    measured: tuple[SettingResult, ...]
+    choices: tuple[TuningChoice, ...]
 
 
-def choose_numbers(folder: Path, *, settings: Sequence[Numbers] = SETTINGS, tell: Callable[[str], None] = print) -> Choosing:
+def tune(folder: Path, *, settings: Sequence[Numbers] = SETTINGS, tell: Callable[[str], None] = print) -> TuningResult:
     """Replay all sessions below a folder under every setting; on each half the cheapest with few enough re-reads is chosen."""
-    table = _Table(settings)
-    for taken in take_all([folder]):
+    table = _SettingsTable(settings)
+    for taken in load_all([folder]):
         tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens) under {len(settings)} settings")
         table.take(taken)
-    halves = halves_of(table.tokens)
+    halves = split_halves(table.tokens)
     if not all(halves.values()):
         raise BadInput("there are too few sessions to be halved", where=str(folder))
     measured = {half: tuple(table.measured(half, sessions)) for half, sessions in halves.items()}
     choices = tuple(_choice(measured[here], measured[there]) for here, there in (HALVES, HALVES[::-1]))
     told = tuple(each for half in HALVES for each in measured[half])
-    return Choosing({half: len(sessions) for half, sessions in halves.items()}, told, choices)
+    return TuningResult({half: len(sessions) for half, sessions in halves.items()}, told, choices)
 
 
-def chosen_of(measured: Iterable[Measured]) -> Measured:
+def best_setting(measured: Iterable[SettingResult]) -> SettingResult:
     """The cheapest setting of those within the limits; if none is, the one with the fewest re-reads."""
     many = tuple(measured)
     allowed = [each for each in many if each.rereads <= MOST_REREADS and each.worst <= WORST]
     return min(allowed, key=lambda each: each.mean) if allowed else min(many, key=lambda each: each.rereads)
 
 
-def _choice(here: Sequence[Measured], there: Iterable[Measured]) -> Choice:
-    chosen = chosen_of(here)
-    return Choice(chosen, next(each for each in there if each.setting == chosen.setting))
+def _choice(here: Sequence[SettingResult], there: Iterable[SettingResult]) -> TuningChoice:
+    chosen = best_setting(here)
+    return TuningChoice(chosen, next(each for each in there if each.setting == chosen.setting))
 
 
-def choosing_markdown(found: Choosing) -> str:
+def tuning_markdown(found: TuningResult) -> str:
     """The table that stands in docs/benchmark.md."""
     runs = tuple(found.choices[0].chosen.cost)
     lines = [f"| chosen on | numbers | told of | {' | '.join(runs)} | re-reads | worst |", f"|---|---|---|{'---:|' * (len(runs) + 2)}"]
@@ -167,7 +167,7 @@ def name_of(numbers: Numbers) -> str:
     return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
 
 
-class _Table:
+class _SettingsTable:
     """Dollars and re-reads of every session under the baseline and each setting."""
 
     def __init__(self, settings: Sequence[Numbers]) -> None:
@@ -177,9 +177,9 @@ class _Table:
         self._usd: dict[tuple[str, str, str], float] = {}
         self._rereads: dict[tuple[str, str, str], int] = {}
 
-    def take(self, taken: Taken) -> None:
+    def take(self, taken: LoadedSession) -> None:
         """Replay one session under the baseline and every setting."""
-        names = Names(taken.recording.steps)
+        names = NameIndex(taken.recording.steps)
         self.tokens[taken.id] = taken.recording.tokens
         for name, each in self._profiles.items():
             for run in _PRICED:
@@ -187,20 +187,20 @@ class _Table:
                 self._usd[name, run.bar, taken.id] = outcome.cost.total
                 self._rereads[name, run.bar, taken.id] = len(outcome.rereads)
 
-    def measured(self, half: str, sessions: Sequence[str]) -> Iterator[Measured]:
+    def measured(self, half: str, sessions: Sequence[str]) -> Iterator[SettingResult]:
         """Each setting against the baseline, over some sessions."""
         for name in self._profiles:
             if name != BASELINE:
                 cost = {run.bar: self._against(self._usd, name, run, sessions) for run in _PRICED}
                 rereads = max(self._against(self._rereads, name, run, sessions) for run in _PRICED)
                 worst = max(self._against(self._usd, name, run, (session,)) for run in _PRICED for session in sessions)
-                yield Measured(name, half, cost, rereads, worst)
+                yield SettingResult(name, half, cost, rereads, worst)
 
-    def _against(self, found: Mapping[tuple[str, str, str], float], name: str, run: Run, sessions: Sequence[str]) -> float:
+    def _against(self, found: Mapping[tuple[str, str, str], float], name: str, run: PricingRun, sessions: Sequence[str]) -> float:
         """A sum over sessions, divided by the same of the baseline."""
         ours, theirs = (sum(found[each, run.bar, session] for session in sessions) for each in (name, BASELINE))
         return ours / theirs if theirs else float(ours > 0)
 
 
-def _replayed(taken: Taken, each: Profile, run: Run, names: Names) -> Outcome:
+def _replayed(taken: LoadedSession, each: Profile, run: PricingRun, names: NameIndex) -> Outcome:
     return replay(taken.recording, each, replay_card(run.card), ttl=run.ttl, names=names)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import click
 
-from palimpsest.apps.cli.home import Found
-from palimpsest.apps.cli.opening import closing_calls
+from palimpsest.apps.cli.home import SessionLocation
+from palimpsest.apps.cli.opening import close_open_call
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
@@ -46,7 +46,7 @@ def card_of(name: str, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | No
 
 def provider_of(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | None:
     """Who answers for a model, or nobody: when told to work offline, and where there is no key, which is said."""
-    found = answering(model, environment)
+    found = provider_or_reason(model, environment)
     if not isinstance(found, str):
         return found
     if not is_offline(environment):
@@ -54,7 +54,7 @@ def provider_of(model: ModelCard, environment: Mapping[str, str] = os.environ) -
     return None
 
 
-def answering(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | str:
+def provider_or_reason(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | str:
     """Who answers for a model, or why nobody does."""
     if is_offline(environment):
         return "PAL_OFFLINE is set"
@@ -72,7 +72,7 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 @dataclass(frozen=True)
-class Asking:
+class ModelChoice:
     """Which model a fold is made for and who answers for it; `later` is somebody who is asked only when the fold is no preview."""
 
     model: ModelCard | None
@@ -81,21 +81,21 @@ class Asking:
     focus: str
 
 
-def whom_to_ask(model: ModelCard | None, focus: str, *, offline: bool, now: bool) -> Asking:
+def choose_model(model: ModelCard | None, focus: str, *, offline: bool, now: bool) -> ModelChoice:
     """Whom to ask; that nobody is, and that a focus is of no use then, is said."""
-    found: Provider | str = "--no-model was given" if offline else "no model is named" if model is None else answering(model)
+    found: Provider | str = "--no-model was given" if offline else "no model is named" if model is None else provider_or_reason(model)
     if model is None:
         click.echo(f"pal: the session names no model, so that sizes and prices are those of {USUAL}; --model names another", err=True)
     if not isinstance(found, str):
-        return Asking(model, found if now else None, not now, focus)
+        return ModelChoice(model, found if now else None, not now, focus)
     if focus:
         click.echo(f"pal: --focus needs a model, so that the fold is made without it: {found}", err=True)
     elif now and model is not None and not offline and not is_offline():
         click.echo(f"pal: no model is asked: {found}", err=True)
-    return Asking(model, None, later=False, focus="")
+    return ModelChoice(model, None, later=False, focus="")
 
 
-def profile_for(name: str, log: Log, asking: Asking) -> Profile:
+def profile_for(name: str, log: Log, asking: ModelChoice) -> Profile:
     """The profile of a fold: who names a focus wants to be told about it, whatever is usual."""
     settings = dict(os.environ)
     if asking.focus and asking.provider is not None and settings.get("PAL_NARRATIVE", "").strip().lower() in {"", "off"}:
@@ -103,15 +103,15 @@ def profile_for(name: str, log: Log, asking: Asking) -> Profile:
     return profile_of(name, log, settings)
 
 
-def try_out(found: Found) -> Log:
+def open_in_memory(found: SessionLocation) -> Log:
     """The session as it is, to go on with in memory: events have the numbers that they would have, and the file stays untouched."""
-    return closing_calls(Log.open(OverlaySessions(found.store), found.session, found.clock, write=True))
+    return close_open_call(Log.open(OverlaySessions(found.store), found.session, found.clock, write=True))
 
 
-class ModelsAtHand:
+class ModelProviders:
     """Gives plans the models that a command may ask; `refused` says that one was wanted and not given."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: ModelChoice) -> None:
         self._asking = asking
         self.refused = False
 
@@ -123,7 +123,7 @@ class ModelsAtHand:
             return no_provider(model, purpose)
         if model == self._asking.model:
             return known
-        found = answering(model)
+        found = provider_or_reason(model)
         if isinstance(found, str):
             self.refused = True
             raise NoModel(found, where=model.name)
@@ -131,7 +131,7 @@ class ModelsAtHand:
 
 
 def environment_of(
-    found: Found, log: Log, cards: tuple[ModelCard, ...], provider: Callable[[ModelCard, str], Provider], *, trying: bool = False
+    found: SessionLocation, log: Log, cards: tuple[ModelCard, ...], provider: Callable[[ModelCard, str], Provider], *, trying: bool = False
 ) -> Environment:
     """What a session has around it here; when something is only tried, nothing of it is changed."""
     look = WorkTree(log.opened.cwd)
@@ -144,7 +144,7 @@ def environment_of(
     )
 
 
-def working(log: Log, folding: Profile, model: ModelCard, environment: Environment) -> Session:
+def engine_session(log: Log, folding: Profile, model: ModelCard, environment: Environment) -> Session:
     """The session of a command, with the tools of its last call."""
     call, blobs = log.view.call, environment.blobs
     tools = tools_of(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
