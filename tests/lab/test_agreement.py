@@ -38,7 +38,7 @@ def test_entries_that_were_written_for_an_hour_last_for_an_hour() -> None:
     assert told.error == 0.0
 
 
-def test_what_the_rules_do_not_explain_is_told_as_an_error() -> None:
+def test_usage_that_the_rules_do_not_explain_counts_as_error() -> None:
     log = log_of(
         *said(0, "one " * 2_000),
         *replied(1, YES, usage=Usage(0, 0, 12_000, 0, 5)),

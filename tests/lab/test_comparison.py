@@ -89,7 +89,7 @@ def test_requests_over_the_window_are_counted_where_nothing_makes_them_shorter()
     assert told["palimpsest"].too_long < told["none"].too_long
 
 
-def test_what_stopped_a_profile_is_told_once_for_all_sessions() -> None:
+def test_the_reason_why_a_profile_stopped_is_reported_once_for_all_sessions() -> None:
     many = [Outcome("one", stopped="the head alone is 9,000 tokens", faults=("a", "b")), Outcome("one"), Outcome("one", faults=("b", "c"))]
 
     told = figures([*many, many[0]])
@@ -104,7 +104,7 @@ async def _answering(view: View, tools: tuple[Tool, ...], params: Params, fetch:
     return ModelReplied((Text("<summary>All went well.</summary>", "assistant"),), usage=Usage(output=9), stop="end_turn")
 
 
-def test_a_model_that_fails_is_told_with_its_first_words() -> None:
+def test_a_model_that_fails_is_reported_with_its_first_message() -> None:
     small = replay_card("claude-sonnet-4-5", window=8_000)
     plan = ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (small,), real=_failing)
     total = as_builtins(_compared(plan))["total"]

@@ -136,7 +136,7 @@ def test_streams_that_are_closed_and_not_needed_stop_nothing(pal: Pal) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("streams", ["2>/dev/full", ">/dev/full 2>&1", "2>&-", ">&- 2>/dev/full"])
-def test_an_error_that_cannot_be_told_keeps_its_exit_code(pal: Pal, streams: str) -> None:
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code(pal: Pal, streams: str) -> None:
     assert _run_in_shell(pal, streams, "show", "nope").returncode == 2
     assert _run_in_shell(pal, streams, "nonsense").returncode == 2
 

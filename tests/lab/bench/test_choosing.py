@@ -1,4 +1,4 @@
-"""Numbers are chosen on one half of sessions and told of the other."""
+"""Numbers are tuned on one half of the sessions and measured on the other."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
         TuningChoice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
     )
     assert tuning_markdown(TuningResult({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
-        "| chosen on | numbers | told of | breakpoints | automatic | re-reads | worst |\n"
+        "| chosen on | numbers | measured on | breakpoints | automatic | re-reads | worst |\n"
         "|---|---|---|---:|---:|---:|---:|\n"
         "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
         "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x | 1.05x |\n"
@@ -43,10 +43,10 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
 
 
 def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     settings = (Numbers(), Numbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
-    found = tune(GOLDEN / "claude", settings=settings, tell=told.append)
-    assert sum(found.sessions.values()) == len(told)
+    found = tune(GOLDEN / "claude", settings=settings, announce=messages.append)
+    assert sum(found.sessions.values()) == len(messages)
     assert {(each.half, each.setting) for each in found.measured} == {
         (half, f"patience {patience}, names 5,000")
         for half in ("even", "odd")

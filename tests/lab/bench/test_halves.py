@@ -10,7 +10,7 @@ def test_of_each_two_sessions_of_about_the_same_length_one_goes_to_each_half_in_
     assert split_halves({"a": 90, "b": 80, "c": 70, "d": 60, "e": 50}) == {"even": ("a", "d", "e"), "odd": ("b", "c")}
 
 
-def test_sessions_of_the_same_length_are_told_apart_by_their_id() -> None:
+def test_sessions_of_the_same_length_are_ordered_by_their_id() -> None:
     assert split_halves({"b": 5, "a": 5}) == {"even": ("a",), "odd": ("b",)}
 
 

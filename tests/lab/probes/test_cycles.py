@@ -98,12 +98,12 @@ def test_a_summary_that_says_nothing_loses_what_it_covers(long_session: ProbedSe
     assert theirs.visible.total < ours.visible.total
 
 
-def test_a_replay_is_told_the_shares_by_the_number_of_cycles(long_session: ProbedSession) -> None:
+def test_scores_are_reported_by_the_number_of_cycles(long_session: ProbedSession) -> None:
     asked: list[ProbeResult] = [probe_after(long_session, profile("palimpsest"), SONNET, cycles) for cycles in (1, 2)]
     assert probed(long_session, profile("palimpsest"), SONNET, (1, 2)) == {str(each.cycles): each.probed for each in asked}
 
 
-def test_what_a_replay_is_told_has_the_folds_that_were_made_and_every_kind_of_question() -> None:
+def test_scores_have_the_folds_that_were_made_and_every_kind_of_probe() -> None:
     visible, with_recall = Score(0.5, {"asked": 1.0, "open": 0.0}, 3), Score(0.75, {"asked": 1.0, "open": 0.5}, 3)
     kinds = {"asked": KindScores(1.0, 1.0, 1), "open": KindScores(0.0, 0.5, 1)}
     assert ProbeResult(5, 4, 3, visible, with_recall, {"too small": 1}).probed == ProbeScores(
@@ -138,7 +138,7 @@ class _Failing:
 
 
 @pytest.mark.parametrize("error", [TooFull("there is no room"), CannotFold("nothing is left to be cut")])
-def test_an_error_is_told_with_its_words_and_not_taken_for_a_fold_that_found_nothing(error: PalimpsestError) -> None:
+def test_an_error_is_counted_with_its_message_and_not_as_a_fold_that_found_nothing(error: PalimpsestError) -> None:
     failing = replace(profile("palimpsest"), policies=(_Failing(error),))
     assert probe_after(ProbedSession(_chat(3)), failing, SONNET, 2).rested == {error.message: 2}
 

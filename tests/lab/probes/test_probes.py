@@ -187,7 +187,7 @@ def test_every_kind_of_question_weighs_the_same_however_many_there_are() -> None
     assert score((), seen) == Score(1.0, {}, 0)
 
 
-def test_what_nobody_could_know_is_not_asked() -> None:
+def test_facts_that_the_recording_does_not_prove_are_not_asked() -> None:
     probes = (
         Probe("asked", "1?", (QuotedText("the first wish"), QuotedText("the second wish"))),
         Probe("values", "2?", (LastValue("pool_size", "12"),)),
@@ -250,7 +250,7 @@ def test_a_path_is_known_by_its_last_two_parts() -> None:
 
 
 @drawn(st.lists(st.booleans(), min_size=7, max_size=7), st.lists(st.booleans(), min_size=7, max_size=7))
-def test_whoever_sees_less_never_knows_more(first: list[bool], second: list[bool]) -> None:
+def test_seeing_less_never_scores_more(first: list[bool], second: list[bool]) -> None:
     pieces = RecordedTexts(ENGLISH).texts
     probes = probes_of(ENGLISH)
     less = [piece for piece, one, other in zip(pieces, first, second, strict=False) if one and other]

@@ -71,7 +71,7 @@ def test_the_page_has_every_part_of_a_report() -> None:
     assert read.looks["losses"] == 3 + 3 + 1
 
 
-def test_the_first_sentence_says_what_ours_costs_against_the_yardstick() -> None:
+def test_the_first_sentence_says_what_ours_costs_against_the_baseline() -> None:
     found = comparison()
     outcomes = found.runs[0].sessions[0].profiles
     ours, theirs = figures([outcomes["palimpsest"]]), figures([outcomes["claude-code"]])
@@ -113,7 +113,7 @@ def test_user_messages_that_were_hidden_and_invalid_requests_stand_out() -> None
     assert "stopped: the floor &lt;does not&gt; fit" in made
 
 
-def test_many_sessions_are_listed_all_and_only_the_dearest_are_drawn() -> None:
+def test_all_sessions_are_listed_and_only_the_most_expensive_are_drawn() -> None:
     read = Page(page(comparison(10, 30)))
 
     assert read.looks["session"] == 8
@@ -121,7 +121,7 @@ def test_many_sessions_are_listed_all_and_only_the_dearest_are_drawn() -> None:
     assert all(f"shop & co: session <{number}>" in read.text for number in range(1, 11))
 
 
-def test_two_sessions_of_one_name_have_places_of_their_own_and_the_dearest_is_open() -> None:
+def test_two_sessions_of_one_name_have_their_own_anchors_and_the_most_expensive_is_open() -> None:
     short, long = session(1, 30), session(1, 60)
     made = page(Comparison((CardRun(CARD, "5m", 200_000, (short, long)),), tuple(short.profiles), "claude-code"))
 

@@ -40,7 +40,7 @@ def test_every_hidden_event_has_a_line_that_says_what_it_is_and_how_it_begins() 
     assert found[2].tokens > found[1].tokens > 0
 
 
-def test_events_that_nobody_hid_have_no_line() -> None:
+def test_events_that_no_profile_hid_have_no_line() -> None:
     assert list(hidden_events(recorded(), [outcome(needs=0)])) == []
     assert [line.event for line in hidden_events(recorded(), [outcome(6, needs=0), outcome(1, needs=0)])] == [1, 6]
 

@@ -72,7 +72,7 @@ def test_a_share_of_nothing_takes_no_room() -> None:
     assert [cell.share.name for cell in squarified([WindowShare("user", "a", 0, 1), WindowShare("user", "b", 5, 1)])] == ["b"]
 
 
-def test_numbers_are_told_in_few_characters() -> None:
+def test_numbers_are_formatted_in_few_characters() -> None:
     assert [short_number(number) for number in (0, 950, 1_000, 9_512, 9_960, 163_400, 999_600, 1_234_567)] == [
         "0",
         "950",

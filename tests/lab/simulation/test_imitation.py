@@ -39,7 +39,7 @@ def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
     assert SUMMARY_STATISTICS["opencode"] == SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13)
 
 
-def test_every_profile_but_ours_and_none_imitates_somebody() -> None:
+def test_every_profile_but_ours_and_none_imitates_a_program() -> None:
     assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "none"}
     assert summary_statistics_of("claude-code-2.1.325") is CLAUDE
 
@@ -89,7 +89,7 @@ def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_siz
     assert reply_to(View(), Params(), "words", gpt, Usage(), size=2_000).parts == (Text("words", "assistant"),)
 
 
-def test_an_open_task_is_told_like_any_other_name() -> None:
+def test_an_open_task_is_sampled_like_any_other_name() -> None:
     tasks = tuple(f"Write chapter {number} of the handbook." for number in range(100))
     for manner in (CLAUDE, OPENCODE):
         text = summary_text("s", manner, Evidence(tasks=tasks), (), 1.0)
@@ -123,7 +123,7 @@ def _folded(session: Session, wishes: list[str]) -> list[str]:
     return [wish for wish in WISHES if wish in shown]
 
 
-def test_what_one_summary_told_the_next_one_tells_again() -> None:
+def test_a_summary_repeats_what_the_previous_one_contained() -> None:
     survivors = [wish for wish in WISHES if is_sampled(wish, CLAUDE.messages)]
     assert 25 < len(survivors) < 35
     with _opened() as session:
@@ -131,7 +131,7 @@ def test_what_one_summary_told_the_next_one_tells_again() -> None:
             assert _folded(session, WISHES[said - 10 : said]) == [wish for wish in WISHES[:said] if wish in survivors]
 
 
-def test_a_session_is_told_nothing_of_another_that_was_summed_up_before() -> None:
+def test_the_summary_of_a_session_contains_nothing_of_another_session() -> None:
     with _opened() as first, _opened() as second:
         _folded(first, WISHES[:10])
         assert set(_folded(second, WISHES[10:20])) <= set(WISHES[10:20])

@@ -51,7 +51,7 @@ def test_edits_of_the_recorded_program_are_left_out() -> None:
     assert [type(each.body).__name__ for step in recording.steps for each in step.inputs] == ["UserSaid", "ToolReturned"]
 
 
-def test_a_message_after_a_reply_without_calls_begins_a_turn_even_if_nobody_said_that_one_ended() -> None:
+def test_a_message_after_a_reply_without_calls_begins_a_turn_even_if_no_end_was_recorded() -> None:
     first, second = ended(20, "Yes?"), ended(40, "Bye.")
     steps = recorded(*said(10, "Hello"), *first[:-1], *said(30, "Bye"), *second[:-1]).steps
 

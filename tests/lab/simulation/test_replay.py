@@ -142,21 +142,21 @@ def test_every_request_of_every_profile_could_be_sent_and_is_the_same_each_time(
     assert once == again
 
 
-def test_the_fullest_view_is_told_by_kind_and_by_tool() -> None:
+def test_the_fullest_view_is_counted_by_kind_and_by_tool() -> None:
     outcome = replay(_reading(20), profile("none"), SONNET)
 
     assert (outcome.census[0].kind, outcome.census[0].name, outcome.census[0].items) == ("result", "Read", 20)
     assert sum(share.tokens for share in outcome.census) == pytest.approx(figures([outcome]).peak, rel=0.02)
 
 
-def test_time_is_told_only_when_it_is_asked_for() -> None:
+def test_time_is_measured_only_on_request() -> None:
     recording = _reading(3)
 
     assert replay(recording, profile("palimpsest"), SONNET).plan_ms is None
     assert (replay(recording, profile("palimpsest"), SONNET, timing=True).plan_ms or 0) > 0
 
 
-def test_progress_is_told_step_by_step() -> None:
+def test_progress_is_reported_step_by_step() -> None:
     told: list[tuple[int, int]] = []
     replay(_reading(2), profile("none"), SONNET, on_progress=lambda done, total: told.append((done, total)))
 
@@ -198,7 +198,7 @@ def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() ->
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
 
 
-def test_edits_are_told_with_the_sizes_that_are_billed() -> None:
+def test_edits_have_the_sizes_that_are_billed() -> None:
     outcome = replay(_reading(80), profile("classroom"), SONNET)
     turns = {call.step: call.tokens for call in outcome.calls if call.purpose == "turn"}
     again = {reread.step for reread in outcome.rereads}

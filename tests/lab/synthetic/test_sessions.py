@@ -108,7 +108,7 @@ def test_a_failing_test_is_run_again_until_it_passes() -> None:
     assert Counter(codes["Bash"]).keys() == {0, 1}
 
 
-def test_made_up_sessions_can_be_asked_every_kind_of_question() -> None:
+def test_synthetic_sessions_have_probes_of_every_kind() -> None:
     found = Counter(
         probe.kind for seed in (1, 2, 3) for probe in ProbedSession(synthetic_session(seed, 120_000, MemorySessions()).events()).probes
     )

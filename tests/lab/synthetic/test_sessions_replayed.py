@@ -27,12 +27,12 @@ def told(taken: LoadedSession) -> dict[str, Figures]:
     }
 
 
-def test_a_made_up_session_is_counted_as_its_own_usage_says(taken: LoadedSession) -> None:
+def test_a_synthetic_session_is_counted_as_its_own_usage_says(taken: LoadedSession) -> None:
     assert taken.recording.calibration.factor == pytest.approx(1.33, rel=0.02)
     assert taken.recording.calibration.unseen < 2_000
 
 
-def test_policies_find_in_made_up_sessions_what_they_find_in_real_ones(told: dict[str, Figures]) -> None:
+def test_policies_find_in_synthetic_sessions_what_they_find_in_real_ones(told: dict[str, Figures]) -> None:
     ours, theirs, nobody = told["palimpsest"], told["claude-code-2.1.325"], told["none"]
     assert (ours.folds > 0, ours.masks > 0, theirs.folds > 0, nobody.folds) == (True, True, True, 0)
     assert (ours.rereads > 0, theirs.rereads > 0, nobody.rereads) == (True, True, 0)
@@ -40,6 +40,6 @@ def test_policies_find_in_made_up_sessions_what_they_find_in_real_ones(told: dic
     assert [each.invalid for each in told.values()] == [0, 0, 0]
 
 
-def test_most_of_a_made_up_session_is_read_from_the_cache_as_in_real_ones(told: dict[str, Figures]) -> None:
+def test_most_of_a_synthetic_session_is_read_from_the_cache_as_in_real_ones(told: dict[str, Figures]) -> None:
     nobody = told["none"]
     assert 0.7 < nobody.cache_read / nobody.tokens_in < 0.99

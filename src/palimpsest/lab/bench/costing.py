@@ -1,4 +1,4 @@
-"""What sessions cost and lose under each profile, replayed without a model: the bars of money, re-reads, survival and probes."""
+"""Bars of cost, re-reads, survival and probes: sessions replayed under each profile without a model."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -28,7 +28,7 @@ COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_
 
 
 class PricingRun(NamedTuple):
-    """A way to price: the bar that it is for, the card, and how long its entries last."""
+    """A way of pricing: its bar, the card, and the lifetime of cache entries."""
 
     bar: str
     card: str
@@ -47,11 +47,11 @@ def measure_costing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
     names = (OURS, BASELINE, *(PEERS if workspace.sizes.peers else ()))
     cycles = CYCLES if wanted & PROBE_BARS else ()
     table = _CostTable(names, cycles)
-    for taken in sessions_of(workspace):
-        workspace.tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens)")
-        table.take(taken)
+    for loaded in sessions_of(workspace):
+        workspace.announce(f"replaying {loaded.id} ({loaded.recording.tokens:,} tokens)")
+        table.take(loaded)
     if not table.sessions:
-        raise BadInput("there is no session to be replayed", where=str(workspace.recorded))
+        raise BadInput("there is no session to replay", where=str(workspace.recorded))
     workspace.rows, workspace.session_rows = table.rows(), table.session_rows()
     yield from (
         _without_limit_if_synthetic(each, synthetic_session=workspace.recorded is None) for each in table.bars() if each.name in wanted
@@ -59,12 +59,12 @@ def measure_costing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
 
 
 def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
-    """A bar as it is held to its limit; made-up sessions cause so few re-reads that their ratio is told and not judged."""
+    """Remove the limit of `rereads` for synthetic sessions, which cause too few re-reads for a meaningful ratio."""
     return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
 
 
 def sessions_of(workspace: Workspace) -> Iterator[LoadedSession]:
-    """The sessions below the folder that was given, or made-up ones."""
+    """Yield the sessions below the given folder, or synthetic ones."""
     if workspace.recorded is not None:
         yield from load_all([workspace.recorded])
         return
@@ -74,7 +74,7 @@ def sessions_of(workspace: Workspace) -> Iterator[LoadedSession]:
 
 
 class _CostTable:
-    """Outcomes of all sessions, by profile and by run."""
+    """Collects the outcomes of all sessions, by profile and pricing run."""
 
     def __init__(self, names: tuple[str, ...], cycles: tuple[int, ...]) -> None:
         self._profiles = tuple(profile(name) for name in names)
@@ -83,11 +83,11 @@ class _CostTable:
         self._probed: dict[str, list[dict[str, ProbeScores]]] = {}
         self.sessions: list[tuple[str, str, int]] = []
 
-    def take(self, taken: LoadedSession) -> None:
-        """Replay one session under everything."""
-        recording, names = taken.recording, NameIndex(taken.recording.steps)
-        rounds = ProbedSession(taken.events) if self._cycles else None
-        self.sessions.append((taken.id, taken.format, recording.tokens))
+    def take(self, loaded: LoadedSession) -> None:
+        """Replay one session under every profile and pricing run."""
+        recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+        rounds = ProbedSession(loaded.events) if self._cycles else None
+        self.sessions.append((loaded.id, loaded.format, recording.tokens))
         for each in self._profiles:
             for run in RUNS:
                 if run.ttl == "1h" and each.name not in (OURS, BASELINE):
@@ -96,20 +96,20 @@ class _CostTable:
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
             if rounds is not None:
-                summarised = SummarySource(recording.calibration.factor)
-                found = probed(rounds, each, replay_card(RUNS[0].card), self._cycles, summarised)
+                summary_source = SummarySource(recording.calibration.factor)
+                found = probed(rounds, each, replay_card(RUNS[0].card), self._cycles, summary_source)
                 self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:
         return figures(self._outcomes[name, run])
 
-    def _shares(self, name: str) -> dict[str, ProbeScores]:
-        """The mean over the sessions that were folded, by the number of cycles."""
+    def _probe_scores(self, name: str) -> dict[str, ProbeScores]:
+        """Return the mean probe scores, by the number of forced folds."""
         many = self._probed.get(name, [])
         return {str(number): mean_scores([each[str(number)] for each in many]) for number in self._cycles}
 
     def rows(self) -> tuple[ProfileRow, ...]:
-        """One row a profile."""
+        """Return one row for each profile."""
         found = []
         for each in self._profiles:
             by_run = {run.bar: self._figures(each.name, run.bar) for run in RUNS if (each.name, run.bar) in self._outcomes}
@@ -118,20 +118,20 @@ class _CostTable:
             found.append(
                 ProfileRow(
                     each.name,
-                    {name: round(told.usd, 4) for name, told in by_run.items()},
-                    {name: ratio(told.usd, against[name].usd) for name, told in by_run.items()},
+                    {name: round(total.usd, 4) for name, total in by_run.items()},
+                    {name: ratio(total.usd, against[name].usd) for name, total in by_run.items()},
                     first.calls,
                     first.rereads,
                     first.folds,
-                    sum(told.invalid for told in by_run.values()),
+                    sum(total.invalid for total in by_run.values()),
                     first.survival,
-                    self._shares(each.name),
+                    self._probe_scores(each.name),
                 )
             )
         return tuple(found)
 
     def session_rows(self) -> tuple[SessionCostRow, ...]:
-        """One row a session: what ours costs against the baseline."""
+        """Return one row for each session: our cost against the baseline."""
         return tuple(
             SessionCostRow(session, form, tokens, self._ratios(place), *self._rereads(place))
             for place, (session, form, tokens) in enumerate(self.sessions)
@@ -143,8 +143,8 @@ class _CostTable:
             for run in RUNS
         }
 
-    def _halves(self, run: str) -> dict[str, float]:
-        """The ratio over each half of the sessions: numbers that were chosen on one of them are judged by the other."""
+    def _ratios_by_half(self, run: str) -> dict[str, float]:
+        """Return the cost ratio over each half of the sessions; numbers tuned on one half are judged by the other."""
         found: dict[str, float] = {}
         for half, names in split_halves({session: tokens for session, _, tokens in self.sessions}).items():
             places = [place for place, (session, _, _) in enumerate(self.sessions) if session in names]
@@ -158,12 +158,12 @@ class _CostTable:
         return len(self._outcomes[OURS, first][place].rereads), len(self._outcomes[BASELINE, first][place].rereads)
 
     def bars(self) -> Iterator[Bar]:
-        """All bars of this family."""
+        """Yield all bars of this module."""
         rows = {row.profile: row for row in self.rows()}
         ours, theirs = rows[OURS], rows[BASELINE]
         for run in RUNS:
             dollars = {"ours_usd": ours.usd[run.bar], "theirs_usd": theirs.usd[run.bar]}
-            yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._halves(run.bar))
+            yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._ratios_by_half(run.bar))
         worst = {run.bar: max((row.ratios[run.bar] or 0.0 for row in self.session_rows()), default=0.0) for run in RUNS}
         yield bar("cost_worst", max(worst.values()), None, **worst)
         yield reread_bar({run.bar: (self._figures(OURS, run.bar).rereads, self._figures(BASELINE, run.bar).rereads) for run in RUNS})
@@ -175,7 +175,7 @@ class _CostTable:
 
 
 def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
-    """Re-reads of all sessions against the baseline: of the two kinds of cache that have a limit the one that is worse."""
+    """Return the bar of re-reads against the baseline: the worse of the two kinds of cache with five-minute entries."""
     detail: dict[str, float] = {}
     judged: list[float] = []
     for run in RUNS:
@@ -189,7 +189,7 @@ def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
 
 
 def _probe_bar(number: str, ours: ProbeScores, theirs: ProbeScores) -> Bar:
-    """What is answered after so many forced folds; nobody knows where nothing was folded."""
+    """Return the bar of probes answered after so many forced folds; without a value if nothing was folded."""
     return bar(
         f"probes_{number}",
         100 * ours.visible if ours.sessions else None,
@@ -202,5 +202,5 @@ def _probe_bar(number: str, ours: ProbeScores, theirs: ProbeScores) -> Bar:
         theirs_folds=theirs.folds,
         sessions=ours.sessions,
         theirs_sessions=theirs.sessions,
-        **{kind: 100 * kept.visible for kind, kept in ours.kinds.items()},
+        **{kind: 100 * scores.visible for kind, scores in ours.kinds.items()},
     )

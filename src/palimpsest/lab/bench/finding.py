@@ -1,4 +1,4 @@
-"""What it costs to find a word in all sessions, to list them, and to print the help: with our index, and with ripgrep."""
+"""Bars of the search index, of listing sessions and of starting `pal`, with ripgrep as the peer of searches."""
 
 import shutil
 import subprocess
@@ -18,8 +18,8 @@ from palimpsest.stores.jsonl import JsonlSessions
 
 
 def measure_start(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`help_ms`."""
-    workspace.tell("starting")
+    """Measure `help_ms`."""
+    workspace.announce("starting")
     command = workspace.help_command
 
     def start() -> None:
@@ -35,21 +35,21 @@ _SEARCHES = 5
 
 
 def measure_finding(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`index_*`, `search_vs_ripgrep` and `list_2000`."""
+    """Measure `index_*`, `search_vs_ripgrep` and `list_2000`."""
     ripgrep = find_ripgrep() if "search_vs_ripgrep" in wanted else ""
     store = _write_sessions(workspace)
     size = sum(size for _, _, size, _ in store.stats())
-    workspace.tell(f"indexing {size / 1e6:,.0f} MB")
+    workspace.announce(f"indexing {size / 1e6:,.0f} MB")
     database = workspace.folder / "index.sqlite"
     with SqliteIndex(database, store) as index:
         took = seconds(index.refresh)
         if "index_mb_s" in wanted:
             yield bar("index_mb_s", size / 1e6 / took, seconds=took)
         if "search_vs_ripgrep" in wanted:
-            workspace.tell("searching")
+            workspace.announce("searching")
             yield _search(workspace, index, store, ripgrep)
         if "list_2000" in wanted:
-            workspace.tell("listing")
+            workspace.announce("listing")
             (units,) = workspace.unit.of(workspace.sizes.rounds, index.list)
             yield bar("list_2000", units, sessions=workspace.sizes.sessions)
     if "index_ratio" in wanted:
@@ -59,7 +59,7 @@ def measure_finding(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
 
 def _write_sessions(workspace: Workspace) -> JsonlSessions:
     sizes = workspace.sizes
-    workspace.tell(f"writing {sizes.sessions:,} sessions")
+    workspace.announce(f"writing {sizes.sessions:,} sessions")
     store = JsonlSessions(workspace.folder / "sessions")
     holders = {sizes.sessions * part // (_HOLDERS + 1) for part in range(1, _HOLDERS + 1)}
     for number in range(sizes.sessions):
@@ -79,7 +79,7 @@ def _search(workspace: Workspace, index: SqliteIndex, store: JsonlSessions, ripg
     first: list[float] = []
     next_ones: list[float] = []
     theirs: list[float] = []
-    # ripgrep reads from a warm page cache; ours gets the same: the first search after it pays for caches that ripgrep filled, and is shown.
+    # Both run on a warm page cache. The first search after ripgrep pays for CPU caches that ripgrep filled, so it is listed apart.
     with frozen_gc():
         for _ in range(max(5, workspace.sizes.rounds // 4)):
             theirs.append(seconds(run))
@@ -90,7 +90,7 @@ def _search(workspace: Workspace, index: SqliteIndex, store: JsonlSessions, ripg
 
 
 def find_ripgrep(beside: Path = Path(sys.executable).parent, path: str | None = None) -> str:
-    """The ripgrep of this installation, else that of the machine."""
+    """Return the ripgrep of this environment, else of the machine. Raises `BadInput` if there is none."""
     own = beside / "rg"
     found = str(own) if own.is_file() else shutil.which("rg", path=path)
     if found is None:

@@ -1,4 +1,4 @@
-"""What it costs to take up a session again: from its checkpoint, after a crash, and from the log alone."""
+"""Bars of resuming a session: from its checkpoint, after a crash, and from the log alone."""
 
 import shutil
 import time
@@ -22,30 +22,30 @@ _BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
 
 
 def measure_resuming(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`resume_*`."""
+    """Measure `resume_*`."""
     peer = Agents.find(workspace)
     for length, events in workspace.sizes.lengths.items():
         name = f"resume_{length}"
         if name in wanted:
-            workspace.tell(f"resuming after {events:,} events")
+            workspace.announce(f"resuming after {events:,} events")
             (units,) = workspace.unit.of_timed(
                 workspace.sizes.rounds, partial(resume, workspace, workspace.store, workspace.session(length))
             )
             yield bar(name, units, peer_value(NAME, peer and peer.resume(length)))
     if "resume_edited" in wanted:
-        workspace.tell("resuming after an edit")
-        _edit(workspace)
+        workspace.announce("resuming after an edit")
+        _extend_to_edit(workspace)
         (units,) = workspace.unit.of_timed(workspace.sizes.rounds, partial(resume, workspace, workspace.store, workspace.session("10k")))
         yield bar("resume_edited", units)
     if "resume_crashed" in wanted:
-        workspace.tell("resuming after a crash")
-        store = _crashed(workspace)
+        workspace.announce("resuming after a crash")
+        store = _copy_before_checkpoint(workspace)
         (units,) = workspace.unit.of_timed(workspace.sizes.rounds, partial(resume, workspace, store, workspace.session("10k")))
         yield bar("resume_crashed", units)
 
 
 def resume(workspace: Workspace, store: JsonlSessions, session: str) -> float:
-    """Seconds from nothing to a view that is ready for the model; letting go is not counted."""
+    """Return the seconds from opening a session to a view ready for the model; closing is not counted."""
     begun = time.perf_counter()
     log = Log.open(store, session, workspace.clock)
     view = log.view
@@ -55,8 +55,8 @@ def resume(workspace: Workspace, store: JsonlSessions, session: str) -> float:
     return ended - begun
 
 
-def _edit(workspace: Workspace) -> None:
-    """Let the log of middle length go on until its last event is an edit: then only what the edit itself counted is known."""
+def _extend_to_edit(workspace: Workspace) -> None:
+    """Extend the log of middle length until its last event is an edit, after which only the edit's own token counts are known."""
     log, rounds = workspace.writer("10k")
     with log:
         edited = False
@@ -66,27 +66,27 @@ def _edit(workspace: Workspace) -> None:
                 edited = isinstance(body, ViewEdited)
 
 
-def _crashed(workspace: Workspace) -> JsonlSessions:
-    """A copy of the log of middle length that goes on for as many events as its checkpoint can miss."""
+def _copy_before_checkpoint(workspace: Workspace) -> JsonlSessions:
+    """Return a store with a copy of the log of middle length that is as far ahead of its checkpoint as possible."""
     store = JsonlSessions(workspace.folder / "crashed")
     log, rounds = workspace.writer("10k")
     with log:
         log.checkpoint()
-        left = rounds.seq + CHECKPOINT_EVERY
-        _copy(workspace, store, ".checkpoint")
-        while rounds.seq < left:
+        last_seq = rounds.seq + CHECKPOINT_EVERY
+        _copy_file(workspace, store, ".checkpoint")
+        while rounds.seq < last_seq:
             for body in rounds.next_round():
                 log.append(body)
-        _copy(workspace, store, ".jsonl")
+        _copy_file(workspace, store, ".jsonl")
     return store
 
 
 def measure_load(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`load`: a whole log without its sidecar, and the same lines decoded."""
-    workspace.tell("loading without a checkpoint")
+    """Measure `load`: opening a whole log without its checkpoint, against decoding the same lines."""
+    workspace.announce("loading without a checkpoint")
     workspace.session("10k")
     store = JsonlSessions(workspace.folder / "bare")
-    _copy(workspace, store, ".jsonl")
+    _copy_file(workspace, store, ".jsonl")
     session = workspace.session("10k")
     path = store.path_of(session)
     loads = workspace.orjson.loads
@@ -105,7 +105,7 @@ def measure_load(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     yield bar("load", whole / plain, peer_value(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
 
-def _copy(workspace: Workspace, store: JsonlSessions, suffix: str) -> None:
+def _copy_file(workspace: Workspace, store: JsonlSessions, suffix: str) -> None:
     session = workspace.session("10k")
     store.folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(workspace.store.path_of(session).with_suffix(suffix), store.path_of(session).with_suffix(suffix))

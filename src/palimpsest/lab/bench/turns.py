@@ -1,4 +1,4 @@
-"""What a turn costs before its request leaves, and how long the engine keeps an event loop from other work."""
+"""Bars of the time to prepare the request of a turn, and of the time that the engine blocks an event loop."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ from palimpsest.wire.models.cards import ModelCard, card
 
 _MODEL = "claude-sonnet-4-5"
 _TICK_S = 0.001
-# A session says so many unscaled tokens that its view has about 200,000 of the model's.
+# Unscaled tokens of a session whose view has about 200,000 tokens of the model.
 _TOKENS = 135_000
 _RUNS = 3
 
@@ -51,13 +51,13 @@ class _StreamingProvider:
 
 
 class _LoopLatency:
-    """Measures how late a timer of one millisecond is: so long nothing else could run."""
+    """Measures how late a timer of one millisecond fires, which is how long the event loop was blocked."""
 
     def __init__(self) -> None:
         self.longest = 0.0
 
     async def tick(self) -> None:
-        """Tick until it is cancelled."""
+        """Run until cancelled; `longest` is the longest delay in seconds."""
         with suppress(asyncio.CancelledError):
             while True:
                 begun = time.perf_counter()
@@ -66,14 +66,14 @@ class _LoopLatency:
 
 
 def measure_blocking(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`loop_ms`."""
-    workspace.tell("how long the event loop is blocked")
-    found = [_run(workspace, number) for number in range(_RUNS)]
+    """Measure `loop_ms`."""
+    workspace.announce("how long the event loop is blocked")
+    found = [_blocked_seconds(workspace, number) for number in range(_RUNS)]
     yield bar("loop_ms", min(each[0] for each in found) * 1_000, tokens=min(each[1] for each in found))
 
 
-def _run(workspace: Workspace, number: int) -> tuple[float, int]:
-    """The longest block in seconds over a turn that begins with a fold, and the tokens before it."""
+def _blocked_seconds(workspace: Workspace, number: int) -> tuple[float, int]:
+    """Return the longest block in seconds during a turn with a fold, and the tokens before it."""
     log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
     environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
     with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
@@ -82,8 +82,8 @@ def _run(workspace: Workspace, number: int) -> tuple[float, int]:
 
 
 async def _turn(session: Session) -> float:
-    watch = _LoopLatency()
-    ticking = asyncio.create_task(watch.tick())
+    latency = _LoopLatency()
+    ticking = asyncio.create_task(latency.tick())
     await start_turn(session)
     session.log.append(UserSaid((Text("Summarise what you changed, file by file."),)))
     await call(session)
@@ -92,17 +92,17 @@ async def _turn(session: Session) -> float:
     await end_turn(session)
     ticking.cancel()
     await ticking
-    return watch.longest
+    return latency.longest
 
 
 Result = TypeVar("Result")
 _CARD = card(MODEL)
-# No policies, and no level from which on nothing is sent: the views of this session are now and then a little larger than the window.
+# Without policies and without a blocking level, because views of these sessions are sometimes larger than the window.
 _PROFILE = Profile("bench", (), lambda model: replace(palimpsest_budget(model.window, model.reply), block_at=None))
 
 
 class _InstantProvider:
-    """A provider that has its reply at once, and notes when the request reached it."""
+    """A provider that replies at once, and records when the request reached it."""
 
     def __init__(self) -> None:
         self.reply = ModelReplied(())
@@ -117,22 +117,22 @@ class _InstantProvider:
 
 
 class Turns:
-    """One session that goes on through the engine: each sample is a round of recorded work, and times its last call until it leaves.
+    """A session that runs through the engine; each sample is one round, timed from the call to the moment its request is sent.
 
-    The time of the disk is another bar's (`append`), and left out here.
+    Disk time is excluded; the bar `append` measures it.
     """
 
     def __init__(self, log: Log, rounds: SyntheticRounds, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
         self._rounds = rounds
-        self._answering = _InstantProvider()
-        self._syncing = 0.0
-        environment = Environment(store, blobs, clock, provider=self._answering.provider, offload=self._without_disk)
+        self._provider = _InstantProvider()
+        self._sync_seconds = 0.0
+        environment = Environment(store, blobs, clock, provider=self._provider.provider, offload=self._without_disk)
         self._session = Session(log, _PROFILE, _CARD, environment)
-        self.deciding = 0.0
-        self.take()
+        self.decision_seconds = 0.0
+        self.run_round()
 
-    def take(self) -> float:
-        """Seconds of one turn: the projections and the view, the decision that comes before a call, and the request."""
+    def run_round(self) -> float:
+        """Run one round. Returns the seconds of its call: projections, view, decision and request."""
         seconds = 0.0
         for body in self._rounds.next_round():
             match body:
@@ -145,43 +145,43 @@ class Turns:
         return seconds
 
     def _call(self, reply: ModelReplied) -> float:
-        session, self._answering.reply, self._syncing = self._session, reply, 0.0
+        session, self._provider.reply, self._sync_seconds = self._session, reply, 0.0
         begun = time.perf_counter()
         session.log.catch_up()
         view = session.log.view
-        seen = time.perf_counter()
+        view_ready = time.perf_counter()
         decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
         decided = time.perf_counter()
         complete(call(session))
-        self.deciding = decided - seen
-        return self._answering.reached - begun - self._syncing
+        self.decision_seconds = decided - view_ready
+        return self._provider.reached - begun - self._sync_seconds
 
     async def _without_disk(self, work: Callable[[], Result], /) -> Result:
         begun = time.perf_counter()
         result = work()
         if work == self._session.log.sync:
-            self._syncing += time.perf_counter() - begun
+            self._sync_seconds += time.perf_counter() - begun
         return result
 
     def last_decision(self) -> float:
-        """Seconds that the decision of the newest turn took."""
-        return self.deciding
+        """Return the seconds of the newest decision."""
+        return self.decision_seconds
 
 
 def measure_turns(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`turn_*` and `decide`."""
+    """Measure `turn_*` and `decide`."""
     peer = Langchain.find(workspace)
-    deciding: dict[str, float] = {}
+    decision_seconds: dict[str, float] = {}
     for length in workspace.sizes.lengths:
         name = f"turn_{length}"
         if name not in wanted and "decide" not in wanted:
             continue
-        workspace.tell(f"turns after {workspace.sizes.lengths[length]:,} events")
+        workspace.announce(f"turns after {workspace.sizes.lengths[length]:,} events")
         log, rounds = workspace.writer(length)
         with log:
             turns = Turns(log, rounds, MemoryBlobs(), workspace.clock, workspace.store)
-            whole, deciding[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.take, turns.last_decision)
+            turn_units, decision_seconds[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.run_round, turns.last_decision)
         if name in wanted:
-            yield bar(name, whole, peer_value(NAME, peer and peer.turn(length)))
+            yield bar(name, turn_units, peer_value(NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(deciding.values()), peer_value(NAME, peer and peer.decide()), **deciding)
+        yield bar("decide", max(decision_seconds.values()), peer_value(NAME, peer and peer.decide()), **decision_seconds)

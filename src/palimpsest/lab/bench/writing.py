@@ -1,4 +1,4 @@
-"""What it costs to record an event durably and to keep it: against raw writes of the same bytes, in time and on disk."""
+"""Bars of durable appends, forks and disk usage, against raw writes of the same bytes."""
 
 import os
 import shutil
@@ -16,30 +16,30 @@ from palimpsest.lab.bench.workspace import SyntheticRounds, Workspace, frozen_gc
 
 _GROUP = 10
 _ROUNDS = 5
-# What stands before a body on a line: numbers, time and a digest of 64 letters.
+# Bytes of a line before its body: numbers, time and a digest of 64 characters.
 _ENVELOPE = 130
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 
 def measure_writing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`append`, `append_cpu_us` and `group_commit`."""
+    """Measure `append`, `append_cpu_us` and `group_commit`."""
     peer = Agents.find(workspace)
     if "append" in wanted:
-        workspace.tell("durable appends")
+        workspace.announce("durable appends")
         ours, raw = _against_raw(workspace, 1)
         yield bar("append", ours / raw, peer_value(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
     if "append_cpu_us" in wanted:
-        workspace.tell("processor time of appends")
+        workspace.announce("processor time of appends")
         used = {length: _cpu_us(workspace, length) for length in ("1k", "100k")}
         yield bar("append_cpu_us", max(used.values()), peer_value(NAME, peer and peer.append_cpu_us()), **used)
     if "group_commit" in wanted:
-        workspace.tell("group commits")
+        workspace.announce("group commits")
         ours, raw = _against_raw(workspace, _GROUP)
         yield bar("group_commit", ours / raw, peer_value(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
 
 
-def _twin(workspace: Workspace) -> int:
-    """A copy of the log to write to by hand: how long a file is and how it lies on the disk matter to a sync."""
+def _raw_copy(workspace: Workspace) -> int:
+    """Return a file descriptor of a copy of the log; sync time depends on the length and layout of a file."""
     path = workspace.folder / "raw"
     shutil.copyfile(workspace.store.path_of(workspace.session("10k")), path)
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -47,38 +47,38 @@ def _twin(workspace: Workspace) -> int:
     return file
 
 
-def endless(rounds: SyntheticRounds) -> Iterator[Body]:
-    """The events of a session, one by one."""
+def endless_events(rounds: SyntheticRounds) -> Iterator[Body]:
+    """Yield the events of a session, one by one."""
     while True:
         yield from rounds.next_round()
 
 
 def _against_raw(workspace: Workspace, group: int) -> tuple[float, float]:
-    """Median seconds of some appends and a sync, and of as many raw writes of the same sizes and a sync."""
+    """Return the median seconds of `group` appends with a sync, and of as many raw writes of the same sizes with a sync."""
     log, rounds = workspace.writer("10k")
-    raw = _twin(workspace)
-    bodies = endless(rounds)
+    raw = _raw_copy(workspace)
+    bodies = endless_events(rounds)
     ours: list[float] = []
     plain: list[float] = []
     try:
         with log, frozen_gc():
             for number in range(workspace.sizes.syncs):
-                some = list(islice(bodies, group))
-                data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some]
-                # A disk that has just been written to answers sooner, so neither is always the first.
+                group_bodies = list(islice(bodies, group))
+                data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in group_bodies]
+                # A disk answers sooner right after a write, so the two take turns in going first.
                 if number % 2:
                     plain.append(_write(raw, data))
-                ours.append(_append(log, some))
+                ours.append(_append(log, group_bodies))
                 if not number % 2:
                     plain.append(_write(raw, data))
-            settle(log, bodies)
+            finish_open_call(log, bodies)
     finally:
         os.close(raw)
     return median(ours), median(plain)
 
 
-def settle(log: Log, bodies: Iterator[Body]) -> None:
-    """Go on until no call is under way, so that the next measurement may begin with any event."""
+def finish_open_call(log: Log, bodies: Iterator[Body]) -> None:
+    """Append events until no call is open, so that the next measurement may begin with any event."""
     while log.open_call is not None:
         log.append(next(bodies))
 
@@ -98,33 +98,33 @@ def _write(file: int, lines: list[bytes]) -> float:
 
 
 def _cpu_us(workspace: Workspace, length: str) -> float:
-    """Mean processor time of an append and its sync, with checkpoints in between: the median of some rounds, for hosts are uneven."""
+    """Return the CPU microseconds of an append with its sync, checkpoints included: the median over five rounds."""
     log, rounds = workspace.writer(length)
-    bodies = endless(rounds)
+    bodies = endless_events(rounds)
     used: list[float] = []
     with log, frozen_gc():
         for _ in range(_ROUNDS):
-            some = list(islice(bodies, workspace.sizes.syncs * 2))
+            group_bodies = list(islice(bodies, workspace.sizes.syncs * 2))
             begun = time.process_time()
-            for body in some:
+            for body in group_bodies:
                 log.append(body)
                 log.sync()
-            used.append((time.process_time() - begun) / len(some) * 1e6)
-        settle(log, bodies)
+            used.append((time.process_time() - begun) / len(group_bodies) * 1e6)
+        finish_open_call(log, bodies)
     return median(used)
 
 
 def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`fork`, `fork_bytes` and `disk_ratio`."""
+    """Measure `fork`, `fork_bytes` and `disk_ratio`."""
     if wanted & {"fork", "fork_bytes"}:
-        workspace.tell("forking")
-        units, creating, size = _fork(workspace)
+        workspace.announce("forking")
+        units, create_units, size = _fork(workspace)
         if "fork" in wanted:
-            yield bar("fork", units, create_file_u=creating)
+            yield bar("fork", units, create_file_u=create_units)
         if "fork_bytes" in wanted:
             yield bar("fork_bytes", size)
     if "disk_ratio" in wanted:
-        workspace.tell("weighing files")
+        workspace.announce("measuring file sizes")
         path = workspace.store.path_of(workspace.session("10k"))
         lines = path.read_bytes().splitlines(keepends=True)
         plain = sum(len(body_bytes(line)) + 1 for line in lines)
@@ -134,8 +134,8 @@ def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
 
 
 def _fork(workspace: Workspace) -> tuple[float, float, int]:
-    """Units that a fork takes and that one empty file takes there, and the bytes of all files that a fork leaves when it is closed."""
-    # The log that the unit is measured with must be there before the files are counted.
+    """Return the units of a fork and of creating an empty file, and the bytes of all files of a closed fork."""
+    # The log of the unit must exist before the files are counted.
     unit = workspace.unit
     log = workspace.reader("10k")
     numbers = iter(range(1_000_000))
@@ -156,10 +156,10 @@ def _fork(workspace: Workspace) -> tuple[float, float, int]:
         path.unlink()
         return ended - begun
 
-    units, creating = unit.of_timed(workspace.sizes.rounds, fork, create)
+    units, create_units = unit.of_timed(workspace.sizes.rounds, fork, create)
     log.close()
-    made = {name: size for name, size in _files(workspace).items() if name not in before}
-    return units, creating, sum(made.values()) // next(numbers)
+    fork_files = {name: size for name, size in _files(workspace).items() if name not in before}
+    return units, create_units, sum(fork_files.values()) // next(numbers)
 
 
 def _files(workspace: Workspace) -> dict[str, int]:

@@ -68,23 +68,23 @@ def colour_class(number: int) -> str:
     return f"c{number % PALETTE}"
 
 
-def figure(title: str, inner: str, css_class: str = "") -> str:
+def figure(title: str, inner: str, style: str = "") -> str:
     """Return a drawing with a title above it; both are markup."""
-    return f'<figure class="{css_class or "panel"}"><figcaption>{title}</figcaption>\n{inner}</figure>\n'
+    return f'<figure class="{style or "panel"}"><figcaption>{title}</figcaption>\n{inner}</figure>\n'
 
 
 def legend(entries: list[tuple[str, str]]) -> str:
     """Return a legend from pairs of a CSS class and a label, which is markup."""
     keys = "".join(
-        f'<li><svg class="key {css_class}" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>{words}</li>'
-        for css_class, words in entries
+        f'<li><svg class="key {style}" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>{words}</li>'
+        for style, words in entries
     )
     return f'<ul class="legend">{keys}</ul>\n'
 
 
-def scrollable_table(rows: str, css_class: str = "") -> str:
+def scrollable_table(rows: str, style: str = "") -> str:
     """Return a table in a box that scrolls, also by keyboard, if it is wider than the screen."""
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table class="{css_class or "plain"}">\n{rows}</table></div>\n'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table class="{style or "plain"}">\n{rows}</table></div>\n'
 
 
 PAGE_STYLE = """

@@ -80,7 +80,8 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     for number, name in anchors.items():
         session = run.sessions[number]
         opening = f'<details class="session" id="{name}"{" open" if number == most_expensive else ""}>'
-        yield f'{opening}<summary dir="auto"><b>{snippet(session.title or session.id, 100)}</b></summary>\n{_session_charts(run, session, colours)}'
+        title = snippet(session.title or session.id, 100)
+        yield f'{opening}<summary dir="auto"><b>{title}</b></summary>\n{_session_charts(run, session, colours)}'
         yield f"{_losses_section(session, name, colours)}</details>\n"
 
 

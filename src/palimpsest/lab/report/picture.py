@@ -36,14 +36,15 @@ def picture(run: CardRun, against: str, requests: tuple[RequestBytes, ...]) -> s
 def _caption(run: CardRun, session: ReplayedSession) -> str:
     calls = max(len(outcome.calls) for outcome in session.profiles.values())
     card = f"{snippet(run.card, 40)}, window {short_number(run.window)}, cache {snippet(run.ttl, 10)}"
-    return f"One made-up session, {session.events:,} events, up to {calls:,} requests, {card}. Made by: pal demo --picture OUT"
+    return f"One synthetic session, {session.events:,} events, up to {calls:,} requests, {card}. Made by: pal demo --picture OUT"
 
 
 def _description(run: CardRun, session: ReplayedSession, against: str) -> str:
     costs = ", ".join(f"{snippet(name, 40)} {dollars(outcome.cost.total)}" for name, outcome in session.profiles.items())
     return (
         "Events are appended to a log, the log is projected to a view, the view is encoded and reaches a model; edits and undos are events "
-        f"too. Below: the context of two profiles call by call, and what one session costs under each with {snippet(run.card, 40)}: {costs}; "
+        f"too. Below: the context of two profiles call by call, and what one session costs under each with "
+        f"{snippet(run.card, 40)}: {costs}; "
         f"ratios are against {snippet(against, 40)}. After an undo the request has the same bytes as before the fold."
     )
 
@@ -71,7 +72,7 @@ def _context_chart(outcome: Outcome, run: CardRun, x: int, y: int, number: int) 
 
 def _cost_bars(session: ReplayedSession, against: str) -> str:
     costs = {name: outcome.cost.total for name, outcome in session.profiles.items()}
-    highest_usd, baseline_usd = max(costs.values()) or 1.0, costs.get(against, 0.0)
+    highest_usd, baseline = max(costs.values()) or 1.0, costs.get(against, 0.0)
     rows = []
     for number, (name, usd) in enumerate(costs.items()):
         y = 146 + number * 23
@@ -80,7 +81,7 @@ def _cost_bars(session: ReplayedSession, against: str) -> str:
         rows.append(
             f'<text class="ink" x="{_BAR_AT - 10}" y="{y}" text-anchor="end">{snippet(name, 24)}</text>'
             f'<rect class="{css_class}" x="{_BAR_AT}" y="{y - 12}" width="{width:.1f}" height="16" rx="2"/>'
-            f'<text class="soft small" x="{_BAR_AT + width + 6:.1f}" y="{y}">{dollars(usd)}, {ratio_text(ratio(usd, baseline_usd))}</text>\n'
+            f'<text class="soft small" x="{_BAR_AT + width + 6:.1f}" y="{y}">{dollars(usd)}, {ratio_text(ratio(usd, baseline))}</text>\n'
         )
     return f'<text class="strong" x="324" y="124">What the same session costs</text>\n{"".join(rows)}'
 

@@ -10,7 +10,7 @@ from palimpsest.wire.models.prices import FREE
 
 Point = tuple[float, float]
 
-STRETCHED_WIDTH = 1000
+UNITS = 1000
 """Width of the view box of stretched shapes, in units."""
 
 
@@ -72,14 +72,14 @@ class Plot:
 
     def line(self, points: Sequence[Point], css_class: str, *, filled: bool = False, width: float = 1.6) -> str:
         """Return a line through points, stretched to the width; `filled` adds the area below it."""
-        places = [f"{(x - self._first) * STRETCHED_WIDTH / self._across:.1f} {self.y(y)}" for x, y in points]
+        places = [f"{(x - self._first) * UNITS / self._across:.1f} {self.y(y)}" for x, y in points]
         if not places:
             return ""
         path = "M" + "L".join(places)
         ends = (places[-1].split()[0], self.y(0), places[0].split()[0], self.y(0))
         area = f'<path class="area" d="{path}L{ends[0]} {ends[1]}L{ends[2]} {ends[3]}Z"/>' if filled else ""
         return (
-            f'<svg class="{css_class}" width="100%" height="{self.height}" viewBox="0 0 {STRETCHED_WIDTH} {self.height}" preserveAspectRatio="none">'
+            f'<svg class="{css_class}" width="100%" height="{self.height}" viewBox="0 0 {UNITS} {self.height}" preserveAspectRatio="none">'
             f'{area}<path class="line" stroke-width="{width:.1f}" d="{path}"/></svg>'
         )
 
@@ -117,20 +117,20 @@ def cost_parts(outcomes: Iterable[Outcome]) -> dict[str, float]:
     }
 
 
-def cost_bars(outcomes_by_profile: Mapping[str, dict[str, float]], against: str = "") -> str:
+def cost_bars(by_profile: Mapping[str, dict[str, float]], against: str = "") -> str:
     """Return a cost bar for each profile, scaled to the most expensive one; the cost of `against` is marked in every bar."""
-    dearest = max((sum(parts.values()) for parts in outcomes_by_profile.values()), default=0.0)
-    yardstick = sum(outcomes_by_profile.get(against, {}).values())
-    used = {name for parts in outcomes_by_profile.values() for name, usd in parts.items() if usd > 0}
+    highest_usd = max((sum(parts.values()) for parts in by_profile.values()), default=0.0)
+    baseline_usd = sum(by_profile.get(against, {}).values())
+    used = {name for parts in by_profile.values() for name, usd in parts.items() if usd > 0}
     keys = legend([(f"part-{name}", words) for name, words in PARTS.items() if name in used])
-    if yardstick:
+    if baseline_usd:
         line = '<svg class="key yardstick" width="12" height="12" aria-hidden="true"><line x1="6" x2="6" y1="0" y2="12"/></svg>'
         keys = keys.replace("</ul>", f"<li>{line}what {snippet(against, 40)} costs</li></ul>")
-    rows = "".join(_cost_bar(name, parts, dearest, yardstick) for name, parts in outcomes_by_profile.items())
+    rows = "".join(_cost_bar(name, parts, highest_usd, baseline_usd) for name, parts in by_profile.items())
     return f'{keys}<div class="bars" role="table">\n{rows}</div>\n'
 
 
-def _cost_bar(profile: str, parts: dict[str, float], dearest: float, yardstick: float) -> str:
+def _cost_bar(profile: str, parts: dict[str, float], highest_usd: float, baseline_usd: float) -> str:
     total = sum(parts.values())
     shapes, at = [], 0.0
     for name, words in PARTS.items():
@@ -138,14 +138,14 @@ def _cost_bar(profile: str, parts: dict[str, float], dearest: float, yardstick: 
         if usd <= 0:
             continue
         title = f"<title>{words}: {dollars(usd)}, {percent(usd / total)}</title>"
-        place = f'x="{_percent_of(at, dearest)}" width="{_percent_of(usd, dearest)}"'
+        place = f'x="{_percent_of(at, highest_usd)}" width="{_percent_of(usd, highest_usd)}"'
         shapes.append(f'<rect class="part-{name}" {place} height="100%">{title}</rect>')
         at += usd
-    if yardstick:
-        place = _percent_of(yardstick, dearest)
+    if baseline_usd:
+        place = _percent_of(baseline_usd, highest_usd)
         shapes.append(f'<line class="yardstick" x1="{place}" x2="{place}" y1="0" y2="100%"/>')
     words = ", ".join(f"{PARTS[name]} {dollars(usd)}" for name, usd in parts.items() if usd > 0)
-    profiles_table = f'<span class="times" role="cell">{ratio_text(ratio(total, yardstick))}</span>' if yardstick else ""
+    profiles_table = f'<span class="times" role="cell">{ratio_text(ratio(total, baseline_usd))}</span>' if baseline_usd else ""
     return (
         f'<div class="bar" role="row"><span class="who" role="rowheader">{snippet(profile, 40)}</span>'
         f'<span class="drawn" role="cell"><svg width="100%" height="22" role="img" aria-label="{words}">{"".join(shapes)}</svg></span>'
@@ -153,8 +153,8 @@ def _cost_bar(profile: str, parts: dict[str, float], dearest: float, yardstick: 
     )
 
 
-def _percent_of(usd: float, dearest: float) -> str:
-    return f"{usd * 100 / dearest:.3f}%" if dearest else "0%"
+def _percent_of(usd: float, highest_usd: float) -> str:
+    return f"{usd * 100 / highest_usd:.3f}%" if highest_usd else "0%"
 
 
 Curve = Sequence[tuple[int, float]]
@@ -163,9 +163,9 @@ _SHARE_LEVELS = ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %"))
 _MOST_FOLDS = 20
 
 
-def survival_charts(outcomes_by_profile: Mapping[str, Sequence[Outcome]], colours: Mapping[str, str]) -> str:
+def survival_charts(by_profile: Mapping[str, Sequence[Outcome]], colours: Mapping[str, str]) -> str:
     """Return a chart for each kind of entity: its mean survival after each fold, over the sessions with that many folds."""
-    after = {name: _mean_survival_by_fold(outcomes) for name, outcomes in outcomes_by_profile.items()}
+    after = {name: _mean_survival_by_fold(outcomes) for name, outcomes in by_profile.items()}
     folded = {name: found for name, found in after.items() if found}
     unfolded = [snippet(name, 40) for name, found in after.items() if not found]
     rest = f'<p class="note">Without a fold: {", ".join(unfolded)}.</p>\n' if unfolded else ""
@@ -184,11 +184,9 @@ def survival_charts(outcomes_by_profile: Mapping[str, Sequence[Outcome]], colour
     return f'{keys}<div class="panels three">\n{panels}</div>\n{rest}'
 
 
-def probe_charts(outcomes_by_profile: Mapping[str, Mapping[str, ProbeScores]], colours: Mapping[str, str]) -> str:
+def probe_charts(by_profile: Mapping[str, Mapping[str, ProbeScores]], colours: Mapping[str, str]) -> str:
     """Return charts of answered probes over forced folds; empty if no probes were asked."""
-    asked = {
-        name: sorted((int(cycles), probed) for cycles, probed in found.items()) for name, found in outcomes_by_profile.items() if found
-    }
+    asked = {name: sorted((int(cycles), probed) for cycles, probed in found.items()) for name, found in by_profile.items() if found}
     if not asked:
         return ""
     kinds = (("visible", "answered from what shows"), ("with_recall", "answered with one recall"))
@@ -223,12 +221,12 @@ def _mean_survival_by_fold(outcomes: Sequence[Outcome]) -> list[tuple[int, Survi
     return found
 
 
-def _share_chart(outcomes_by_profile: Mapping[str, Curve], colours: Mapping[str, str], words: str, unit: str) -> str:
-    last = max((nth for curve in outcomes_by_profile.values() for nth, _ in curve), default=1)
+def _share_chart(by_profile: Mapping[str, Curve], colours: Mapping[str, str], words: str, unit: str) -> str:
+    last = max((nth for curve in by_profile.values() for nth, _ in curve), default=1)
     # Space before the first fold keeps curves off the axis labels; a single fold is drawn in the middle.
     plot = Plot(last, 1.0, 130, first=1 - (last - 1) * 0.22) if last > 1 else Plot(2.0, 1.0, 130)
     pieces = [*plot.grid(_SHARE_LEVELS)]
-    for number, (name, curve) in enumerate(outcomes_by_profile.items()):
+    for number, (name, curve) in enumerate(by_profile.items()):
         # Later curves are thinner, so that overlapping ones stay visible.
         width = max(1.4, 5.4 - number * 0.9)
         pieces.append(plot.line(curve, f"trace {colours[name]}", width=width) if len(curve) > 1 else "")
@@ -236,10 +234,10 @@ def _share_chart(outcomes_by_profile: Mapping[str, Curve], colours: Mapping[str,
             plot.dot(nth, share, colours[name], f"{snippet(name, 40)}, {unit} {nth}: {percent(share)}", width / 2 + 1.6)
             for nth, share in curve
         ]
-    marks = sorted({nth for curve in outcomes_by_profile.values() for nth, _ in curve})
+    marks = sorted({nth for curve in by_profile.values() for nth, _ in curve})
     pieces.append(f'<text class="tick" x="0" y="{plot.height - 4}">{unit}</text>')
     pieces += plot.axis_labels([(nth, str(nth)) for nth in (marks if len(marks) <= 10 else (1, last))], inside=False)
-    ends = "; ".join(f"{snippet(name, 40)} {percent(curve[-1][1])}" for name, curve in outcomes_by_profile.items() if curve)
+    ends = "; ".join(f"{snippet(name, 40)} {percent(curve[-1][1])}" for name, curve in by_profile.items() if curve)
     return plot.svg(f"{words} after the last {unit}: {ends}", pieces)
 
 

@@ -113,7 +113,7 @@ def test_a_focus_without_a_model_is_said_to_be_of_no_use(pal: Pal, words: tuple[
     result = pal("compact", LONG, "--focus", "the parser", *words, **{"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", **environment})
 
     assert result.exit_code == 0
-    assert result.stderr == f"pal: --focus needs a model, so that the fold is made without it: {why}\n"
+    assert result.stderr == f"pal: --focus needs a model and is ignored: {why}\n"
     assert pal.json("audit", LONG)[-1]["why"].startswith("the user asked for it; ")
 
 
@@ -151,9 +151,7 @@ def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pa
     assert (edit["edit"], edit["event"]) == (None, None)
     assert "901" not in shown
     assert "+ new summary " in shown
-    assert told.stderr == (
-        f"pal: {MODEL} would be asked and may fold otherwise; this is the fold without it (--model {MODEL} asks it now)\n"
-    )
+    assert told.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
 
 
 def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal) -> None:

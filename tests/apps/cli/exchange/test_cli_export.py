@@ -133,7 +133,7 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
             ("--to", "html", "--whole"),
             "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
         ),
-        (("--to", "chat", "--full"), "pal: export: --full goes with --to markdown or html; see `pal export --help`\n"),
+        (("--to", "chat", "--full"), "pal: export: --full works only with --to markdown or html; see `pal export --help`\n"),
         (("--to", "chat", "--model", "nobody"), None),
         ((), None),
         (("--to", "word"), None),
@@ -201,7 +201,7 @@ def test_a_session_is_put_where_claude_code_finds_it(pal: Pal, tmp_path: Path) -
 
     assert (done.exit_code, done.stdout) == (0, "")
     size = path.stat().st_size
-    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto go on with it: cd shop && claude --resume {name}\n"
+    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto resume it: cd shop && claude --resume {name}\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {json.loads(line)["sessionId"] for line in path.read_bytes().splitlines()} == {name}
 
@@ -237,7 +237,7 @@ def test_the_file_of_another_agent_says_where_it_belongs(pal: Pal, tmp_path: Pat
     small(pal.home)
     out = tmp_path / "out.jsonl"
     told = pal("export", SMALL, "--to", form, "--out", str(out), **_homes(tmp_path)).stderr
-    (place,) = re.findall(r"put it at (\S+\.jsonl), then cd shop && ", told)
+    (place,) = re.findall(r"save it as (\S+\.jsonl), then cd shop && ", told)
     pal("export", SMALL, "--to", form, "--install", **_homes(tmp_path))
 
     assert Path(place).read_bytes() == out.read_bytes()
@@ -309,7 +309,7 @@ def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path
     (path,) = (tmp_path / "claude").rglob("*.jsonl")
 
     assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
-    assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told
+    assert f"to resume it: cd {tmp_path / 'my_shop'} && claude --resume " in told
 
 
 def _told(lines: bytes) -> list[Any]:

@@ -122,7 +122,9 @@ def test_a_word_that_is_neither_a_program_nor_a_path_is_a_mistake(pal: Pal) -> N
     result = pal("import", "cluade")
 
     assert result.exit_code == 2
-    assert result.stderr.startswith("pal: cluade: there is no such file, and no program of that name; known are claude, codex, opencode")
+    assert result.stderr.startswith(
+        "pal: cluade: there is no such file, and no program of that name; known programs are claude, codex, opencode"
+    )
     assert not pal.home.folder.exists()
     assert pal.json("import", "cluade", code=2)["error"]["where"] == "cluade"
 
@@ -188,7 +190,7 @@ def test_secrets_are_shown_by_the_doctor_and_replaced_on_demand(pal: Pal, projec
     assert "secrets (github 1)" in shown.stdout
     late = pal("import", str(file), "--redact")
     assert late.stdout == "nothing new in 1 sessions\n"
-    assert f"imported before with its secrets; `pal delete claude-{SESSION}` first" in late.stderr
+    assert f"already imported with its secrets; run `pal delete claude-{SESSION}` first" in late.stderr
     assert secrets["state"] == "warn"
     assert f"claude-{SESSION} (1)" in secrets["message"]
     assert redacted["secrets"] == {}
@@ -270,5 +272,5 @@ def test_an_interrupt_says_how_far_it_came(pal: Pal) -> None:
     stopped = subprocess.run([sys.executable, "-c", _STOPPED, "import", str(CLAUDE)], capture_output=True, env=settings, check=False)
 
     assert stopped.returncode == 128 + signal.SIGINT
-    assert stopped.stderr.decode() == "pal: interrupted after 0 of 3 files; what was read is kept, and `pal import` goes on from there\n"
+    assert stopped.stderr.decode() == "pal: interrupted after 0 of 3 files; what was read is kept, and `pal import` continues from there\n"
     assert pal.json("import", str(CLAUDE))["sessions"] == 3

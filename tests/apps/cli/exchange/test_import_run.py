@@ -196,10 +196,10 @@ def test_a_full_disk_stops_with_nothing_half_written(tmp_path: Path) -> None:
     assert [row.counts.events for row in bring(tmp_path / "home", small, large).rows] == [0, 1]
 
 
-def test_progress_is_told_within_a_long_file_and_after_each(tmp_path: Path) -> None:
+def test_progress_is_reported_within_a_long_file_and_after_each(tmp_path: Path) -> None:
     long = written(tmp_path / "a.tiny", *(user(f"u{number}", "hello") for number in range(600)))
     heard: list[tuple[int, int]] = []
-    run = ImportRun(Home(tmp_path / "home"), tell=lambda files, events: heard.append((files, events)))
+    run = ImportRun(Home(tmp_path / "home"), on_progress=lambda files, events: heard.append((files, events)))
     run.take(Tiny(), source_of(long))
 
     assert heard == [(0, 256), (0, 512), (1, 602)]

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch, search
+from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch, search_span
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 TOKEN = b"ghp_" + b"a1B2" * 9
@@ -21,13 +21,13 @@ FOUND = [{"aws": 1, "github": 1}, {"aws": 1}, {}, {}]
 def test_spans_are_searched_here_or_in_a_process_of_its_own_with_the_same_answers(tmp_path: Path) -> None:
     home = Home(tmp_path)
     wanted = spans(home)
-    for much in (1, 70_000, 10_000_000):
-        looking = SecretSearch(home, much)
+    for process_bytes in (1, 70_000, 10_000_000):
+        looking = SecretSearch(home, process_bytes)
         for span in wanted:
             looking.add(span)
         assert looking.results() == list(zip(wanted, FOUND, strict=True))
 
-    assert [search(home.store, span) for span in wanted] == FOUND
+    assert [search_span(home.store, span) for span in wanted] == FOUND
 
 
 def test_a_home_without_a_folder_is_searched_here() -> None:

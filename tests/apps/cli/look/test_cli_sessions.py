@@ -70,7 +70,7 @@ def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
 
 
 def test_a_home_without_sessions_says_what_to_do(pal: Pal) -> None:
-    assert pal("sessions").stdout == "no sessions yet; `pal demo` shows what there is to see\n"
+    assert pal("sessions").stdout == "no sessions yet; `pal demo` shows what pal can do\n"
     assert pal.json("sessions") == []
 
 
@@ -137,7 +137,7 @@ def test_a_width_of_nothing_is_no_width(pal: Pal, words: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     "words", [("sessions",), ("context", "last"), ("show", "last", "--request", "3"), ("show", "last", "--request", "next")]
 )
-def test_a_broken_card_file_is_told_and_stops_nothing(pal: Pal, words: tuple[str, ...]) -> None:
+def test_a_broken_card_file_is_reported_and_stops_nothing(pal: Pal, words: tuple[str, ...]) -> None:
     small(pal.home)
     well = pal(*words)
     pal.home.cards_path.write_text('[cards.mine]\nlike = "claude-sonnet-4-5"\nwindwo = 5\n')
@@ -146,4 +146,4 @@ def test_a_broken_card_file_is_told_and_stops_nothing(pal: Pal, words: tuple[str
     assert (result.exit_code, result.stdout) == (0, well.stdout)
     told = result.stderr.splitlines()[0]
     assert told.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
-    assert told.endswith("; until this is mended only the built-in cards are used")
+    assert told.endswith("; until this is fixed, only the built-in cards are used")

@@ -80,20 +80,20 @@ def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal, tmp_pat
     assert [line for line in wide if str(tmp_path) not in line] == []
 
 
-def test_the_demo_makes_at_least_as_many_tokens_as_it_was_told_and_says_how_many_they_are(pal: Pal, tmp_path: Path) -> None:
+def test_the_demo_generates_at_least_the_requested_tokens_and_prints_their_number(pal: Pal, tmp_path: Path) -> None:
     for wanted in (60_000, 90_000):
         lines = pal("demo", "--tokens", str(wanted), "--html", str(tmp_path / "page.html"), "--home", str(tmp_path / "kept")).stdout
-        (made,) = re.findall(r"^a made-up session: [\d,]+ events, ([\d,]+) tokens, ", lines, re.MULTILINE)
+        (made,) = re.findall(r"^a synthetic session: [\d,]+ events, ([\d,]+) tokens, ", lines, re.MULTILINE)
         assert wanted <= int(made.replace(",", ""))
 
 
 @pytest.mark.parametrize("option", ["--html", "--picture"])
-def test_a_place_where_nothing_can_be_written_is_told_before_anything_is_made(pal: Pal, tmp_path: Path, option: str) -> None:
+def test_a_path_that_cannot_be_written_is_reported_before_any_work(pal: Pal, tmp_path: Path, option: str) -> None:
     place = tmp_path / ("x" * 300)
     result = pal("demo", "--html", str(tmp_path / "page.html"), option, str(place))
 
     assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert result.stderr == f"pal: {place}: nothing can be written here (file name too long); name another place with {option}\n"
+    assert result.stderr == f"pal: {place}: this path cannot be written (file name too long); set another one with {option}\n"
 
 
 def test_a_file_that_is_no_page_of_a_replay_is_not_written_over(pal: Pal, tmp_path: Path) -> None:

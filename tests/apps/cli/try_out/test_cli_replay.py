@@ -76,7 +76,7 @@ def test_people_get_a_table_with_ratios(pal: Pal) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_time_and_probes_are_told_when_asked_for(pal: Pal) -> None:
+def test_time_and_probes_are_reported_on_request(pal: Pal) -> None:
     found = pal.json("replay", SMALL, "--profiles", "palimpsest", "--timing", "--cycles", "1,2")["total"]["palimpsest"]
 
     assert found["plan_ms"] > 0
@@ -148,7 +148,7 @@ def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pa
     result = pal("replay", LONG, "--model", MODEL, PAL_OFFLINE="1")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"pal: {MODEL}: this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out\n"
+    assert result.stderr == f"pal: {MODEL}: this model cannot be called; set its key, unset PAL_OFFLINE, or omit --model\n"
 
 
 def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> None:
@@ -159,16 +159,16 @@ def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> No
         assert [session["source"] for session in told["sessions"]] == [str(pal.home.store.path_of(name)) for name in (SMALL, LONG)]
 
 
-def test_a_session_without_a_reply_is_told_to_have_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
+def test_a_session_without_a_reply_has_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
     with Log.create(JsonlSessions(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
         log.extend((UserSaid((Text("Is somebody there?"),)), CallStarted(MODEL, "anthropic")))
 
     result = pal("replay", str(tmp_path / "silent.jsonl"))
-    why = "no reply of a model is recorded in it, so there is nothing to replay"
+    why = "it has no recorded reply of a model, so there is nothing to replay"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"pal: {tmp_path / 'silent.jsonl'}: {why}\n")
 
 
-def test_settings_of_the_environment_are_told(pal: Pal) -> None:
+def test_settings_of_the_environment_are_reported(pal: Pal) -> None:
     words = ("replay", SMALL, "--profiles", "palimpsest,claude-code-2.1.325,none", "--json")
     quiet, told = pal(*words), pal(*words, CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000", DISABLE_AUTO_COMPACT="1", DISABLE_MICROCOMPACT="1")
 
@@ -176,4 +176,4 @@ def test_settings_of_the_environment_are_told(pal: Pal) -> None:
     settings = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000", "DISABLE_AUTO_COMPACT": "1"}
     assert msgspec.json.decode(told.stdout)["settings"] == {"claude-code-2.1.325": settings}
     line = "CLAUDE_CODE_MAX_OUTPUT_TOKENS=64000, DISABLE_AUTO_COMPACT=1"
-    assert told.stderr == f"pal: claude-code-2.1.325 follows your environment: {line}\n"
+    assert told.stderr == f"pal: claude-code-2.1.325 is changed by your environment: {line}\n"

@@ -31,7 +31,7 @@ def test_requests_over_the_window_have_a_column_of_their_own(pal: Pal) -> None:
 def test_probes_are_printed_for_people_too(pal: Pal) -> None:
     words = ("replay", LONG, "--profiles", "palimpsest,none", "--cycles", "1,2")
     told, lines = pal.json(*words)["total"], pal(*words).stdout.splitlines()
-    title = lines.index("probes answered after so many forced folds: from what shows / with one recall")
+    title = lines.index("probes answered after forced folds: from the view / with one recall")
 
     assert lines[title + 1].split() == ["profile", "1", "fold", "2", "folds"]
     for name, line in zip(("palimpsest", "none"), lines[title + 2 : title + 4], strict=True):
@@ -91,4 +91,4 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     result = pal(*words, "--into", str(document))
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"pal: {document}: the document has no place for the table: two lines <!-- ")
+    assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")

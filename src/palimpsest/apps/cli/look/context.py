@@ -1,4 +1,4 @@
-"""`pal context`: who fills the model's window."""
+"""`pal context`: what fills the model's window."""
 
 from itertools import zip_longest
 
@@ -19,12 +19,12 @@ _LARGEST = 5
 
 @click.command(epilog="\b\nExample:\n  pal context last --form documents")
 @session_argument
-@click.option("--form", type=click.Choice(list(_FORMS)), default="measured", help="How cells are rounded: as documented, or as measured.")
-@click.option("--at", type=int, metavar="SEQ", help="As it was right after event SEQ.")
-@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="For a window of another size.")
+@click.option("--form", type=click.Choice(list(_FORMS)), default="measured", help="Round cells as documented, or as measured.")
+@click.option("--at", type=int, metavar="SEQ", help="Show the state after event SEQ.")
+@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="Assume a window of this size.")
 @json_option
 def context(*, session: str, form: str, at: int | None, window: int | None, as_json: bool) -> None:
-    """Show who fills the model's window: by kind, by source, what is free and what is kept free."""
+    """Show what fills the model's window: tokens by kind and by source, free space, and the reserved buffer."""
     home = find_home()
     found = find_session(home, session)
     with open_log(found, whole=True) as log:
@@ -38,7 +38,7 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
 
 
 def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> None:
-    """The grid, with its legend beside it, and what else is worth knowing."""
+    """Print the grid with its legend, tokens by source, and the largest items."""
     screen = console()
     shares = [CategoryTokens(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
     colours = {share.name: _COLOURS[number % len(_COLOURS)] for number, share in enumerate(shares)}

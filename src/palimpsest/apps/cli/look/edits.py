@@ -1,4 +1,4 @@
-"""Every edit of a session with what it hides and what it costs: as values, as JSON, as a table, and one as a comparison."""
+"""Edits of a session with what they hide and cost: as values, as JSON, as a table, and one edit as a diff of the view."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.wire.models.cards import ModelCard, Prices
 
-_RUN = 8
-_PER = 1_000_000
+_LONG_RUN = 8
+_TOKENS_PER_PRICE = 1_000_000
 
 
 @dataclass(frozen=True)
 class AuditedEdit:
-    """One edit with the views before and after it; `codes` are the exit codes of commands, by the items of their calls."""
+    """One edit with the views before and after it; `codes` are exit codes by the item of the command's call."""
 
     event: int
     at: int
@@ -44,9 +44,9 @@ class AuditedEdit:
 
 
 def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[AuditedEdit]:
-    """The edits of this branch, oldest first, each between the views at its parent and at itself, whatever was undone since.
+    """Yield the edits of the current branch, oldest first, each with the views before and after it, including undone edits.
 
-    What an edit did not record of itself is worked out from these views.
+    Sizes, prices and losses that an edit did not record are computed from these views.
     """
     skip = log.reader.skip(log.path)
     projection = ViewProjection(reader=log.reader)
@@ -77,21 +77,21 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
 
 
 def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
-    """What an edit cost once and saves a call: as recorded, else by the tokens; nothing of a model whose prices nobody knows."""
+    """Return the one-time price and the savings per call in dollars: as recorded, else computed; None for a model without prices."""
     unknown = model.prices == Prices() and model.provider != "local"
     if unknown and not body.price_usd and not body.saved_usd_per_call:
         return None, None
-    saved = _saved(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
+    saved = _saved_per_call(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
     return body.price_usd, saved
 
 
-def _saved(tokens: int, prices: Prices) -> float:
-    """What the tokens would have cost on every later call, read from the cache where there is one."""
-    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _PER
+def _saved_per_call(tokens: int, prices: Prices) -> float:
+    """Return the dollars that the tokens would cost on every later call, at the price of cache reads if there is one."""
+    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _TOKENS_PER_PRICE
 
 
 def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, object]:
-    """An edit as `--json` prints it; one that is not made yet may have no number."""
+    """Return an edit as `--json` prints it; without its event number if `numbered` is false."""
     number = edit.event if numbered else None
     return {
         "edit": number,
@@ -110,7 +110,7 @@ def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, o
 
 
 def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = True) -> None:
-    """A row for each edit, and below them why each was made and what it hides."""
+    """Print a row for each edit, then the reason and the losses of each."""
     columns = ("edit", "when", "policy", "tokens", "price", "saves/call", "items hidden")
     rows = table(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
@@ -135,28 +135,28 @@ def _signed(cost: float | None) -> str:
 
 
 def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
-    """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
+    """Print one edit in detail: what it hides by kind, and a diff of the view; `full` prints every line."""
     print_hidden(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
-    nameless = "" if numbered else f"{edit.event}."
-    for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, counter, nameless)), key=lambda line: line[0]):
-        _print_run(screen, mark, list(run), full=full)
+    new_prefix = "" if numbered else f"{edit.event}."
+    for mark, run in groupby(_diff_lines(edit.before, edit.after, lambda item: _line(item, counter, new_prefix)), key=lambda line: line[0]):
+        _print_diff_run(screen, mark, list(run), full=full)
 
 
-def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
-    """Lines of one mark; of a long run only both ends."""
-    some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
-    for _, text, style in some:
+def _print_diff_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
+    """Print consecutive lines with the same mark; of a long run only both ends."""
+    first_lines = lines if full or len(lines) <= _LONG_RUN else lines[: _LONG_RUN // 2]
+    for _, text, style in first_lines:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
-    if len(some) < len(lines):
-        rest = lines[-(_RUN // 2) :]
-        screen.print(Text(f"{mark} … {len(lines) - len(some) - len(rest)} more, see --full", style="dim"))
-        for _, text, style in rest:
+    if len(first_lines) < len(lines):
+        last_lines = lines[-(_LONG_RUN // 2) :]
+        screen.print(Text(f"{mark} … {len(lines) - len(first_lines) - len(last_lines)} more, see --full", style="dim"))
+        for _, text, style in last_lines:
             screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
 
 
-def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
-    """Lines of both views in order; runs that did not change are one line."""
+def _diff_lines(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
+    """Yield mark, text and style for each line of the diff; unchanged items are counted in one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
     unchanged = 0
@@ -165,7 +165,7 @@ def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterato
     for item in after.items:
         while position < len(order) and order[position].id not in new:
             if unchanged:
-                yield _same(unchanged)
+                yield _unchanged_line(unchanged)
                 unchanged = 0
             yield "-", line(order[position]), "red"
             position += 1
@@ -173,25 +173,25 @@ def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterato
             unchanged += 1
         else:
             if unchanged:
-                yield _same(unchanged)
+                yield _unchanged_line(unchanged)
                 unchanged = 0
             if item.id in old:
                 yield "-", line(old[item.id]), "red"
             yield "+", line(item), "green"
         position += position < len(order) and order[position].id == item.id
     if unchanged:
-        yield _same(unchanged)
+        yield _unchanged_line(unchanged)
     for item in order[position:]:
         if item.id not in new:
             yield "-", line(item), "red"
 
 
-def _same(count: int) -> tuple[str, str, str]:
+def _unchanged_line(count: int) -> tuple[str, str, str]:
     return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
 
 
-def _line(item: Item, counter: TokenCounter, nameless: str) -> str:
+def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:
     content = shown(item)
     words = "" if content is None else text_of(content)
-    name = "new" if nameless and item.id.startswith(nameless) else item.id
+    name = "new" if new_prefix and item.id.startswith(new_prefix) else item.id
     return f"{name}  {item.kind}  {counter.item(item):,} tokens  {' '.join(words[:400].split())}"

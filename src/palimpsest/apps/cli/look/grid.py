@@ -1,4 +1,4 @@
-"""The room as ten rows of ten cells, one percent of the window each."""
+"""The window as a grid of ten rows of ten cells, one percent of the window each."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
@@ -21,16 +21,16 @@ class CategoryTokens(Value, frozen=True):
 
 
 class GridCell(Value, frozen=True):
-    """One percent of the window, and the category that has it."""
+    """One percent of the window, and its category."""
 
     glyph: str
     category: str
 
 
 def grid(shares: Sequence[CategoryTokens], window: int, buffer: int, form: GridForm = "2.1.325") -> tuple[tuple[GridCell, ...], ...]:
-    """Categories in order, then what is free, then the buffer, which gets at most what is left.
+    """Return the rows of the grid: categories in order, then free space, then the buffer as far as cells are left.
 
-    As measured, a category above zero has at least one cell, and a cell filled to 0.6 or less is drawn as partly used.
+    In the measured form, a category above zero gets at least one cell, and a cell filled to 0.6 or less is drawn as partly used.
     """
     cells: list[GridCell] = []
     for share in shares:
@@ -49,13 +49,13 @@ def _cells_of(share: CategoryTokens, window: int, form: GridForm) -> Iterable[Gr
     if share.tokens > 0:
         count = max(1, count)
     whole, rest = divmod(share.tokens * CELLS, window) if window else (0, 0)
-    # In whole numbers, for 0.6 of a cell must not depend on how a fraction is stored.
+    # Integers, because the limit of 0.6 must not depend on floating point.
     partly = count > whole and rest * 10 <= 6 * window
     return [GridCell(PARTLY if partly and number == whole else USED, share.name) for number in range(count)]
 
 
 def _rounded(tokens: int, window: int) -> int:
-    """Percent of the window, halves rounded up."""
+    """Return the percent of the window, halves rounded up."""
     return (2 * CELLS * tokens + window) // (2 * window) if window else 0
 
 
@@ -65,7 +65,7 @@ def grid_text(rows: Iterable[Iterable[GridCell]]) -> str:
 
 
 def thousands(tokens: int, form: GridForm = "2.1.325") -> str:
-    """`16.6k`, or the plain number below a thousand; as documented `45.0k`, as measured `45k`."""
+    """Format tokens as `16.6k`, plain below a thousand; documented form `45.0k`, measured form `45k`."""
     if tokens < 1_000:
         return str(tokens)
     tenths = (tokens + 50) // 100
@@ -75,11 +75,11 @@ def thousands(tokens: int, form: GridForm = "2.1.325") -> str:
 
 
 def share_line(share: CategoryTokens, window: int, form: GridForm = "2.1.325") -> str:
-    """One category in words: `System tools: 16.6k tokens (8.3%)`."""
+    """Return the legend line of a category: `System tools: 16.6k tokens (8.3%)`."""
     tenths = (2_000 * share.tokens + window) // (2 * window) if window else 0
     return f"{share.name}: {thousands(share.tokens, form)} tokens ({tenths // 10}.{tenths % 10}%)"
 
 
 def head_line(model: str, used: int, window: int) -> str:
-    """The line over the grid, as documented: model, used and window, percent."""
+    """Return the title line: model, used tokens, window, percent."""
     return f"{model} · {thousands(used)}/{thousands(window)} tokens ({_rounded(used, window)}%)"

@@ -1,4 +1,4 @@
-"""openai-agents as a peer: its SQLite session keeps the same contents, all of them, and reads them back whole."""
+"""openai-agents as a peer: its SQLite session stores the same contents and reads them back whole."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ sync_file = getattr(os, "fdatasync", os.fsync)
 
 
 def item_of(content: Content) -> dict[str, str]:
-    """A content as that library keeps it: an item of the Responses wire."""
+    """Return a content as that library stores it: an item of the Responses API."""
     match content:
         case ToolCall():
             return {"type": "function_call", "call_id": content.call_id, "name": content.tool, "arguments": content.args}
@@ -32,7 +32,7 @@ def item_of(content: Content) -> dict[str, str]:
 
 
 def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
-    """All contents of a log; that library has no edits, so what a log hides stays in its history."""
+    """Yield all contents of a log; that library has no edits, so hidden contents are included."""
     with workspace.reader(length) as log:
         for event in log.events():
             for item in items_of_event(event.seq, event.body):
@@ -41,7 +41,7 @@ def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
 
 @final
 class Agents:
-    """Sessions of that library, one per log, each written when it is first needed."""
+    """Sessions of that library, one for each log, written on first use."""
 
     def __init__(self, workspace: Workspace, library: ModuleType) -> None:
         self._room = workspace
@@ -52,7 +52,7 @@ class Agents:
 
     @classmethod
     def find(cls, workspace: Workspace) -> "Agents | None":
-        """That library over the logs of a room, if it is installed."""
+        """Return that library over the logs of a workspace, or None if it is not installed."""
         library = import_optional("agents")
         if library is None:
             return None
@@ -62,16 +62,16 @@ class Agents:
         return found if isinstance(found, cls) else None
 
     def close(self) -> None:
-        """Let go of the event loop."""
+        """Close the event loop."""
         self._runner.close()
 
     def resume(self, length: str) -> float | None:
-        """Units from nothing to all items of a session; nothing when that would take too long."""
+        """Return the units to read all items of a session, or None if that would take too long."""
         sizes = self._room.sizes
         if self._slowest * sizes.lengths[length] / sizes.middle > PATIENCE_S:
             return None
         path = self._path(length)
-        self._room.tell(f"{NAME}: resuming after {sizes.lengths[length]:,} events")
+        self._room.announce(f"{NAME}: resuming after {sizes.lengths[length]:,} events")
         rounds = 3 if length == "100k" else max(3, sizes.rounds // 4)
         (units,) = self._room.unit.of(rounds, lambda: self._get(path))
         if length == "10k":
@@ -79,7 +79,7 @@ class Agents:
         return units
 
     def load(self) -> float:
-        """All items of a session, against decoding the same items as lines."""
+        """Return the time to read all items of a session, divided by decoding the same items as lines."""
         path = self._path("10k")
         loads = self._room.orjson.loads
 
@@ -91,7 +91,7 @@ class Agents:
         return whole / plain
 
     def append(self, group: int) -> float:
-        """Some items added in one go, against a raw write of as many bytes and a sync."""
+        """Return the time to add `group` items at once, divided by a raw write of the same bytes with a sync."""
         session = self._library.SQLiteSession("bench", self._path("1k"))
         items = items_of(self._room, "10k")
         raw = os.open(self._room.folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -110,7 +110,7 @@ class Agents:
         return median(ours) / median(plain)
 
     def append_cpu_us(self) -> float:
-        """Processor time of adding one item."""
+        """Return the CPU microseconds of adding one item."""
         session = self._library.SQLiteSession("bench", self._path("1k"))
         some = list(islice(items_of(self._room, "10k"), self._room.sizes.syncs))
         with frozen_gc():
@@ -122,7 +122,7 @@ class Agents:
         return took / len(some) * 1e6
 
     def disk_ratio(self) -> float:
-        """The database, against the same items as plain JSONL."""
+        """Return the size of the database, divided by the same items as plain JSONL."""
         path = self._path("10k")
         kept = sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
         return kept / self._plain.stat().st_size
@@ -136,7 +136,7 @@ class Agents:
 
     def _path(self, length: str) -> Path:
         if length not in self._paths:
-            self._room.tell(f"{NAME}: writing {self._room.sizes.lengths[length]:,} events")
+            self._room.announce(f"{NAME}: writing {self._room.sizes.lengths[length]:,} events")
             path = self._room.folder / f"agents-{length}.sqlite"
             session = self._library.SQLiteSession("bench", path)
             items = items_of(self._room, length)
