@@ -44,7 +44,7 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
-BEHIND = "Behind each score: folds that were made, of all that were forced."
+BEHIND = "After each score: folds made, of all that were forced."
 ROWS = (
     ProfileRow(
         "palimpsest",
@@ -165,7 +165,7 @@ def test_a_table_is_put_between_the_marks_of_a_document() -> None:
     old = "Before.\n<!-- bench begins -->\nold\n<!-- bench ends -->\nAfter.\n"
     assert replace_table(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
     assert replace_table("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
-    with pytest.raises(BadInput, match="no place for the table"):
+    with pytest.raises(BadInput, match="no placeholder for the table"):
         replace_table("nothing here", "new", "d.md")
 
 

@@ -131,7 +131,7 @@ def test_a_person_sees_the_price_the_reason_and_a_comparison(pal: Pal) -> None:
     assert result.exit_code == 0
     assert "the user asked for it" in result.stdout
     assert "the view, - before and + after:" in result.stdout
-    assert result.stdout.endswith("nothing was changed; run it without --preview to fold\n")
+    assert result.stdout.endswith("nothing was changed; omit --preview to fold\n")
 
 
 @pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"])
@@ -156,7 +156,7 @@ def test_without_a_key_a_warning_says_that_no_model_is_called(pal: Pal) -> None:
     result = pal("compact", LONG, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="", PAL_OFFLINE="")
 
     assert result.exit_code == 0
-    assert "no model is asked: ANTHROPIC_API_KEY is not set" in result.stderr
+    assert "no model is called: ANTHROPIC_API_KEY is not set" in result.stderr
 
 
 def test_an_audit_lists_the_edits_of_this_branch_with_what_they_hide(pal: Pal) -> None:

@@ -58,7 +58,7 @@ def test_where_an_undo_would_not_fit_the_way_back_is_a_fork(pal: Pal) -> None:
     result = pal("compact", LONG, "--no-model")
     words = result.stdout.splitlines()[-1].split("`")[1].split()
 
-    assert result.stdout.splitlines()[-1].startswith("what was there before is too much to be undone; ")
+    assert result.stdout.splitlines()[-1].startswith("the earlier view is too large to undo the fold; ")
     assert pal("undo", LONG).exit_code == 2
     assert words == ["pal", "fork", LONG, "--at", "900"]
     forked = pal(*words[1:]).stdout.strip()

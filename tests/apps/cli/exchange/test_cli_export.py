@@ -128,10 +128,10 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
         (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
         (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
         (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
-        (("--to", "html", "--install"), "pal: export: --install and --cwd go with --to claude or codex; see `pal export --help`\n"),
+        (("--to", "html", "--install"), "pal: export: --install and --cwd work only with --to claude or codex; see `pal export --help`\n"),
         (
             ("--to", "html", "--whole"),
-            "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
+            "pal: export: --whole, --pretty and --model work only with --to messages, responses, chat; see `pal export --help`\n",
         ),
         (("--to", "chat", "--full"), "pal: export: --full works only with --to markdown or html; see `pal export --help`\n"),
         (("--to", "chat", "--model", "nobody"), None),

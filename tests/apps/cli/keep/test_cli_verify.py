@@ -75,7 +75,7 @@ def test_a_missing_blob_is_found_and_no_repair_claims_to_mend_it(pal: Pal) -> No
     result = pal("verify", SMALL, "--repair")
 
     assert result.exit_code == 1
-    assert "1 findings remain that no repair can mend" in result.stdout
+    assert "1 findings remain that cannot be repaired" in result.stdout
 
 
 def test_something_that_is_no_log_at_all_is_a_finding_and_no_crash(pal: Pal) -> None:

@@ -109,7 +109,7 @@ def test_what_is_known_shows_while_another_process_writes_the_index(pal: Pal) ->
         for words in (("sessions",), ("search", "timeout", "--kind", "assistant")):
             result = pal(*words)
             assert (result.exit_code, SMALL in result.stdout, "later" in result.stdout) == (1, True, False)
-            assert result.stderr == f"pal: {pal.home.index_path}: another process is writing the index; this is what it knew before\n"
+            assert result.stderr == f"pal: {pal.home.index_path}: another process is writing the index; results may be out of date\n"
     finally:
         other.close()
     assert {row["id"] for row in pal.json("sessions")} == {SMALL, "later"}

@@ -103,7 +103,7 @@ def test_a_file_that_is_no_page_of_a_replay_is_not_written_over(pal: Pal, tmp_pa
     refused, lost = pal("demo", *SHORT, "--html", str(mine)), pal("demo", *SHORT, "--html", str(folder))
 
     assert (refused.exit_code, mine.read_text(encoding="utf-8")) == (2, "my own report")
-    assert "is no page of a replay; name another one" in refused.stderr
+    assert "is not a report of a replay; name another one" in refused.stderr
     assert (lost.exit_code, "there is no such folder" in lost.stderr) == (2, True)
 
 

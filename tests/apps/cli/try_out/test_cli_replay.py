@@ -112,7 +112,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", " , "), "--card names no card"),
         ((LONG, "--profiles", ""), "--profiles names no profile"),
         ((LONG, "--profiles", ","), "--profiles names no profile"),
-        ((LONG, "--into", __file__), "--into takes the table of --agreement"),
+        ((LONG, "--into", __file__), "--into works only with --agreement"),
         ((), "Missing argument"),
     ],
 )

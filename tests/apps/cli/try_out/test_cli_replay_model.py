@@ -57,7 +57,8 @@ def test_requests_that_fail_are_counted_with_the_first_reason_and_end_in_a_findi
     assert total[CLAUDE]["failed"] == total[CLAUDE]["asked"] > 0
     assert "come back later" in total[CLAUDE]["failure"]
     assert (total["palimpsest"]["failed"], total["palimpsest"]["failure"]) == (0, "")
-    failed = f"{total[CLAUDE]['failed']} of {total[CLAUDE]['failed']} requests to the model failed, and the profile continued without it; the first: "
+    count = total[CLAUDE]["failed"]
+    failed = f"{count} of {count} requests to the model failed, and the profile continued without it; the first: "
     assert [line for line in result.stdout.splitlines() if failed in line and "come back later" in line]
     assert "failed" in next(line for line in result.stdout.splitlines() if line.startswith("profile"))
 

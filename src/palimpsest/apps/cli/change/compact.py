@@ -75,7 +75,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
             click.echo("there is nothing to fold")
         else:
             _print(engine, edits, full=full, numbered=not may_differ)
-            click.echo("nothing was changed; run it without --preview to fold" if preview else _undo_command(log, location, edits, cards))
+            click.echo("nothing was changed; omit --preview to fold" if preview else _undo_command(log, location, edits, cards))
 
 
 def _print_warnings(policy_run: PolicyRun, choice: ModelChoice, *, may_differ: bool) -> None:

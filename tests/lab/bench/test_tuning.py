@@ -1,10 +1,13 @@
-"""Numbers are tuned on one half of the sessions and measured on the other."""
+"""Sessions are split into two halves by length alone; numbers are tuned on one half and measured on the other."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.tables import split_halves
 from palimpsest.lab.bench.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.thrift import Numbers
@@ -57,5 +60,21 @@ def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the
 
 
 def test_a_folder_without_sessions_cannot_be_halved(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="too few sessions to be halved"):
+    with pytest.raises(BadInput, match="too few sessions for two halves"):
         tune(tmp_path, settings=())
+
+
+def test_of_each_two_sessions_of_about_the_same_length_one_goes_to_each_half_in_turns() -> None:
+    assert split_halves({"a": 90, "b": 80, "c": 70, "d": 60, "e": 50}) == {"even": ("a", "d", "e"), "odd": ("b", "c")}
+
+
+def test_sessions_of_the_same_length_are_ordered_by_their_id() -> None:
+    assert split_halves({"b": 5, "a": 5}) == {"even": ("a",), "odd": ("b",)}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(1, 1_000_000), max_size=30))
+def test_every_session_is_in_one_half_and_no_half_has_much_more_tokens(tokens: dict[str, int]) -> None:
+    halves = split_halves(tokens)
+    assert sorted(name for names in halves.values() for name in names) == sorted(tokens)
+    even, odd = (sum(tokens[name] for name in names) for names in halves.values())
+    assert abs(even - odd) <= max(tokens.values(), default=0)

@@ -23,7 +23,7 @@ def test_a_page_takes_the_place_of_an_older_one_and_of_nothing_else(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [place]
 
     place.write_text("<html>mine</html>", encoding="utf-8")
-    with pytest.raises(BadInput, match="is no page of a replay"):
+    with pytest.raises(BadInput, match="is not a report of a replay"):
         require_report_path(place)
 
 
@@ -49,5 +49,5 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -
         require_report_path(tmp_path)
     with pytest.raises(BadInput, match=r"nothing can be written here \(file name too long\); set another one with --html"):
         require_report_path(tmp_path / ("x" * 300))
-    with pytest.raises(BadInput, match="the page cannot be written"):
+    with pytest.raises(BadInput, match="the report cannot be written"):
         write_report(comparison(1, 30), tmp_path / ("x" * 300))
