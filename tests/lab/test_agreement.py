@@ -33,9 +33,9 @@ def test_entries_that_were_written_for_an_hour_last_for_an_hour() -> None:
         *replied(3_001, YES, usage=Usage(0, 12_000, 0, 20, 5)),
     )
 
-    told = compare_cache("s", "claude", log.events())
-    assert told is not None
-    assert told.error == 0.0
+    reported = compare_cache("s", "claude", log.events())
+    assert reported is not None
+    assert reported.error == 0.0
 
 
 def test_usage_that_the_rules_do_not_explain_counts_as_error() -> None:
@@ -65,7 +65,7 @@ def test_the_median_is_that_of_sessions_of_one_format() -> None:
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
 def test_on_recorded_claude_sessions_the_median_error_of_cache_reads_is_below_two_percent() -> None:
     taken = load_all([CORPUS / "claude-code"])
-    told = agreement_of([one for each in taken if (one := compare_cache(each.id, each.format, each.events)) is not None])
+    reported = agreement_of([one for each in taken if (one := compare_cache(each.id, each.format, each.events)) is not None])
 
-    assert len(told.sessions) >= 15
-    assert told.median["claude"] <= 0.02, told
+    assert len(reported.sessions) >= 15
+    assert reported.median["claude"] <= 0.02, reported

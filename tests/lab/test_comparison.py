@@ -36,16 +36,16 @@ def _compared(plan: ReplayPlan) -> Comparison:
 
 
 def test_one_card_gives_sessions_and_their_total() -> None:
-    told = as_builtins(_compared(ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
+    reported = as_builtins(_compared(ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
 
-    assert list(told) == ["sessions", "total", "card", "ttl", "window", "settings"]
-    sessions = told["sessions"]
+    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings"]
+    sessions = reported["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [
         {"id": "one", "source": "one.jsonl", "format": "palimpsest", "events": 23},
         {"id": "two", "source": "two.jsonl", "format": "palimpsest", "events": 23},
     ]
-    total = told["total"]
+    total = reported["total"]
     assert isinstance(total, dict)
     assert list(total) == ["claude-code-2.1.325", "none"]
     assert list(total["none"]) == R
@@ -56,9 +56,9 @@ def test_one_card_gives_sessions_and_their_total() -> None:
 
 
 def test_several_cards_stand_beside_each_other() -> None:
-    told = as_builtins(_compared(ReplayPlan((profile("none"),), (SONNET, GPT), ttl="1h")))
+    reported = as_builtins(_compared(ReplayPlan((profile("none"),), (SONNET, GPT), ttl="1h")))
 
-    cards = told["cards"]
+    cards = reported["cards"]
     assert isinstance(cards, dict)
     assert list(cards) == ["claude-sonnet-4-5", "gpt-5.5"]
     assert (cards["claude-sonnet-4-5"]["ttl"], cards["gpt-5.5"]["ttl"]) == ("1h", "")
@@ -81,19 +81,19 @@ def test_probes_are_asked_after_so_many_folds_when_they_are_wanted() -> None:
 def test_requests_over_the_window_are_counted_where_nothing_makes_them_shorter() -> None:
     small = replay_card("claude-sonnet-4-5", window=5_000)
     (run,) = _compared(ReplayPlan((profile("none"), profile("palimpsest")), (small,))).runs
-    told = {name: figures([outcome]) for name, outcome in run.sessions[0].profiles.items()}
+    reported = {name: figures([outcome]) for name, outcome in run.sessions[0].profiles.items()}
 
     sizes = [call.tokens for call in run.sessions[0].profiles["none"].calls]
-    assert (told["none"].too_long, told["none"].invalid) == (sum(size > 5_000 for size in sizes), 0)
-    assert 0 < told["none"].too_long < len(sizes)
-    assert told["palimpsest"].too_long < told["none"].too_long
+    assert (reported["none"].too_long, reported["none"].invalid) == (sum(size > 5_000 for size in sizes), 0)
+    assert 0 < reported["none"].too_long < len(sizes)
+    assert reported["palimpsest"].too_long < reported["none"].too_long
 
 
 def test_the_reason_why_a_profile_stopped_is_reported_once_for_all_sessions() -> None:
     many = [Outcome("one", stopped="the head alone is 9,000 tokens", faults=("a", "b")), Outcome("one"), Outcome("one", faults=("b", "c"))]
 
-    told = figures([*many, many[0]])
-    assert (told.stopped, told.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
+    reported = figures([*many, many[0]])
+    assert (reported.stopped, reported.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
 
 
 async def _failing(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:

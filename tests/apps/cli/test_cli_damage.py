@@ -45,8 +45,8 @@ def test_damage_is_reported_in_one_line_and_never_as_a_traceback(place: int, noi
         for words in _COMMANDS:
             result = pal(*words)
             assert result.exit_code in {0, 1, 2}
-            told = result.stdout if "--json" in words else result.stderr
-            assert result.exit_code != 2 or told.count("\n") == 1
+            reported = result.stdout if "--json" in words else result.stderr
+            assert result.exit_code != 2 or reported.count("\n") == 1
 
 
 def test_a_log_with_a_hole_in_it_says_where_and_what_to_do(pal: Pal) -> None:

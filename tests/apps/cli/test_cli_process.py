@@ -83,9 +83,9 @@ def test_a_reader_that_goes_away_is_no_error(pal: Pal, words: tuple[str, ...], u
         assert running.stderr is not None
         running.stdout.read(10)
         running.stdout.close()
-        told = running.stderr.read()
+        reported = running.stderr.read()
 
-    assert (running.returncode, told) == (141, b"")
+    assert (running.returncode, reported) == (141, b"")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -169,9 +169,9 @@ def test_an_interrupt_ends_quietly(pal: Pal) -> None:
         pal.home.cards_path.open("wb"),
     ):
         running.send_signal(signal.SIGINT)
-        out, told = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=30)
 
-    assert (running.returncode, out, told) == (130, b"", b"")
+    assert (running.returncode, out, reported) == (130, b"", b"")
 
 
 def test_a_home_that_cannot_be_made_is_one_line(pal: Pal) -> None:

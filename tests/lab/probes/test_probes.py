@@ -218,8 +218,10 @@ def test_one_recall_brings_what_a_stub_or_a_fold_names_by_its_id() -> None:
     masked = _view(Mask(("7.0",), "[Bash pytest: 9 tokens, id 7.0]"))
     assert recorded.reachable(masked, SAME) == (VisibleText("1 failed, 41 passed in 2.10s", 7, result=True),)
 
-    told = Put("summary", Text('Earlier messages:\n- 1.0, 2026-01-01 10:00: Fix the\n- forbidden (1.0): "Never"\nversion 7.0 was released'))
-    folded = _view(Fold("1.0", "9.0", (told,)))
+    reported = Put(
+        "summary", Text('Earlier messages:\n- 1.0, 2026-01-01 10:00: Fix the\n- forbidden (1.0): "Never"\nversion 7.0 was released')
+    )
+    folded = _view(Fold("1.0", "9.0", (reported,)))
     assert recorded.reachable(folded, SAME) == (VisibleText("Fix the timeout in src/shop/cart.py. Never touch migrations/.", 1),)
 
 

@@ -39,11 +39,11 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 
 def test_an_address_that_a_session_names_is_shown_and_is_none_in_the_file() -> None:
     one = session(1, 60, ("claude-code",))
-    told = replace(
+    reported = replace(
         one, title="see https://example.org/a//b", lines=(HiddenEvent(12, "user_said", "", "//example.org and http://localhost:1/", 3),)
     )
 
-    made = page(Comparison((CardRun(CARD, "5m", 200_000, (told,)),), ("claude-code",)))
+    made = page(Comparison((CardRun(CARD, "5m", 200_000, (reported,)),), ("claude-code",)))
 
     assert "//" not in made
     assert "see https://example.org/a//b" in Page(made).text
@@ -157,9 +157,9 @@ def test_whatever_a_session_says_is_text_and_never_markup(words: str) -> None:
     )
     rereads = tuple(replace(reread, names=(hostile,)) for reread in found.rereads)
     made = replace(found, profile=hostile, edits=edits, rereads=rereads, census=(WindowShare(hostile, hostile, 900, 1),), stopped=hostile)
-    told = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(HiddenEvent(12, hostile, hostile, hostile, 3),))
+    reported = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(HiddenEvent(12, hostile, hostile, hostile, 3),))
 
-    whole = page(Comparison((CardRun(hostile, hostile, 200_000, (told,)),), (hostile,), against=hostile))
+    whole = page(Comparison((CardRun(hostile, hostile, 200_000, (reported,)),), (hostile,), against=hostile))
     read = Page(whole)
 
     assert (read.open, read.odd) == ([], [])

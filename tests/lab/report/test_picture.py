@@ -23,19 +23,21 @@ def test_the_picture_tells_costs_and_that_the_undo_gave_the_same_bytes() -> None
     found = comparison()
     costs = {name: outcome.cost.total for name, outcome in found.runs[0].sessions[0].profiles.items()}
 
-    told = words(picture(found.runs[0], found.against, REQUESTS))
+    reported = words(picture(found.runs[0], found.against, REQUESTS))
 
-    assert [word for word in told if word.startswith("$")] == [f"${usd:.2f}, {usd / costs['claude-code']:.2f}×" for usd in costs.values()]
-    assert told.count(f"sha256 {'aa' * 12}…") == 2
-    assert "the same bytes: an edit is an event, and so is its undo" in told
+    assert [word for word in reported if word.startswith("$")] == [
+        f"${usd:.2f}, {usd / costs['claude-code']:.2f}×" for usd in costs.values()
+    ]
+    assert reported.count(f"sha256 {'aa' * 12}…") == 2
+    assert "the same bytes: an edit is an event, and so is its undo" in reported
 
 
 def test_a_picture_of_an_undo_that_failed_says_so() -> None:
     found = comparison()
 
-    told = words(picture(found.runs[0], found.against, (*REQUESTS[:2], REQUESTS[1])))
+    reported = words(picture(found.runs[0], found.against, (*REQUESTS[:2], REQUESTS[1])))
 
-    assert "not the same bytes" in told
+    assert "not the same bytes" in reported
 
 
 def test_the_picture_of_the_readme_was_drawn_by_the_demo_and_loads_nothing() -> None:

@@ -60,13 +60,13 @@ def test_edited_and_read_paths_and_all_other_names_have_shares_of_their_own() ->
         assert len(sampled_names(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
 
 
-@pytest.mark.parametrize("manner", [CLAUDE, CODEX, OPENCODE])
+@pytest.mark.parametrize("statistics", [CLAUDE, CODEX, OPENCODE])
 @pytest.mark.parametrize("factor", [1.0, 1.33])
-def test_a_summary_has_the_tokens_that_are_kept(manner: SummaryStatistics, factor: float) -> None:
+def test_a_summary_has_the_tokens_that_are_kept(statistics: SummaryStatistics, factor: float) -> None:
     evidence = Evidence(edited=tuple(f"src/orders/{name}.py" for name in NAMES[:300]), names=tuple(NAMES[:400]))
-    for told in (evidence, Evidence()):
-        text = summary_text("summary 1", manner, told, ["Please do it."], factor)
-        assert palimpsest_size(Text(text)) * factor == pytest.approx(manner.kept, rel=0.05)
+    for reported in (evidence, Evidence()):
+        text = summary_text("summary 1", statistics, reported, ["Please do it."], factor)
+        assert palimpsest_size(Text(text)) * factor == pytest.approx(statistics.kept, rel=0.05)
         assert "summary 1" in text
 
 
@@ -91,9 +91,9 @@ def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_siz
 
 def test_an_open_task_is_sampled_like_any_other_name() -> None:
     tasks = tuple(f"Write chapter {number} of the handbook." for number in range(100))
-    for manner in (CLAUDE, OPENCODE):
-        text = summary_text("s", manner, Evidence(tasks=tasks), (), 1.0)
-        assert [task for task in tasks if task in text] == [task for task in tasks if is_sampled(task, manner.others)]
+    for statistics in (CLAUDE, OPENCODE):
+        text = summary_text("s", statistics, Evidence(tasks=tasks), (), 1.0)
+        assert [task for task in tasks if task in text] == [task for task in tasks if is_sampled(task, statistics.others)]
         assert 5 < text.count("chapter") < 60
 
 

@@ -157,10 +157,10 @@ def test_time_is_measured_only_on_request() -> None:
 
 
 def test_progress_is_reported_step_by_step() -> None:
-    told: list[tuple[int, int]] = []
-    replay(_reading(2), profile("none"), SONNET, on_progress=lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    replay(_reading(2), profile("none"), SONNET, on_progress=lambda done, total: reported.append((done, total)))
 
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert reported == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_figures_of_several_outcomes_are_sums_and_the_parts_make_the_whole() -> None:

@@ -26,10 +26,10 @@ def _names() -> NameIndex:
 
 
 def _sight(*views: View) -> VisibleNames:
-    sight = VisibleNames(_names())
+    visible_names = VisibleNames(_names())
     for view in views:
-        sight.update(view)
-    return sight
+        visible_names.update(view)
+    return visible_names
 
 
 def test_a_path_is_compared_by_its_last_two_parts_and_a_name_as_it_is() -> None:
@@ -65,43 +65,43 @@ def test_a_stub_that_names_a_path_shows_the_name_but_not_the_content_that_an_edi
 
 
 def test_a_name_that_another_item_still_shows_is_not_missing() -> None:
-    told = Item("4.0", "assistant", Text("It is lift_ledger.", "assistant"))
-    sight = _sight(View(items=(*ITEMS, told)), View(items=(*GONE, told)))
+    reported = Item("4.0", "assistant", Text("It is lift_ledger.", "assistant"))
+    visible_names = _sight(View(items=(*ITEMS, reported)), View(items=(*GONE, reported)))
 
-    assert sight.missing(RequiredNames(("lift_ledger",))) == []
+    assert visible_names.missing(RequiredNames(("lift_ledger",))) == []
 
 
 def test_what_was_brought_back_is_seen_again() -> None:
-    sight = _sight(View(items=ITEMS), View(items=GONE), View(items=ITEMS))
+    visible_names = _sight(View(items=ITEMS), View(items=GONE), View(items=ITEMS))
 
-    assert sight.missing(NEED) == []
+    assert visible_names.missing(NEED) == []
 
 
 def test_a_message_that_was_folded_away_is_looked_for_by_the_name() -> None:
     said_name = Item("1.0", "user", Text("Please rename lift_ledger."))
-    sight = _sight(View(items=(said_name,)), View(items=()))
+    visible_names = _sight(View(items=(said_name,)), View(items=()))
 
     wanted = ToolCall("", "Grep", '{"pattern":"lift_ledger"}')
     found = ToolResult("", (Text("Please rename lift_ledger."),))
-    assert sight.missing(RequiredNames(("lift_ledger",))) == [MissingContent(("lift_ledger",), "1.0", wanted, found)]
+    assert visible_names.missing(RequiredNames(("lift_ledger",))) == [MissingContent(("lift_ledger",), "1.0", wanted, found)]
 
 
 def test_one_fetch_brings_all_the_names_of_a_result() -> None:
     both = ToolResult("c1", (Text("def lift_ledger(): drop_basket()"),))
     items = (*ITEMS[:2], replace(ITEMS[2], content=both))
-    sight = _sight(View(items=items), View(items=items[:2]))
+    visible_names = _sight(View(items=items), View(items=items[:2]))
 
-    assert [each.names for each in sight.missing(NEED)] == [("orders/merge_window.py", "lift_ledger", "drop_basket")]
+    assert [each.names for each in visible_names.missing(NEED)] == [("orders/merge_window.py", "lift_ledger", "drop_basket")]
 
 
 def test_of_a_result_that_was_never_shown_whole_only_the_place_is_fetched() -> None:
     whole = ToolResult("c1", (Text("x" * 50_000 + " lift_ledger " + "y" * 50_000),))
-    sight = VisibleNames(_names())
-    sight.update(View(items=ITEMS[:2]))
-    sight.add_truncated("3.0", whole)
-    sight.update(View(items=(*ITEMS[:2], replace(ITEMS[2], content=ToolResult("c1", (Text("x" * 100),))))))
+    visible_names = VisibleNames(_names())
+    visible_names.update(View(items=ITEMS[:2]))
+    visible_names.add_truncated("3.0", whole)
+    visible_names.update(View(items=(*ITEMS[:2], replace(ITEMS[2], content=ToolResult("c1", (Text("x" * 100),))))))
 
-    (missing,) = sight.missing(RequiredNames(("lift_ledger",)))
+    (missing,) = visible_names.missing(RequiredNames(("lift_ledger",)))
     (part,) = missing.content.parts
     assert isinstance(part, Text)
     assert "lift_ledger" in part.text
@@ -110,13 +110,13 @@ def test_of_a_result_that_was_never_shown_whole_only_the_place_is_fetched() -> N
 
 
 def test_a_summary_shows_the_names_that_were_drawn_for_it_whether_or_not_they_had_room() -> None:
-    sight = _sight(View(items=ITEMS))
-    sight.add_sampled("summary 1", frozenset({"lift_ledger"}))
+    visible_names = _sight(View(items=ITEMS))
+    visible_names.add_sampled("summary 1", frozenset({"lift_ledger"}))
     summary = Item("9.0.0", "summary", Text("What was done (summary 1)."))
-    sight.update(View(items=(summary,)))
+    visible_names.update(View(items=(summary,)))
 
-    assert sight.visible() == {"lift_ledger"}
-    assert [each.names for each in sight.missing(NEED)] == [("orders/merge_window.py",)]
+    assert visible_names.visible() == {"lift_ledger"}
+    assert [each.names for each in visible_names.missing(NEED)] == [("orders/merge_window.py",)]
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), unique_by=lambda each: each[0]), max_size=5))

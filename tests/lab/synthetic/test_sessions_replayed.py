@@ -19,7 +19,7 @@ def taken() -> LoadedSession:
 
 
 @pytest.fixture(scope="module")
-def told(taken: LoadedSession) -> dict[str, Figures]:
+def reported(taken: LoadedSession) -> dict[str, Figures]:
     names = NameIndex(taken.recording.steps)
     return {
         name: figures([replay(taken.recording, profile(name), SONNET, names=names)])
@@ -32,14 +32,14 @@ def test_a_synthetic_session_is_counted_as_its_own_usage_says(taken: LoadedSessi
     assert taken.recording.calibration.unseen < 2_000
 
 
-def test_policies_find_in_synthetic_sessions_what_they_find_in_real_ones(told: dict[str, Figures]) -> None:
-    ours, theirs, nobody = told["palimpsest"], told["claude-code-2.1.325"], told["none"]
-    assert (ours.folds > 0, ours.masks > 0, theirs.folds > 0, nobody.folds) == (True, True, True, 0)
-    assert (ours.rereads > 0, theirs.rereads > 0, nobody.rereads) == (True, True, 0)
-    assert ours.usd < theirs.usd < nobody.usd
-    assert [each.invalid for each in told.values()] == [0, 0, 0]
+def test_policies_find_in_synthetic_sessions_what_they_find_in_real_ones(reported: dict[str, Figures]) -> None:
+    ours, theirs, unedited = reported["palimpsest"], reported["claude-code-2.1.325"], reported["none"]
+    assert (ours.folds > 0, ours.masks > 0, theirs.folds > 0, unedited.folds) == (True, True, True, 0)
+    assert (ours.rereads > 0, theirs.rereads > 0, unedited.rereads) == (True, True, 0)
+    assert ours.usd < theirs.usd < unedited.usd
+    assert [each.invalid for each in reported.values()] == [0, 0, 0]
 
 
-def test_most_of_a_synthetic_session_is_read_from_the_cache_as_in_real_ones(told: dict[str, Figures]) -> None:
-    nobody = told["none"]
-    assert 0.7 < nobody.cache_read / nobody.tokens_in < 0.99
+def test_most_of_a_synthetic_session_is_read_from_the_cache_as_in_real_ones(reported: dict[str, Figures]) -> None:
+    unedited = reported["none"]
+    assert 0.7 < unedited.cache_read / unedited.tokens_in < 0.99

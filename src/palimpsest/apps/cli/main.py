@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
         run_command_line(self, None if args is None else list(args), extra.get("obj"))
 
 
-def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - the signature of a click callback
+def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
         from importlib.metadata import version  # noqa: PLC0415 - slower than the rest of --help
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.home import AnyHome, SessionLocation
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output import plain, progress
-from palimpsest.core.errors import BadInput, Locked, StoreError
+from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Blobs, Index
@@ -24,9 +24,6 @@ _MOST_COMPLETIONS = 50
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return at most 50 session ids with this prefix, newest first; none if the home cannot be read."""
-    from palimpsest.apps.cli.home import find_home  # noqa: PLC0415 - only needed for completion
-    from palimpsest.core.errors import PalimpsestError  # noqa: PLC0415 - the same
-
     try:
         stats = sorted(find_home().store.stats(), key=lambda stat: -stat.changed)
     except PalimpsestError:

@@ -121,11 +121,11 @@ def test_a_focus_without_a_model_is_said_to_be_of_no_use(pal: Pal, words: tuple[
 def test_a_summary_that_failed_is_an_error_for_programs_and_people(pal: Pal, name: str) -> None:
     long(pal.home)
     with model_saying("boom", status=500) as model:
-        told = pal("compact", LONG, "--profile", name, "--json", **model.environment)
+        reported = pal("compact", LONG, "--profile", name, "--json", **model.environment)
         shown = pal("compact", LONG, "--profile", name, **model.environment)
 
     error = {"kind": "provider", "message": "HTTP 500: api_error: boom", "where": "anthropic"}
-    assert (told.exit_code, msgspec.json.decode(told.stdout)) == (2, {"error": error})
+    assert (reported.exit_code, msgspec.json.decode(reported.stdout)) == (2, {"error": error})
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", "pal: anthropic: HTTP 500: api_error: boom\n")
 
 
@@ -143,15 +143,15 @@ def test_a_focus_that_no_model_answers_is_a_fold_without_it_and_a_line(pal: Pal)
 def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pal: Pal, name: str, words: tuple[str, ...]) -> None:
     long(pal.home)
     with model_saying(TOLD) as model:
-        told = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
+        reported = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
         shown = pal("compact", LONG, "--profile", name, "--preview", *words, **model.environment).stdout
-    (edit,) = msgspec.json.decode(told.stdout)
+    (edit,) = msgspec.json.decode(reported.stdout)
 
     assert model.asked == []
     assert (edit["edit"], edit["event"]) == (None, None)
     assert "901" not in shown
     assert "+ new summary " in shown
-    assert told.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
+    assert reported.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
 
 
 def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal) -> None:

@@ -156,11 +156,11 @@ def test_what_may_not_be_read_is_one_line_each(pal: Pal, projects: Path) -> None
     done = subprocess.run([*prefix, *PAL, "import", str(projects), "--json"], capture_output=True, env=settings, check=False, timeout=60)
     (projects / "closed").chmod(0o755)
 
-    told = msgspec.json.decode(done.stdout)
+    reported = msgspec.json.decode(done.stdout)
     assert done.returncode == 1
-    assert [Path(skip["path"]).name for skip in told["skipped"]] == [f"{SESSION}.jsonl", "closed"]
-    assert all("permission denied" in skip["why"].lower() for skip in told["skipped"])
-    assert told["sessions"] == 2
+    assert [Path(skip["path"]).name for skip in reported["skipped"]] == [f"{SESSION}.jsonl", "closed"]
+    assert all("permission denied" in skip["why"].lower() for skip in reported["skipped"])
+    assert reported["sessions"] == 2
 
 
 def test_bad_lines_are_counted_and_named_ten_on_the_screen_and_all_in_json(pal: Pal, projects: Path) -> None:
@@ -256,13 +256,13 @@ _STOPPED = """
 import signal
 from palimpsest.apps.cli.exchange import import_run
 from palimpsest.apps.cli.main import cli
-take = import_run.Run.take
-class Stopping(import_run.Run):
+take = import_run.ImportRun.take
+class Stopping(import_run.ImportRun):
     def take(self, form, source):
         signal.raise_signal(signal.SIGINT)
         take(self, form, source)
 from palimpsest.apps.cli.exchange import imports
-imports.Run = Stopping
+imports.ImportRun = Stopping
 cli.main()
 """
 

@@ -151,10 +151,10 @@ class _Interrupted(Tiny):
     """Somebody presses Ctrl-C after the second line."""
 
     def read(self, source: Source, blobs: Blobs, mark: Mark | None = None) -> Iterator[Told | BadLine | Mark]:
-        for number, told in enumerate(super().read(source, blobs, mark)):
+        for number, reported in enumerate(super().read(source, blobs, mark)):
             if number == 2:
                 signal.raise_signal(signal.SIGINT)
-            yield told
+            yield reported
 
 
 def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from palimpsest.wire.models.cards import card
 
 @settings(max_examples=150)
 @given(steps)
-def test_an_edit_is_audited_between_the_states_at_its_parent_and_at_itself(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_an_edit_is_audited_between_the_states_at_its_parent_and_at_itself(reported: list[Step]) -> None:
+    log = tell(new_log(), reported)
     for edit in audited_edits(log, TokenCounter(palimpsest_size), card("claude-sonnet-4-5")):
         parent = log.event(edit.event).parent
         assert (edit.before, edit.after) == (log.state_at(parent).view, log.state_at(edit.event).view)

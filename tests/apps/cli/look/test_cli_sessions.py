@@ -144,6 +144,6 @@ def test_a_broken_card_file_is_reported_and_stops_nothing(pal: Pal, words: tuple
     result = pal(*words)
 
     assert (result.exit_code, result.stdout) == (0, well.stdout)
-    told = result.stderr.splitlines()[0]
-    assert told.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
-    assert told.endswith("; until this is fixed, only the built-in cards are used")
+    reported = result.stderr.splitlines()[0]
+    assert reported.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
+    assert reported.endswith("; until this is fixed, only the built-in cards are used")

@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -
         require_report_path(tmp_path / "gone" / "report.html")
     with pytest.raises(BadInput, match="this is a folder"):
         require_report_path(tmp_path)
-    with pytest.raises(BadInput, match=r"nothing can be written here \(file name too long\); set another one with --html"):
+    with pytest.raises(BadInput, match=r"this path cannot be written \(file name too long\); set another one with --html"):
         require_report_path(tmp_path / ("x" * 300))
     with pytest.raises(BadInput, match="the report cannot be written"):
         write_report(comparison(1, 30), tmp_path / ("x" * 300))

@@ -59,11 +59,6 @@ def _rounded(tokens: int, window: int) -> int:
     return (2 * CELLS * tokens + window) // (2 * window) if window else 0
 
 
-def grid_text(rows: Iterable[Iterable[GridCell]]) -> str:
-    """The glyphs alone, for a terminal without colours."""
-    return "\n".join(" ".join(cell.glyph for cell in row) for row in rows)
-
-
 def thousands(tokens: int, form: GridForm = "2.1.325") -> str:
     """Format tokens as `16.6k`, plain below a thousand; documented form `45.0k`, measured form `45k`."""
     if tokens < 1_000:
