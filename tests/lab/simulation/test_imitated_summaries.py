@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,12 @@ from palimpsest.lab.simulation.imitated_summaries import (
     SUMMARY_STATISTICS,
     Summariser,
     SummaryStatistics,
+    compose_summary,
     is_sampled,
     reply_to,
     sampled_names,
+    select_lines,
     summary_statistics_of,
-    summary_text,
 )
 from palimpsest.lab.simulation.simulated_requests import SimulatedEncoder, SummaryProvider
 from palimpsest.profiles.named import PROFILES, profile
@@ -31,6 +33,13 @@ from palimpsest.wire.request import Params, Tool
 
 CLAUDE, CODEX, OPENCODE = SUMMARY_STATISTICS["claude-code"], SUMMARY_STATISTICS["codex"], SUMMARY_STATISTICS["opencode"]
 NAMES = [f"name_{number}" for number in range(20_000)]
+
+
+def summary_text(marker: str, statistics: SummaryStatistics, evidence: Evidence, messages: Iterable[str], factor: float) -> str:
+    """A summary of exactly this evidence and these messages, without a session."""
+    token_limit = round(statistics.kept / factor)
+    lines, size = select_lines(marker, statistics, evidence, messages, token_limit)
+    return compose_summary(marker, lines, token_limit - size)
 
 
 def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:

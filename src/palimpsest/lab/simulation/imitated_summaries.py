@@ -101,12 +101,12 @@ class SummaryWriter:
             self._messages, (text_of(item.content) for item in session.log.view.items if item.kind == "user")
         )
         names = _merge_newest_last(self._names, evidence.names)
-        lines, size = _select_lines(
+        lines, size = select_lines(
             marker, self._statistics, replace(evidence, names=tuple(names)), reversed(user_messages), self._token_limit
         )
         self._messages = {text: None for text in user_messages if (_MESSAGES, text) in lines}
         self._names = {text: None for text in names if (_NAMES, text) in lines}
-        return _compose(marker, lines, self._token_limit - size)
+        return compose_summary(marker, lines, self._token_limit - size)
 
 
 def _merge_newest_last(before: Iterable[str], now: Iterable[str]) -> dict[str, None]:
@@ -143,14 +143,7 @@ def _is_trigger(item: Item) -> bool:
     return isinstance(item.content, Opaque) and type_of(item.content) == _TRIGGER
 
 
-def summary_text(marker: str, statistics: SummaryStatistics, evidence: Evidence, user_messages: Iterable[str], factor: float) -> str:
-    """Return a summary with the sampled names and messages that fit, newest first, padded to the usual size."""
-    token_limit = round(statistics.kept / factor)
-    lines, size = _select_lines(marker, statistics, evidence, user_messages, token_limit)
-    return _compose(marker, lines, token_limit - size)
-
-
-def _select_lines(
+def select_lines(
     marker: str, statistics: SummaryStatistics, evidence: Evidence, user_messages: Iterable[str], token_limit: int
 ) -> tuple[dict[tuple[str, str], None], int]:
     """Return the selected lines as (title, text) in order, and their unscaled tokens."""
@@ -174,7 +167,8 @@ def _select_lines(
     return lines, size
 
 
-def _compose(marker: str, lines: Iterable[tuple[str, str]], tokens_left: int) -> str:
+def compose_summary(marker: str, lines: Iterable[tuple[str, str]], tokens_left: int) -> str:
+    """Return the text of a summary, padded by `tokens_left` unscaled tokens."""
     return "\n".join([_opening(marker), *(_line(title, text) for title, text in lines), filler_text(_FILLER, tokens_left)]).strip()
 
 
